@@ -1,0 +1,36 @@
+PYTHON ?= python3
+BIN := .venv/bin
+SERVE ?= 1
+CORPUS ?=
+ENGINE ?= sqlite
+
+.PHONY: demo test lint node node-stop clean
+
+demo: .venv/core
+	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
+
+test: .venv/dev lint
+	$(BIN)/pytest -q
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+node: .venv/dev
+	$(BIN)/python tests/node.py start
+
+node-stop: .venv/dev
+	$(BIN)/python tests/node.py stop
+
+.venv/core: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/dev: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,distill,dev]'
+	touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The search engine: how it is reached, and what it is told."""

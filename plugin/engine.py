@@ -1,0 +1,274 @@
+"""What Resift asks of a search engine. Two implementations keep this contract: SqliteEngine and OpenSearchEngine."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch
+from resift.model import Model
+from resift.vectors import Floats
+
+VECTOR_FIELD = "resift_vector"
+ANALYZERS = ("english", "standard")
+MAX_ID_BYTES = 512
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """What an index says of itself. ``model`` is the hash of the model that made its vectors, None if it has none."""
+
+    name: str
+    fields: tuple[str, ...]
+    model: str | None
+    model_name: str | None
+    dim: int | None
+
+    def require(self, model: Model) -> None:
+        """Raise ModelMismatch unless ``model`` made this index's vectors."""
+        if self.model != model.hash:
+            raise ModelMismatch(
+                f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
+                f"and the model at work is {model.name} ({model.hash})",
+                value=self.model,
+                expected=f"{model.hash}: use the index's model, or index the documents again with this one",
+            )
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document to index: its id, its fields, and its vector (K,) or None where the engine's pipeline makes it."""
+
+    id: str
+    source: dict[str, Any]
+    vector: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A document of a bulk request that was not indexed: its position, the HTTP status and the reason."""
+
+    position: int
+    id: str
+    status: int
+    reason: str
+
+
+@dataclass
+class SearchResult:
+    """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for."""
+
+    response: dict[str, Any]
+    vectors: list[Floats | None] = field(default_factory=list)
+
+    @property
+    def hits(self) -> list[dict[str, Any]]:
+        """The response's hits, best first."""
+        hits: list[dict[str, Any]] = self.response["hits"]["hits"]
+        return hits
+
+
+class Engine(ABC):
+    """An index of documents with BM25, filters and one vector a document.
+
+    Unknown indices raise IndexNotFound, refused requests EngineError with the engine's status, and an engine that
+    does not answer EngineUnavailable. ``headers`` are the caller's own HTTP headers (credentials), where there are any.
+    """
+
+    @abstractmethod
+    def ping(self) -> str:
+        """Name and version of the engine, or EngineUnavailable."""
+
+    @abstractmethod
+    def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
+        """Make the index for documents whose ``fields`` are searched and encoded. Raises EngineError 400 if it exists."""
+
+    @abstractmethod
+    def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
+        """Fields and model of an index."""
+
+    @abstractmethod
+    def drop(self, index: str) -> None:
+        """Delete an index with all its documents."""
+
+    @abstractmethod
+    def bulk(self, index: str, documents: Sequence[Document], pipeline: str | None = None) -> list[Rejection]:
+        """Index (or replace) documents. Every one is either acknowledged or in the answer, with its reason."""
+
+    @abstractmethod
+    def search(
+        self, index: str, body: dict[str, Any], vectors: bool = False, headers: Mapping[str, str] | None = None
+    ) -> SearchResult:
+        """Run an OpenSearch search body. The vector field is left out of ``_source`` unless the body names it."""
+
+    @abstractmethod
+    def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
+        """A document's fields without its vector, and the token of its version. Raises NotFound."""
+
+    @abstractmethod
+    def put(self, index: str, document: Document, version: Any) -> bool:
+        """Replace a document if it still has that version; False if it has not."""
+
+    @abstractmethod
+    def delete(self, index: str, ids: Sequence[str]) -> int:
+        """Delete documents; how many of them there were."""
+
+    @abstractmethod
+    def refresh(self, index: str) -> None:
+        """Make everything written so far visible to searches."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+    def drop_if_exists(self, index: str) -> None:
+        """Delete an index, if there is one."""
+        with suppress(IndexNotFound):
+            self.drop(index)
+
+    def knn(
+        self,
+        index: str,
+        vector: Floats,
+        size: int,
+        filter: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        source: Any = True,
+    ) -> SearchResult:
+        """The ``size`` documents whose vectors are nearest to ``vector`` (K,), among those that match ``filter``."""
+        clause: dict[str, Any] = {"vector": np.asarray(vector, np.float32).tolist(), "k": size}
+        if filter:
+            clause["filter"] = filter
+        body = {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
+        return self.search(index, body, vectors=True, headers=headers)
+
+    def documents(
+        self, index: str, ids: Sequence[str], headers: Mapping[str, str] | None = None
+    ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
+        """Fields and vectors of the documents with these ids; ids that do not exist are left out."""
+        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids)}
+        found = self.search(index, body, vectors=True, headers=headers)
+        return {
+            hit["_id"]: (hit["_source"], vector) for hit, vector in zip(found.hits, found.vectors, strict=True)
+        }
+
+    def update(self, index: str, id: str, changes: dict[str, Any], model: Model) -> None:
+        """Change some fields of a document and encode its text again, so that its vector still belongs to it."""
+        info = self.info(index)
+        info.require(model)
+        for _ in range(10):
+            source, version = self.get(index, id)
+            merged = {**source, **changes}
+            vector = model.encode([document_text(merged, info.fields)])[0]
+            if self.put(index, Document(id, merged, vector), version):
+                return
+        raise EngineError(f"document {id!r} was changed by others all the time", status=409, value=id)
+
+
+def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """The text that is encoded: the fields' values in order, a line each; lists are flattened, objects left out.
+
+    ``fields`` may name inner fields by dots. Without any, all the document's strings are taken.
+
+    >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
+    'A\\nb\\nc'
+    """
+    values = [_at(source, name) for name in fields] if fields else [v for v in source.values() if isinstance(v, str)]
+    return "\n".join(part for value in values for part in _texts(value))
+
+
+def _at(source: Any, name: str) -> Any:
+    for key in [name] if isinstance(source, Mapping) and name in source else name.split("."):
+        source = source.get(key) if isinstance(source, Mapping) else None
+    return source
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    return [] if value is None or isinstance(value, Mapping) else [str(value)]
+
+
+def filter_source(source: dict[str, Any], spec: Any) -> dict[str, Any] | None:
+    """``source`` as ``_source`` asks: a boolean, a pattern, a list of patterns, or ``includes`` and ``excludes``."""
+    if spec is None or isinstance(spec, bool):
+        return None if spec is False else source
+    if not isinstance(spec, Mapping):
+        spec = {"includes": spec}
+    includes, excludes = (_patterns(spec, kind) for kind in ("includes", "excludes"))
+    return {
+        name: value
+        for name, value in source.items()
+        if (not includes or any(fnmatchcase(name, pattern) for pattern in includes))
+        and not any(fnmatchcase(name, pattern) for pattern in excludes)
+    }
+
+
+def _patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
+    found = spec.get(kind) or []
+    return [found] if isinstance(found, str) else list(found)
+
+
+def with_vector(spec: Any) -> Any:
+    """A ``_source`` setting that brings the vector field too."""
+    if spec is None or spec is True:
+        return spec
+    if spec is False:
+        return [VECTOR_FIELD]
+    if not isinstance(spec, Mapping):
+        spec = {"includes": spec}
+    includes = _patterns(spec, "includes")
+    return {
+        "includes": [*includes, VECTOR_FIELD] if includes else [],
+        "excludes": [name for name in _patterns(spec, "excludes") if not fnmatchcase(VECTOR_FIELD, name)],
+    }
+
+
+def names_vector(spec: Any) -> bool:
+    """Whether a ``_source`` setting asks for the vector field by its name."""
+    if spec is None or isinstance(spec, bool):
+        return False
+    return VECTOR_FIELD in _patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+
+
+def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
+    """Why a document cannot be indexed, or None: the id's length, the fields' types, the vector's size and numbers."""
+    if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
+        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
+    for name in fields:
+        if isinstance(_at(document.source, name), Mapping):
+            return f"field {name!r} is an object, expected text"
+    vector = document.vector
+    if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
+        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
+    try:
+        json.dumps(document.source, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return f"not JSON: {error}"
+    return None
+
+
+def check_name(index: str) -> str:
+    """``index`` if it can name an index on every engine, else BadInput."""
+    bad = set(index) & set('\\/*?"<>| ,#:')
+    if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
+        raise BadInput(f"{index!r} cannot name an index", value=index, expected="lower-case letters, digits, - and _")
+    return index
+
+
+def open_engine(url: str) -> Engine:
+    """``http(s)://…`` is an OpenSearch cluster; anything else the path of an embedded engine's file."""
+    if url.startswith(("http://", "https://")):
+        from resift.plugin.opensearch import OpenSearchEngine
+
+        return OpenSearchEngine(url)
+    from resift.plugin.sqlite import SqliteEngine
+
+    return SqliteEngine(url)
+

@@ -1,0 +1,200 @@
+"""OpenSearch as an engine, by opensearch-py. Vectors are ``knn_vector`` fields of the lucene engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import ConnectionError as Unreachable
+from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
+
+from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, ModelMismatch, NotFound
+from resift.model import Model
+from resift.plugin.engine import (
+    ANALYZERS,
+    VECTOR_FIELD,
+    Document,
+    Engine,
+    IndexInfo,
+    Rejection,
+    SearchResult,
+    check_document,
+    check_name,
+    names_vector,
+    with_vector,
+)
+
+T = TypeVar("T")
+
+
+def vector_mapping(model: Model) -> dict[str, Any]:
+    """Mapping of the field that holds ``model``'s vectors."""
+    method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
+    return {"type": "knn_vector", "dimension": model.dim, "method": method}
+
+
+def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
+    """What an index records of the model whose vectors it holds, under ``_meta.resift``."""
+    return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
+
+
+def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> dict[str, Any]:
+    """Mappings of an index: searched text fields, other strings as keywords, the vector, and the model in ``_meta``."""
+    texts = {"properties": {}}
+    for name in fields:
+        place: dict[str, Any] = texts
+        *path, last = name.split(".")
+        for part in path:
+            place = place.setdefault("properties", {}).setdefault(part, {})
+        place.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
+    texts["properties"][VECTOR_FIELD] = vector_mapping(model)
+    keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
+    return {**texts, "_meta": {"resift": index_meta(fields, model)}, "dynamic_templates": [{"strings": keyword}]}
+
+
+class OpenSearchEngine(Engine):
+    """An OpenSearch cluster. ``url`` may carry user and password; OPENSEARCH_CA_CERTS names a certificate file."""
+
+    def __init__(self, url: str, timeout: float = 30) -> None:
+        self.url = url
+        self.client = OpenSearch(
+            url, timeout=timeout, ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"), http_compress=False, pool_maxsize=32
+        )
+
+    def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call the client, its exceptions turned into ours."""
+        try:
+            return function(*arguments, **named)
+        except Unreachable as error:
+            raise EngineUnavailable(f"no answer from OpenSearch: {error}", expected="a reachable cluster") from error
+        except TransportError as error:
+            raise _translated(error) from error
+        except (SerializationError, ValueError) as error:
+            raise BadInput(f"OpenSearch cannot be asked this: {error}") from error
+        except OpenSearchException as error:
+            raise EngineError(str(error)) from error
+
+    def close(self) -> None:
+        self.client.close()
+
+    def ping(self) -> str:
+        version = self.call(self.client.info)["version"]
+        return f"{version.get('distribution', 'elasticsearch')} {version['number']}"
+
+    def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
+        if analyzer not in ANALYZERS:
+            raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
+        if not fields or isinstance(fields, str):
+            raise BadInput("no text fields", value=fields, expected="a list of field names")
+        body = {"settings": {"index.knn": True}, "mappings": mappings(fields, model, analyzer)}
+        self.call(self.client.indices.create, index=check_name(index), body=body)
+
+    def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
+        found = self.call(self.client.indices.get_mapping, index=index, headers=headers)
+        metas = [entry["mappings"].get("_meta", {}).get("resift") for entry in found.values()]
+        if not metas:
+            raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
+        if any(meta != metas[0] for meta in metas):
+            raise ModelMismatch(f"{index!r} names indices of different models", value=index, expected="one model's indices")
+        meta = metas[0] or {}
+        fields = tuple(meta.get("fields", ()))
+        return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
+
+    def drop(self, index: str) -> None:
+        self.call(self.client.indices.delete, index=check_name(index))
+
+    def refresh(self, index: str) -> None:
+        self.call(self.client.indices.refresh, index=index)
+
+    def bulk(self, index: str, documents: Sequence[Document], pipeline: str | None = None) -> list[Rejection]:
+        lines, sent, rejected = [], [], []
+        for position, document in enumerate(documents):
+            reason = check_document(document, (), None)
+            if reason is not None:
+                rejected.append(Rejection(position, document.id, 400, reason))
+                continue
+            sent.append(position)
+            lines += [json.dumps({"index": {"_id": document.id}}), json.dumps(_source(document))]
+        if sent:
+            options = {"pipeline": pipeline} if pipeline else {}
+            answer = self.call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=options)
+            for position, item in zip(sent, answer["items"], strict=True):
+                result = item["index"]
+                if result["status"] >= 300:
+                    rejected.append(Rejection(position, documents[position].id, result["status"], _reason(result["error"])))
+        return sorted(rejected, key=lambda rejection: rejection.position)
+
+    def search(
+        self, index: str, body: dict[str, Any], vectors: bool = False, headers: Mapping[str, str] | None = None
+    ) -> SearchResult:
+        spec = body.get("_source")
+        asked = names_vector(spec)
+        source = with_vector(spec) if vectors else spec
+        if source is None or source is True:
+            source = True if vectors else {"excludes": [VECTOR_FIELD]}
+        response = self.call(self.client.search, index=index, body={**body, "_source": source}, headers=headers)
+        found: list[Floats | None] = []
+        for hit in response["hits"]["hits"]:
+            values = hit.get("_source", {}).get(VECTOR_FIELD)
+            found.append(None if values is None else np.asarray(values, np.float32))
+            if not asked:
+                hit.get("_source", {}).pop(VECTOR_FIELD, None)
+            if spec is False:
+                hit.pop("_source", None)
+        return SearchResult(response, found)
+
+    def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
+        found = self.call(self.client.get, index=index, id=id)
+        found["_source"].pop(VECTOR_FIELD, None)
+        return found["_source"], (found["_seq_no"], found["_primary_term"])
+
+    def put(self, index: str, document: Document, version: Any) -> bool:
+        reason = check_document(document, (), None)
+        if reason is not None:
+            raise EngineError(reason, status=400, value=document.id)
+        params = {"if_seq_no": version[0], "if_primary_term": version[1]}
+        try:
+            self.call(self.client.index, index=index, id=document.id, body=_source(document), params=params)
+        except EngineError as error:
+            if error.status != 409:
+                raise
+            return False
+        return True
+
+    def delete(self, index: str, ids: Sequence[str]) -> int:
+        if not ids:
+            return 0
+        lines = "".join(json.dumps({"delete": {"_id": id}}) + "\n" for id in ids)
+        answer = self.call(self.client.bulk, index=index, body=lines)
+        return sum(item["delete"]["status"] == 200 for item in answer["items"])
+
+
+def _source(document: Document) -> dict[str, Any]:
+    if document.vector is None:
+        return document.source
+    return {**document.source, VECTOR_FIELD: np.asarray(document.vector, np.float32).tolist()}
+
+
+def _reason(error: Any) -> str:
+    """An OpenSearch error as one line, with its innermost cause."""
+    if not isinstance(error, Mapping):
+        return str(error)
+    inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
+    deepest = _reason(inner) if inner and inner.get("reason") != error.get("reason") else ""
+    return f"{error.get('type')}: {error.get('reason')}" + (f" ({deepest})" if deepest else "")
+
+
+def _translated(error: TransportError) -> EngineError | EngineUnavailable | NotFound:
+    status = error.status_code if isinstance(error.status_code, int) else 502
+    body = error.info if isinstance(error.info, Mapping) else {}
+    detail = body.get("error", str(error))
+    reason = _reason(detail)
+    if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
+        return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
+    if status == 404:
+        return NotFound(f"OpenSearch: {reason}" if detail else "no such document", value=body.get("_id"))
+    return EngineError(f"OpenSearch: {reason}", status=status)

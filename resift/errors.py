@@ -1,0 +1,127 @@
+"""The one tree of errors. Each carries a stable code, an HTTP status, the offending value and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ResiftError(Exception):
+    """Base of every error that Resift raises on purpose.
+
+    ``code`` is stable across versions and is what clients should test; ``status`` is the HTTP status that the
+    reranker answers with.
+    """
+
+    code = "internal_error"
+    status = 500
+
+    def __init__(self, message: str, *, value: Any = None, expected: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.value = value
+        self.expected = expected
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: ``code``, ``message``, and ``value`` and ``expected`` where they are known."""
+        body: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.value is not None:
+            body["value"] = shorten(self.value)
+        if self.expected is not None:
+            body["expected"] = self.expected
+        return body
+
+
+def shorten(value: Any, limit: int = 200) -> Any:
+    """``value`` as something JSON can hold, texts cut at ``limit`` characters."""
+    if isinstance(value, (int, bool)):
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+class BadInput(ResiftError, ValueError):
+    """A value that the caller gave is not of the expected form."""
+
+    code, status = "bad_input", 400
+
+
+class MalformedJson(BadInput):
+    """The request's body is not JSON, or holds NaN or Infinity, which JSON has not."""
+
+    code = "malformed_json"
+
+
+class TextTooLong(BadInput):
+    """A text or a whole request is larger than the configured limit."""
+
+    code, status = "too_large", 413
+
+
+class DimensionMismatch(BadInput):
+    """A vector has another number of dimensions than the model."""
+
+    code = "dimension_mismatch"
+
+
+class UnsupportedQuery(BadInput):
+    """The embedded engine does not know this part of the query language."""
+
+    code = "unsupported_query"
+
+
+class MissingExtra(ResiftError, ImportError):
+    """An optional package is needed; the message names the pip extra."""
+
+    code, status = "missing_extra", 501
+
+
+class NotFound(ResiftError, LookupError):
+    """Something that was named does not exist."""
+
+    code, status = "not_found", 404
+
+
+class IndexNotFound(NotFound):
+    """No index of that name."""
+
+    code = "index_not_found"
+
+
+class ModelNotFound(NotFound):
+    """No model or word vectors of that name or at that path."""
+
+    code = "model_not_found"
+
+
+class SessionNotFound(NotFound):
+    """No session of that name, or it has expired."""
+
+    code = "session_not_found"
+
+
+class ModelMismatch(ResiftError):
+    """The index's vectors were made by another model than the one at work."""
+
+    code, status = "model_mismatch", 409
+
+
+class CorruptModel(ResiftError):
+    """A saved model or vector folder is damaged: its content does not have the recorded hash or shape."""
+
+    code = "corrupt_model"
+
+
+class EngineError(ResiftError):
+    """The engine refused a request; ``status`` is what the engine answered."""
+
+    code = "engine_error"
+
+    def __init__(self, message: str, *, status: int = 502, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.status = status
+
+
+class EngineUnavailable(ResiftError):
+    """The engine did not answer."""
+
+    code, status = "engine_unavailable", 503

@@ -1,0 +1,111 @@
+"""Relevance feedback: what a session's judged documents change about its next searches.
+
+Two things are learned from a handful of judged documents, and no document is encoded again. A *mask* weights the
+dimensions (Passalis and Tefas 2018, Algorithm 2): spherical entropy with one centre for the relevant and one for the
+irrelevant documents is lowered by Adam. *Rocchio* moves the query towards the relevant and away from the irrelevant
+ones. A hit's similarity is then that of mask ⊙ query with mask ⊙ document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.similarity import unit_rows
+from resift.vectors import Floats
+
+FUZZINESS = 0.1
+ITERATIONS = 20
+RATE = 0.01
+ROCCHIO = (1.0, 0.8, 0.2)
+
+
+def spherical_entropy(
+    mask: NDArray[Any], vectors: NDArray[Any], labels: NDArray[np.int64], centres: NDArray[Any], fuzziness: float
+) -> tuple[float, NDArray[np.float64]]:
+    """Entropy of the soft clusters around ``centres``, in nats, and its gradient by ``mask``.
+
+    ``vectors`` z (N, K), ``labels`` (N,) class of each, ``centres`` c (T, K), ``fuzziness`` m. With s = mask ⊙ z and
+    w = softmax(-(1 - cos(s, c)) / m) it is E = -1/N · Σ_jk h_jk · log p_jk, h_jk being the weight of class j in
+    cluster k and p_jk its share (Passalis and Tefas 2018, eqs. 5-13; the gradient is eqs. 18, 19 and 25).
+    """
+    s = mask * vectors
+    s_norm = np.maximum(np.linalg.norm(s, axis=1, keepdims=True), 1e-12)
+    c_unit = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
+    cos = (s / s_norm) @ c_unit.T
+    w = np.exp((cos - cos.max(axis=1, keepdims=True)) / fuzziness)
+    w /= w.sum(axis=1, keepdims=True)
+    member = np.eye(labels.max() + 1)[labels]
+    h = member.T @ w
+    log_p = np.log(np.maximum(h / np.maximum(w.sum(axis=0), 1e-300), 1e-300))
+    by_w = -log_p[labels] / len(s)
+    by_cos = w * (by_w - (w * by_w).sum(axis=1, keepdims=True)) / fuzziness
+    by_s = (by_cos @ c_unit - (by_cos * cos).sum(axis=1, keepdims=True) * s / s_norm) / s_norm
+    return float(-(h * log_p).sum() / len(s)), (by_s * vectors).sum(axis=0)
+
+
+def adam(
+    start: NDArray[Any], gradient: Callable[[NDArray[Any]], NDArray[Any]], rate: float, iterations: int
+) -> NDArray[Any]:
+    """Parameters after ``iterations`` steps of Adam (Kingma and Ba 2015, Algorithm 1, its default β and ε)."""
+    value, first, second = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
+    for step in range(1, iterations + 1):
+        slope = gradient(value)
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        value = value - rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    return value
+
+
+def learn_mask(
+    relevant: NDArray[Any],
+    irrelevant: NDArray[Any],
+    fuzziness: float = FUZZINESS,
+    iterations: int = ITERATIONS,
+    rate: float = RATE,
+) -> Floats:
+    """The session's mask (K,), float32, from relevant (p, K) and irrelevant (q, K) documents' vectors.
+
+    Algorithm 2: both classes' means are the centres, and the mask starts at 1. Without documents of both kinds there
+    is no entropy to lower, and the mask stays 1. Weights are kept from going below 0.
+    """
+    ones = np.ones(np.shape(relevant)[1], np.float32)
+    if not len(relevant) or not len(irrelevant):
+        return ones
+    vectors = np.concatenate([relevant, irrelevant]).astype(np.float64)
+    labels = np.repeat([0, 1], [len(relevant), len(irrelevant)])
+    centres = np.stack([np.mean(relevant, axis=0), np.mean(irrelevant, axis=0)]).astype(np.float64)
+    mask = adam(ones, lambda r: spherical_entropy(r, vectors, labels, centres, fuzziness)[1], rate, iterations)
+    return np.maximum(mask, 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a session has taught: ``mask`` (K,) and the ``shift`` (K,) that Rocchio adds to a query of length 1."""
+
+    mask: Floats
+    shift: Floats
+
+    @classmethod
+    def learn(cls, relevant: NDArray[Any], irrelevant: NDArray[Any]) -> Feedback:
+        """From the vectors of relevant (p, K) and irrelevant (q, K) documents; either may be empty, shape (0, K)."""
+        _, towards, away = ROCCHIO
+        shift = np.zeros(np.shape(relevant)[1], np.float32)
+        if len(relevant):
+            shift += towards * unit_rows(relevant).mean(axis=0)
+        if len(irrelevant):
+            shift -= away * unit_rows(irrelevant).mean(axis=0)
+        return cls(learn_mask(relevant, irrelevant), shift)
+
+    def move(self, query: NDArray[Any]) -> Floats:
+        """The query (K,) after Rocchio: q + 0.8 · mean(relevant) - 0.2 · mean(irrelevant), in q's own length.
+
+        (Rocchio 1971, with a weight on the irrelevant documents, which Passalis and Tefas leave at 0.) A query
+        without known words, the zero vector, becomes the shift itself.
+        """
+        size = float(np.linalg.norm(query)) or 1.0
+        return np.asarray(query + size * self.shift, np.float32)

@@ -1,0 +1,213 @@
+"""Encoders: every model is a word table, a pool, a mask and a similarity, run by one kernel.
+
+================  =========================================  =====  ==========
+name              row of a word                              pool   similarity
+================  =========================================  =====  ==========
+``mean``          its vector                                 mean   cosine
+``boew:K[,σ]``    softmax(-‖x - v_k‖ / σ²) over K codewords  mean   cosine
+``sfbow``         its vector (identity universe)             max    jaccard
+================  =========================================  =====  ==========
+
+Memberships are computed once a word when the model is built, so that encoding a text only gathers rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.sparse import csr_matrix
+
+from resift.errors import BadInput, DimensionMismatch
+from resift.similarity import SIMILARITIES, unit_rows
+from resift.vectors import Floats, WordVectors, batched, content_hash, read_folder, write_folder
+
+DEFAULT = "resift-en"
+_CODEBOOK_WORDS = 20_000
+_GATHER = 16_384
+
+
+class Model:
+    """Encodes texts into vectors and compares them.
+
+    ``table``: the word table, (V, K) memberships with a weight a word; ``pool``: ``mean``, sum(w·u) / sum(w)
+    (Passalis and Tefas 2018, eq. 3, with word weights), or ``max``, the fuzzy union max(w·u) clipped at 0 (Muffo et
+    al. 2021, eq. 6, for sets of words); ``mask``: (K,) weights of the dimensions (Passalis and Tefas, eq. 4).
+    Vectors for cosine have length 1. Words without a row are skipped; a text without any known word has the zero
+    vector, which is similar to nothing.
+    """
+
+    def __init__(
+        self, name: str, table: WordVectors, pool: str, similarity: str, mask: NDArray[Any] | None = None
+    ) -> None:
+        if pool not in ("mean", "max") or similarity not in SIMILARITIES:
+            raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
+        self.name, self.table, self.pool, self.similarity = name, table, pool, similarity
+        self.mask = np.ones(table.dim, np.float32) if mask is None else np.asarray(mask, np.float32)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of a vector, K."""
+        return self.table.dim
+
+    @property
+    def space_type(self) -> str:
+        """The k-NN space that finds this model's candidates; both take zero vectors."""
+        return "innerproduct" if self.similarity == "cosine" else "l2"
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits that identify settings, words and table."""
+        return content_hash(self._info(), self.table.words, self._arrays())
+
+    @cached_property
+    def _rows(self) -> Floats:
+        return self.table.rows() * self.table.weights[:, None]
+
+    def encode(self, texts: Iterable[str], batch_size: int = 1024) -> Floats:
+        """Vectors of the texts, shape (n, K), float32. ``texts`` may be any iterable, and is read batch by batch.
+
+        Raises BadInput where an item is not a string.
+        """
+        batches = list(self.encode_batches(texts, batch_size))
+        return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
+
+    def encode_batches(self, texts: Iterable[str], batch_size: int = 1024) -> Iterator[Floats]:
+        """The same, yielding one (at most ``batch_size``, K) array after another."""
+        if isinstance(texts, str):
+            raise BadInput("one string was given", value=texts, expected="a list of texts")
+        done = 0
+        for batch in batched(texts, batch_size):
+            for position, text in enumerate(batch):
+                if not isinstance(text, str):
+                    raise BadInput(f"text {done + position} is a {type(text).__name__}", value=text, expected="a string")
+            done += len(batch)
+            pooled = self._mean(batch) if self.pool == "mean" else self._max(batch)
+            vectors = pooled * self.mask
+            yield unit_rows(vectors) if self.similarity == "cosine" else vectors
+
+    def _counts(self, texts: list[str]) -> csr_matrix:
+        ids, offsets = self.table.ids(texts)
+        shape = (len(texts), len(self.table))
+        counts = csr_matrix((np.ones(len(ids), np.float32), ids, offsets), shape=shape)
+        counts.sum_duplicates()
+        return counts
+
+    def _mean(self, texts: list[str]) -> Floats:
+        counts = self._counts(texts)
+        total = (counts @ self.table.weights)[:, None]
+        return np.asarray(np.divide(counts @ self._rows, total, out=np.zeros((len(texts), self.dim), np.float32), where=total > 0))
+
+    def _max(self, texts: list[str]) -> Floats:
+        counts = self._counts(texts)
+        pooled = np.zeros((len(texts), self.dim), np.float32)
+        for row in np.flatnonzero(np.diff(counts.indptr)):
+            ids = counts.indices[counts.indptr[row] : counts.indptr[row + 1]]
+            for start in range(0, len(ids), _GATHER):
+                np.maximum(pooled[row], self._rows[ids[start : start + _GATHER]].max(axis=0), out=pooled[row])
+        return pooled
+
+    def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
+        """Similarity of ``query`` (K,) with each of ``documents`` (n, K), both weighted by ``mask`` (K,); shape (n,)."""
+        for vectors in (query, documents):
+            if np.shape(vectors)[-1] != self.dim:
+                raise DimensionMismatch(
+                    f"a vector has {np.shape(vectors)[-1]} dimensions", value=np.shape(vectors)[-1], expected=str(self.dim)
+                )
+        if mask is not None:
+            query, documents = query * mask, documents * mask
+        return SIMILARITIES[self.similarity](query, documents)
+
+    def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
+        """Words whose rows are most similar (cosine) to ``vector`` (K,), best first."""
+        scores = self._units @ np.asarray(vector, np.float32)
+        best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
+        return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
+
+    @cached_property
+    def _units(self) -> Floats:
+        return unit_rows(self.table.rows())
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "pool": self.pool,
+            "similarity": self.similarity,
+            "tokenizer": "words-1",
+            "unknown_words": "skip",
+            "vectors": self.table.info,
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.table.arrays(), "mask": self.mask}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model as a folder of JSON, words and arrays, whole or not at all."""
+        return write_folder(folder, "model.json", self._info(), self.table.words, self._arrays())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Model:
+        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel where its hash differs."""
+        info, words, arrays = read_folder(folder, "model.json")
+        table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
+        return cls(info["name"], table, info["pool"], info["similarity"], arrays["mask"])
+
+
+def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
+    """An untrained model by its name: ``mean``, ``sfbow``, ``boew:K`` or ``boew:K,σ`` (σ is 0.25 if not given)."""
+    kind, _, options = name.partition(":")
+    if kind == "mean" and not options:
+        return Model(name, vectors, "mean", "cosine")
+    if kind == "sfbow" and not options:
+        return Model(name, vectors, "max", "jaccard")
+    try:
+        size, _, sigma = options.partition(",")
+        codewords, width = int(size), float(sigma or 0.25)
+        if kind != "boew" or not (1 <= codewords <= len(vectors) and 0 < width < np.inf):
+            raise ValueError
+    except ValueError:
+        raise BadInput(
+            f"unknown encoder {name!r}", value=name, expected=f"mean | sfbow | boew:K[,σ], K at most {len(vectors)}"
+        ) from None
+    codebook = learn_codebook(vectors, codewords, seed)
+    table = WordVectors(vectors.words, membership(unit_rows(vectors.rows()), codebook, width), vectors.weights)
+    table.info = {**vectors.info, "sigma": width, "seed": seed}
+    return Model(name, table, "mean", "cosine")
+
+
+def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
+    """Codewords (size, D): k-means (k-means++ start) of the most frequent 20,000 words' vectors at length 1."""
+    words = unit_rows(vectors.rows()[: max(_CODEBOOK_WORDS, size)])
+    codebook, _ = kmeans2(words, size, iter=30, minit="++", seed=np.random.default_rng(seed), missing="warn")
+    return np.asarray(codebook, np.float32)
+
+
+def membership(words: Floats, codebook: Floats, sigma: float) -> Floats:
+    """u = softmax over codewords of -‖x - v_k‖ / σ² (Passalis and Tefas 2018, eqs. 1 and 2).
+
+    ``words`` (V, D), ``codebook`` (K, D); gives (V, K), rows summing to 1.
+    """
+    squares = (words**2).sum(1)[:, None] + (codebook**2).sum(1) - 2 * words @ codebook.T
+    exponent = -np.sqrt(np.maximum(squares, 0)) / np.float32(sigma) ** 2
+    d = np.exp(exponent - exponent.max(axis=1, keepdims=True))
+    return np.asarray(d / d.sum(axis=1, keepdims=True), np.float32)
+
+
+def load_model(name: str | Path = DEFAULT) -> Model:
+    """A model by its folder, or the packaged one by its name, ``resift-en`` (its words' weighted mean)."""
+    if str(name) == DEFAULT:
+        model = build_model("mean", load_vectors(DEFAULT))
+        model.name = DEFAULT
+        return model
+    return Model.load(name)
+
+
+def load_vectors(name: str | Path = DEFAULT) -> WordVectors:
+    """Word vectors by their folder, or the packaged ones by their name, ``resift-en``."""
+    return WordVectors.load(str(files("resift") / "data" / DEFAULT) if str(name) == DEFAULT else name)

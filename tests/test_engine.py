@@ -1,0 +1,288 @@
+"""The engine contract: both engines do all of this, and in the same way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from resift import Model, ResiftError, WordVectors, build_model
+from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
+from resift.plugin.engine import VECTOR_FIELD, Document, Engine, check_name, document_text, open_engine
+
+TEXTS = [
+    "Bush fires in the forest",
+    "Army guns fire at soldiers",
+    "Ceasefire after the war",
+    "Rain fills the river with water",
+    "The of a",
+]
+
+
+def documents(model: Model) -> list[Document]:
+    """Five documents with a title, a text, a year and tags."""
+    return [
+        Document(
+            str(i),
+            {"title": f"title {i}", "text": text, "year": 2000 + i, "tags": ["odd"] if i % 2 else ["even", "none"]},
+            model.encode([f"title {i}\n{text}"])[0],
+        )
+        for i, text in enumerate(TEXTS)
+    ]
+
+
+@pytest.fixture
+def filled(engine: Engine, index: str, model: Model) -> str:
+    """An index with the five documents."""
+    engine.create(index, ["title", "text"], model)
+    assert engine.bulk(index, documents(model)) == []
+    engine.refresh(index)
+    return index
+
+
+def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:
+    """Ids of the hits, best first."""
+    return [hit["_id"] for hit in engine.search(index, {"query": query, **body}).hits]
+
+
+def test_ping(engine: Engine) -> None:
+    assert engine.ping().split()[1][0].isdigit()
+
+
+def test_create_info_drop(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["title", "text"], model)
+    info = engine.info(index)
+    assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
+    with pytest.raises(EngineError) as caught:
+        engine.create(index, ["title", "text"], model)
+    assert caught.value.status == 400
+    engine.drop(index)
+    for call in (engine.info, engine.drop, engine.refresh):
+        with pytest.raises(IndexNotFound):
+            call(index)
+    with pytest.raises(IndexNotFound):
+        engine.search(index, {})
+
+
+def test_require_tells_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
+    engine.create(index, ["text"], model)
+    engine.info(index).require(model)
+    with pytest.raises(ModelMismatch, match=model.hash) as caught:
+        engine.info(index).require(build_model("boew:4", vectors))
+    assert "index the documents again" in str(caught.value.expected)
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a b", "-x", "a/b", "é" * 200])
+def test_bad_index_names(engine: Engine, model: Model, name: str) -> None:
+    with pytest.raises(BadInput):
+        engine.create(name, ["text"], model)
+    with pytest.raises(BadInput):
+        check_name(name)
+
+
+def test_bad_analyzer_and_fields(engine: Engine, index: str, model: Model) -> None:
+    with pytest.raises(BadInput, match="analyzer"):
+        engine.create(index, ["text"], model, analyzer="klingon")
+    with pytest.raises(BadInput, match="fields"):
+        engine.create(index, [], model)
+
+
+def test_bm25_stems_and_ranks(engine: Engine, filled: str) -> None:
+    assert ids(engine, filled, {"match": {"text": "forest fire"}})[0] == "0"
+    assert set(ids(engine, filled, {"match": {"text": "fires"}})) == {"0", "1"}
+    found = engine.search(filled, {"query": {"multi_match": {"query": "fire", "fields": ["title", "text"]}}})
+    scores = [hit["_score"] for hit in found.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert found.response["hits"]["total"]["value"] == 2
+    assert found.response["hits"]["max_score"] == scores[0]
+    assert ids(engine, filled, {"match": {"text": {"query": "forest fire", "operator": "and"}}}) == ["0"]
+    assert ids(engine, filled, {"match": {"text": "..."}}) == []
+    assert len(ids(engine, filled, {"match_all": {}})) == 5
+
+
+def test_analyzer_standard_does_not_stem(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model, analyzer="standard")
+    engine.bulk(index, [Document("1", {"text": "fires"}, model.encode(["fires"])[0])])
+    engine.refresh(index)
+    assert ids(engine, index, {"match": {"text": "fire"}}) == []
+    assert ids(engine, index, {"match": {"text": "FIRES"}}) == ["1"]
+
+
+def test_filters(engine: Engine, filled: str) -> None:
+    def matching(clause: dict[str, Any]) -> set[str]:
+        return set(ids(engine, filled, {"bool": {"filter": [clause]}}))
+
+    assert matching({"term": {"tags": "odd"}}) == {"1", "3"}
+    assert matching({"terms": {"tags": ["odd", "none"]}}) == {"0", "1", "2", "3", "4"}
+    assert matching({"term": {"year": 2002}}) == {"2"}
+    assert matching({"range": {"year": {"gt": 2001, "lte": 2003}}}) == {"2", "3"}
+    assert matching({"exists": {"field": "nothing"}}) == set()
+    assert matching({"ids": {"values": ["4", "none"]}}) == {"4"}
+    assert matching({"bool": {"must_not": [{"term": {"tags": "odd"}}]}}) == {"0", "2", "4"}
+    assert matching({"bool": {"should": [{"term": {"year": 2000}}, {"term": {"year": 2001}}]}}) == {"0", "1"}
+    text = {"bool": {"must": [{"match": {"text": "fire"}}], "filter": [{"term": {"tags": "even"}}]}}
+    assert ids(engine, filled, text) == ["0"]
+
+
+def test_paging_is_stable(engine: Engine, filled: str) -> None:
+    query = {"match": {"text": "fire forest army rain ceasefire"}}
+    whole = ids(engine, filled, query, size=10)
+    paged = [id for start in range(0, 6, 2) for id in ids(engine, filled, query, size=2, **{"from": start})]
+    assert paged == whole
+    assert len(set(whole)) == len(whole) == 4
+    found = engine.search(filled, {"query": query, "size": 0})
+    assert (found.hits, found.response["hits"]["total"]["value"]) == ([], 4)
+
+
+def test_vectors_of_hits_and_source(engine: Engine, filled: str, model: Model) -> None:
+    expected = {document.id: document for document in documents(model)}
+    for source in (None, True, False, ["year"], {"excludes": ["text"]}, {"includes": ["t*"]}, [VECTOR_FIELD]):
+        body = {"query": {"match_all": {}}} | ({} if source is None else {"_source": source})
+        found = engine.search(filled, body, vectors=True)
+        for hit, vector in zip(found.hits, found.vectors, strict=True):
+            document = expected[hit["_id"]]
+            assert vector is not None
+            np.testing.assert_allclose(vector, document.vector, rtol=1e-6)
+            if source is False:
+                assert "_source" not in hit
+            elif source in (None, True):
+                assert hit["_source"] == document.source
+            elif source == [VECTOR_FIELD]:
+                np.testing.assert_allclose(hit["_source"].pop(VECTOR_FIELD), document.vector, rtol=1e-6)
+                assert hit["_source"] == {}
+            else:
+                names = {"year"} if source == ["year"] else {"title", "tags"} | ({"text"} if "includes" in source else {"year"})
+                assert set(hit["_source"]) == names
+    assert engine.search(filled, {"query": {"match_all": {}}}).hits[0]["_source"].keys() == {"title", "text", "year", "tags"}
+
+
+def test_knn_and_filter(engine: Engine, filled: str, model: Model) -> None:
+    query = model.encode(["soldier"])[0]
+    truth = model.score(query, np.stack([document.vector for document in documents(model) if document.vector is not None]))
+    found = engine.knn(filled, query, 3)
+    assert [hit["_id"] for hit in found.hits] == [str(i) for i in np.argsort(-truth)[:3]]
+    np.testing.assert_allclose(found.hits[0]["_score"], 1 + truth.max(), rtol=1e-5)
+    even = engine.knn(filled, query, 5, {"term": {"tags": "even"}})
+    assert {hit["_id"] for hit in even.hits} == {"0", "2", "4"}
+
+
+def test_knn_of_a_jaccard_model(engine: Engine, index: str, vectors: WordVectors) -> None:
+    sfbow = build_model("sfbow", vectors)
+    engine.create(index, ["title", "text"], sfbow)
+    assert engine.bulk(index, documents(sfbow)) == []
+    engine.refresh(index)
+    query = sfbow.encode([f"title 1\n{TEXTS[1]}"])[0]
+    best = engine.knn(index, query, 2).hits[0]
+    assert (best["_id"], round(best["_score"], 4)) == ("1", 1.0)
+
+
+def test_wrong_dimension_of_a_query_vector(engine: Engine, filled: str) -> None:
+    with pytest.raises(ResiftError) as caught:
+        engine.knn(filled, np.ones(3, np.float32), 3)
+    assert caught.value.status == 400
+
+
+def test_texts_without_known_words_are_indexed(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    texts = ["", "zzz qqq", "fire"]
+    vectors = model.encode(texts)
+    assert engine.bulk(index, [Document(str(i), {"text": t}, vectors[i]) for i, t in enumerate(texts)]) == []
+    engine.refresh(index)
+    assert engine.knn(index, model.encode(["fire"])[0], 3).hits[0]["_id"] == "2"
+    assert len(engine.knn(index, model.encode([""])[0], 3).hits) == 3
+
+
+def test_bulk_with_partial_failures(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    good = model.encode(["fire"])[0]
+    batch = [
+        Document("a", {"text": "fire one"}, good),
+        Document("b", {"text": {"no": "text"}}, good),
+        Document("c" * 600, {"text": "fire"}, good),
+        Document("d", {"text": "fire"}, np.full(model.dim, np.nan, np.float32)),
+        Document("e", {"text": "fire"}, np.ones(3, np.float32)),
+        Document("f", {"text": "fire two", "year": float("nan")}, good),
+        Document("g", {"text": "fire three"}, good),
+    ]
+    rejected = engine.bulk(index, batch)
+    engine.refresh(index)
+    assert [rejection.position for rejection in rejected] == [1, 2, 3, 4, 5]
+    assert {rejection.status for rejection in rejected} == {400}
+    assert all(rejection.reason for rejection in rejected)
+    assert set(ids(engine, index, {"match": {"text": "fire"}})) == {"a", "g"}
+
+
+def test_bulk_again_replaces(engine: Engine, filled: str, model: Model) -> None:
+    assert engine.bulk(filled, documents(model)) == []
+    assert engine.bulk(filled, [Document("0", {"text": "peace"}, model.encode(["peace"])[0])]) == []
+    engine.refresh(filled)
+    assert len(ids(engine, filled, {"match_all": {}})) == 5
+    assert ids(engine, filled, {"match": {"text": "peace"}}) == ["0"]
+    assert "0" not in ids(engine, filled, {"match": {"text": "forest"}})
+
+
+def test_update_encodes_again(engine: Engine, filled: str, model: Model) -> None:
+    engine.update(filled, "3", {"text": "war and gun", "year": 1914}, model)
+    engine.refresh(filled)
+    source, vector = engine.documents(filled, ["3", "missing"])["3"]
+    assert (source["text"], source["year"], source["title"]) == ("war and gun", 1914, "title 3")
+    assert vector is not None
+    np.testing.assert_allclose(vector, model.encode(["title 3\nwar and gun"])[0], rtol=1e-6)
+    with pytest.raises(NotFound):
+        engine.update(filled, "missing", {"text": "x"}, model)
+
+
+def test_parallel_updates_lose_nothing(engine: Engine, engine_url: str, filled: str, model: Model) -> None:
+    def change(name: str) -> None:
+        own = open_engine(engine_url)
+        own.update(filled, "0", {name: 1}, model)
+        own.close()
+
+    threads = [threading.Thread(target=change, args=(f"n{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    source, _ = engine.get(filled, "0")
+    assert {f"n{i}" for i in range(4)} <= set(source)
+
+
+def test_put_refuses_an_old_version(engine: Engine, filled: str, model: Model) -> None:
+    source, version = engine.get(filled, "1")
+    assert engine.put(filled, Document("1", source, None), version)
+    assert not engine.put(filled, Document("1", {"text": "lost"}, None), version)
+    assert engine.get(filled, "1")[0]["text"] == TEXTS[1]
+
+
+def test_delete(engine: Engine, filled: str) -> None:
+    assert engine.delete(filled, ["0", "nothing"]) == 1
+    assert engine.delete(filled, []) == 0
+    engine.refresh(filled)
+    assert "0" not in ids(engine, filled, {"match": {"text": "forest fire"}})
+    assert len(ids(engine, filled, {"match_all": {}})) == 4
+
+
+def test_highlight(engine: Engine, filled: str) -> None:
+    body = {"query": {"match": {"text": "fire"}}, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]}}
+    found = {hit["_id"]: hit["highlight"]["text"] for hit in engine.search(filled, body).hits}
+    assert found == {"0": ["Bush <b>fires</b> in the forest"], "1": ["Army guns <b>fire</b> at soldiers"]}
+
+
+@pytest.mark.parametrize("query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}])
+def test_malformed_queries_are_the_callers_error(engine: Engine, filled: str, query: dict[str, Any]) -> None:
+    with pytest.raises(ResiftError) as caught:
+        engine.search(filled, {"query": query})
+    assert caught.value.status == 400
+    assert ids(engine, filled, {"match": {"text": "forest"}}) == ["0"]
+
+
+def test_inner_fields(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["meta.title", "text"], model)
+    source = {"meta": {"title": "forest"}, "text": ["army", "gun"]}
+    vector = model.encode([document_text(source, ["meta.title", "text"])])[0]
+    assert engine.bulk(index, [Document("1", source, vector)]) == []
+    engine.refresh(index)
+    assert ids(engine, index, {"match": {"meta.title": "forest"}}) == ["1"]
+    assert ids(engine, index, {"match": {"text": "gun"}}) == ["1"]
