@@ -1,0 +1,1 @@
+"""Documents in: readers, and indexing that loses nothing."""

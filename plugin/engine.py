@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -44,7 +44,7 @@ class IndexInfo:
 
 @dataclass(frozen=True)
 class Document:
-    """One document to index: its id, its fields, and its vector (K,) or None where the engine's pipeline makes it."""
+    """One document to index: its id, its fields, and its vector (K,), if it has one."""
 
     id: str
     source: dict[str, Any]
@@ -99,7 +99,7 @@ class Engine(ABC):
         """Delete an index with all its documents."""
 
     @abstractmethod
-    def bulk(self, index: str, documents: Sequence[Document], pipeline: str | None = None) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
         """Index (or replace) documents. Every one is either acknowledged or in the answer, with its reason."""
 
     @abstractmethod
@@ -119,6 +119,10 @@ class Engine(ABC):
     @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
         """Delete documents; how many of them there were."""
+
+    @abstractmethod
+    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
+        """Id, fields and vector of every document, in no particular order."""
 
     @abstractmethod
     def refresh(self, index: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as Unreachable
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
+from opensearchpy.helpers import scan
 
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, ModelMismatch, NotFound
 from resift.model import Model
@@ -110,7 +111,7 @@ class OpenSearchEngine(Engine):
     def refresh(self, index: str) -> None:
         self.call(self.client.indices.refresh, index=index)
 
-    def bulk(self, index: str, documents: Sequence[Document], pipeline: str | None = None) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
         lines, sent, rejected = [], [], []
         for position, document in enumerate(documents):
             reason = check_document(document, (), None)
@@ -120,8 +121,7 @@ class OpenSearchEngine(Engine):
             sent.append(position)
             lines += [json.dumps({"index": {"_id": document.id}}), json.dumps(_source(document))]
         if sent:
-            options = {"pipeline": pipeline} if pipeline else {}
-            answer = self.call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=options)
+            answer = self.call(self.client.bulk, index=index, body="\n".join(lines) + "\n")
             for position, item in zip(sent, answer["items"], strict=True):
                 result = item["index"]
                 if result["status"] >= 300:
@@ -164,6 +164,11 @@ class OpenSearchEngine(Engine):
                 raise
             return False
         return True
+
+    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
+        for hit in self.call(lambda: scan(self.client, index=index, size=500)):
+            values = hit["_source"].pop(VECTOR_FIELD, None)
+            yield hit["_id"], hit["_source"], None if values is None else np.asarray(values, np.float32)
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:

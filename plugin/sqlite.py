@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import os
 import re
 import sqlite3
 import threading
@@ -41,7 +43,7 @@ CREATE TABLE IF NOT EXISTS indices (
 _BODY = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
 _MAX_WINDOW = 10_000
 _SPACED = re.compile(f"([{UNSPACED}])")
-_EDGE = "\u200b"
+_EDGE, _OPEN, _CLOSE = "\u200b", "\ue000", "\ue001"
 
 
 class SqliteEngine(Engine):
@@ -56,13 +58,13 @@ class SqliteEngine(Engine):
 
     @property
     def _db(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "db"):
+        if getattr(self._local, "pid", None) != os.getpid():
             try:
                 db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
                 db.execute("PRAGMA journal_mode = WAL")
             except sqlite3.Error as error:
                 raise EngineUnavailable(f"{self.path} cannot be opened: {error}", value=self.path) from error
-            self._local.db = db
+            self._local.db, self._local.pid = db, os.getpid()
         connection: sqlite3.Connection = self._local.db
         return connection
 
@@ -83,9 +85,9 @@ class SqliteEngine(Engine):
 
     def close(self) -> None:
         """Close this thread's connection."""
-        if hasattr(self._local, "db"):
+        if getattr(self._local, "pid", None) == os.getpid():
             self._local.db.close()
-            del self._local.db
+            self._local.pid = None
 
     def ping(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
@@ -134,10 +136,8 @@ class SqliteEngine(Engine):
     def refresh(self, index: str) -> None:
         self._find(index)
 
-    def bulk(self, index: str, documents: Sequence[Document], pipeline: str | None = None) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
         number, meta, _ = self._find(index)
-        if pipeline is not None:
-            raise BadInput("the embedded engine has no pipelines", value=pipeline, expected="documents with vectors")
         rejected = []
         with self._transaction() as db:
             for position, document in enumerate(documents):
@@ -187,6 +187,17 @@ class SqliteEngine(Engine):
             self._write(db, number, meta["fields"], document)
             self._changed(db, number)
         return True
+
+    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
+        number, _, _ = self._find(index)
+        last = 0
+        while True:
+            sql = f"SELECT row, id, source, vector FROM documents_{number} WHERE row > ? ORDER BY row LIMIT 500"
+            rows = self._db.execute(sql, (last,)).fetchall()
+            for last, id, source, blob in rows:
+                yield id, json.loads(source), None if blob is None else np.frombuffer(blob, "<f4")
+            if not rows:
+                return
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         number, _, _ = self._find(index)
@@ -300,15 +311,18 @@ class SqliteEngine(Engine):
         match = translate(body.get("query", {}), fields, f"words_{number}").match
         if match is None or not wanted or not rows:
             return {}
-        before, after = (body["highlight"].get(f"{side}_tags", [tag])[0] for side, tag in (("pre", "<em>"), ("post", "</em>")))
+        settings = body["highlight"]
+        before, after = settings.get("pre_tags", ["<em>"])[0], settings.get("post_tags", ["</em>"])[0]
+        escape = html.escape if settings.get("encoder") == "html" else str
         columns = ", ".join(f"snippet(words_{number}, {fields.index(name)}, ?, ?, '…', 40)" for name in wanted)
         sql = f"SELECT rowid, {columns} FROM words_{number} WHERE words_{number} MATCH ? AND rowid IN ({rows})"
-        found = self._db.execute(sql, (*[before, after] * len(wanted), match)).fetchall()
         return {
             row: {
-                name: [text.replace(_EDGE, "")] for name, text in zip(wanted, texts, strict=True) if before in (text or "")
+                name: [escape(text.replace(_EDGE, "")).replace(_OPEN, before).replace(_CLOSE, after)]
+                for name, text in zip(wanted, texts, strict=True)
+                if _OPEN in (text or "")
             }
-            for row, *texts in found
+            for row, *texts in self._db.execute(sql, (*[_OPEN, _CLOSE] * len(wanted), match))
         }
 
 

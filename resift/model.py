@@ -130,6 +130,11 @@ class Model:
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
+    def words_of(self, dimension: int, count: int = 5) -> list[str]:
+        """Words whose rows are largest in one dimension (a codeword's nearest words), largest first."""
+        column = self._units[:, dimension]
+        return [self.table.words[row] for row in np.argsort(-column, kind="stable")[:count]]
+
     @cached_property
     def _units(self) -> Floats:
         return unit_rows(self.table.rows())

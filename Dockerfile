@@ -1,0 +1,18 @@
+# The reranker's image: docker build -t resift . && docker run -p 8080:8080 -e OPENSEARCH_URL=http://… resift
+FROM python:3.12-slim
+
+RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data
+
+WORKDIR /app
+COPY . .
+RUN pip install --no-cache-dir .
+
+USER resift
+ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
+VOLUME /data
+EXPOSE 8080
+
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
+
+CMD ["resift", "serve", "--host", "0.0.0.0", "--port", "8080"]

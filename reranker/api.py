@@ -1,0 +1,150 @@
+"""The HTTP API under /v1. Paths and fields are described in openapi.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, current_app, request
+
+from resift.errors import BadInput
+from resift.reranker import requests as read
+from resift.reranker.service import Reranker, Search
+from resift.similarity import NORMALIZATIONS, combine
+
+api = Blueprint("api", __name__, url_prefix="/v1")
+
+
+def _service() -> Reranker:
+    service: Reranker = current_app.extensions["resift"]
+    return service
+
+
+def _headers() -> dict[str, str] | None:
+    """The caller's own credentials, which the engine is asked with."""
+    given = request.headers.get("Authorization")
+    return None if given is None else {"Authorization": given}
+
+
+@api.post("/embeddings")
+def embeddings() -> dict[str, Any]:
+    """Vectors of texts, in OpenAI's shape."""
+    body, model = read.json_body(), _service().model
+    read.check_model(body, model)
+    rows = model.encode(read.texts(body, "input")).tolist()
+    data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+    return {"object": "list", "model": model.name, "data": data}
+
+
+@api.post("/rerank")
+def rerank() -> dict[str, Any]:
+    """Documents by their similarity with a query, in Cohere's and Jina's shape."""
+    body, service = read.json_body(), _service()
+    read.check_model(body, service.model)
+    query, documents = read.text(body, "query"), read.texts(body, "documents")
+    top = read.natural(body, "top_n", len(documents), 10**9)
+    feedback = service.feedback_of(read.text(body, "session", None))
+    scores = service.similarities(query, service.model.encode(documents), feedback)
+    order = np.argsort(-scores, kind="stable")[:top]
+    results = [{"index": int(i), "relevance_score": _decimal((1 + float(scores[i])) / 2)} for i in order]
+    if read.flag(body, "return_documents", False):
+        results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
+    return {"model": service.model.name, "results": results}
+
+
+def _decimal(value: float) -> float:
+    """At most six digits, and none that JSON would write with an exponent: ML Commons takes no other number."""
+    rounded = round(value, 6)
+    return rounded if rounded >= 1e-4 else 0.0
+
+
+@api.post("/score")
+def score() -> dict[str, Any]:
+    """Scores of hits given in the engine's order, for a search pipeline's ``ml_inference`` and ``by_field``."""
+    body, service = read.json_body(), _service()
+    read.check_model(body, service.model)
+    query, session = read.text(body, "query", ""), read.text(body, "session", None) or None
+    feedback = service.feedback_of(session)
+    if not query and feedback is None:
+        raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
+    vectors = read.vectors(body, "vectors", service.model.dim)
+    if vectors is None:
+        vectors = service.model.encode(read.texts(body, "documents"))
+    given = body.get("engine_scores")
+    ranks = -np.arange(len(vectors), dtype=np.float64) if given is None else _engine_scores(given, len(vectors))
+    alpha = read.number(body, "alpha", service.config.alpha, 0, 1)
+    scores = combine(ranks, service.similarities(query, vectors, feedback), alpha, _normalization(body))
+    return {"scores": scores.astype(float).round(6).tolist(), "blanks": [None] * len(vectors)}
+
+
+def _engine_scores(given: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    numeric = isinstance(given, list) and all(isinstance(s, (int, float)) and not isinstance(s, bool) for s in given)
+    if not numeric or len(given) != count:
+        raise BadInput("engine_scores do not fit the documents", value=given, expected=f"a list of {count} numbers")
+    return np.asarray(given, np.float64)
+
+
+def _normalization(body: dict[str, Any]) -> str:
+    return read.choice(body, "normalization", "min_max", list(NORMALIZATIONS))
+
+
+@api.post("/search")
+def search() -> dict[str, Any]:
+    """The engine's answer to a search, reranked."""
+    body, config = read.json_body(), _service().config
+    query, condition = body.get("query"), body.get("filter")
+    if isinstance(query, str):
+        read.limited(query, "query")
+    elif not isinstance(query, dict):
+        raise BadInput("query is missing" if query is None else "malformed query", value=query, expected="a text or a query body")
+    if condition is not None and not isinstance(condition, dict):
+        raise BadInput("malformed filter", value=condition, expected="a query clause")
+    wanted = Search(
+        index=read.text(body, "index"),
+        query=query,
+        session=read.text(body, "session", None),
+        size=read.natural(body, "size", 10, 10_000),
+        start=read.natural(body, "from", 0, 10_000),
+        window=read.natural(body, "window", config.window, 10_000),
+        alpha=read.number(body, "alpha", config.alpha, 0, 1),
+        normalization=_normalization(body),
+        knn=read.natural(body, "knn", config.knn, 10_000),
+        filter=condition,
+        headers=_headers(),
+    )
+    return _service().search(wanted)
+
+
+@api.post("/feedback")
+def feedback() -> dict[str, Any]:
+    """Marks of hits, and what changed."""
+    body = read.json_body()
+    marks: dict[str, int] = {}
+    for name, label in (("relevant", 1), ("irrelevant", -1), ("neutral", 0)):
+        for id in read.identifiers(body, name):
+            if marks.setdefault(id, label) != label:
+                raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
+    if not marks:
+        raise BadInput("no document is marked", value=[], expected="ids in relevant, irrelevant or neutral")
+    session, index = read.text(body, "session"), read.text(body, "index")
+    return _service().feedback(session, index, read.text(body, "query", ""), marks, _headers())
+
+
+@api.get("/sessions/<session>")
+def get_session(session: str) -> dict[str, Any]:
+    """A session's marks and what was learned from them."""
+    return _service().session(session)
+
+
+@api.delete("/sessions/<session>")
+def delete_session(session: str) -> dict[str, Any]:
+    """Forget a session."""
+    _service().store.delete(session)
+    return {"session": session, "deleted": True}
+
+
+@api.post("/sessions/<session>/undo")
+def undo(session: str) -> dict[str, Any]:
+    """Take a session's last step back."""
+    _service().store.undo(session)
+    return _service().session(session)

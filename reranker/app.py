@@ -1,0 +1,115 @@
+"""The Flask application: blueprints, errors as JSON, health, metrics and the search page."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Any
+
+from flask import Flask, Response, g, render_template, request
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from werkzeug.exceptions import HTTPException
+
+from resift import __version__
+from resift.errors import ResiftError
+from resift.model import Model, load_model
+from resift.plugin.engine import Engine, open_engine
+from resift.reranker.api import api
+from resift.reranker.config import Config
+from resift.reranker.service import Reranker
+from resift.reranker.sessions import SessionStore
+
+log = logging.getLogger(__name__)
+
+
+def create_app(config: Config | None = None, *, engine: Engine | None = None, model: Model | None = None) -> Flask:
+    """The application for a configuration (by default the environment's); engine and model may be given ready-made.
+
+    Raises BadInput, ModelNotFound or CorruptModel where the configuration cannot be served.
+    """
+    config = config or Config.from_environment()
+    app = Flask(__name__)
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
+    app.extensions["resift"] = Reranker(
+        engine or open_engine(config.engine),
+        model or load_model(config.model),
+        SessionStore(config.store, config.session_hours),
+        config,
+    )
+    app.register_blueprint(api)
+    _add_errors(app)
+    _add_metrics(app)
+    _add_pages(app)
+    return app
+
+
+def _add_errors(app: Flask) -> None:
+    @app.errorhandler(ResiftError)
+    def known(error: ResiftError) -> tuple[dict[str, Any], int]:
+        return {"error": error.to_dict()}, error.status
+
+    @app.errorhandler(HTTPException)
+    def http(error: HTTPException) -> tuple[dict[str, Any], int]:
+        names = {404: "no_such_path", 405: "method_not_allowed", 413: "too_large"}
+        status = error.code or 500
+        expected = f"at most {app.config['MAX_CONTENT_LENGTH']} bytes" if status == 413 else "see /openapi.json"
+        code = names.get(status, "http_error")
+        return {"error": {"code": code, "message": error.name, "value": request.path, "expected": expected}}, status
+
+    @app.errorhandler(Exception)
+    def unknown(error: Exception) -> tuple[dict[str, Any], int]:
+        log.exception("request to %s failed", request.path)
+        return {"error": {"code": "internal_error", "message": "an error inside the reranker; its log has the details"}}, 500
+
+
+def _add_metrics(app: Flask) -> None:
+    """Requests and seconds by endpoint; of all workers together where gunicorn runs several."""
+    shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+    registry = CollectorRegistry()
+    count = Counter("resift_requests", "Requests", ["endpoint", "status"], registry=registry)
+    seconds = Histogram(
+        "resift_request_seconds", "Seconds a request took", ["endpoint"], registry=registry,
+        buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+    )
+
+    @app.before_request
+    def begin() -> None:
+        g.started = time.perf_counter()
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        count.labels(endpoint, response.status_code).inc()
+        seconds.labels(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
+        return response
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        source = CollectorRegistry() if shared else registry
+        if shared:
+            multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
+        return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
+
+
+def _add_pages(app: Flask) -> None:
+    service: Reranker = app.extensions["resift"]
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, Any]:
+        return {"status": "ok", "version": __version__, "model": service.model.name, "model_hash": service.model.hash}
+
+    @app.get("/readyz")
+    def readyz() -> dict[str, Any]:
+        return {"status": "ok", "engine": service.engine.ping()}
+
+    @app.get("/openapi.json")
+    def openapi() -> Response:
+        with app.open_resource("openapi.json", "r") as file:
+            return Response(file.read(), content_type="application/json")
+
+    @app.get("/")
+    def page() -> str:
+        index, alpha = request.args.get("index", service.config.index), service.config.alpha
+        return render_template("search.html", index=index, alpha=alpha, version=__version__)

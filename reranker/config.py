@@ -1,0 +1,53 @@
+"""Settings of the reranker, from the environment or given outright."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from resift.errors import BadInput
+from resift.model import DEFAULT
+
+
+@dataclass(frozen=True)
+class Config:
+    """What an application is made of. Each setting is read from the variable RESIFT_<NAME>, ``engine`` also from
+    OPENSEARCH_URL.
+
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: the
+    sessions' SQLite file. ``index``: what the search page starts with. ``window``: hits that are
+    reranked. ``alpha``: weight of the similarity against the engine's
+    score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query. ``session_hours``: a session
+    ends when it was not used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request,
+    in bytes.
+    """
+
+    engine: str = "resift.db"
+    model: str = DEFAULT
+    store: str = "sessions.db"
+    index: str = ""
+    window: int = 100
+    alpha: float = 0.3
+    knn: int = 0
+    session_hours: float = 24.0
+    max_text: int = 1_000_000
+    max_body: int = 100 * 2**20
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
+        """Settings from RESIFT_* variables. Raises BadInput where one is not a number but should be."""
+        given = {}
+        for field in fields(cls):
+            value = environment.get(f"RESIFT_{field.name.upper()}")
+            if field.name == "engine":
+                value = value or environment.get("OPENSEARCH_URL")
+            if value:
+                kind = type(field.default)
+                try:
+                    given[field.name] = kind(value)
+                except ValueError:
+                    raise BadInput(
+                        f"RESIFT_{field.name.upper()} is {value!r}", value=value, expected=f"a value of type {kind.__name__}"
+                    ) from None
+        return cls(**given)

@@ -1,0 +1,151 @@
+"use strict";
+// The search page: it only calls the HTTP API. Hits are built from text nodes; the one piece of HTML that is
+// inserted is the engine's highlight, which was escaped there but for its <em> tags.
+
+const $ = (id) => document.getElementById(id);
+const session = sessionStorage.getItem("resift-session") || crypto.randomUUID?.() || `s-${Date.now()}-${Math.random().toString(36).slice(2)}`;
+sessionStorage.setItem("resift-session", session);
+$("session-id").textContent = session;
+
+let shown = [];        // hits on the page
+let before = null;     // hits before the last mark of this query
+let marks = {};        // "index document" → 1, -1
+
+async function call(method, path, body) {
+  const response = await fetch(path, {
+    method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body),
+  });
+  const answer = await response.json();
+  if (!response.ok) {
+    const { code, message, expected } = answer.error;
+    throw Object.assign(new Error(message + (expected ? ` — expected: ${expected}` : "")), { code });
+  }
+  return answer;
+}
+
+function say(text, isError = false) {
+  $("status").textContent = text;
+  $("status").className = isError ? "error" : "";
+}
+
+async function attempt(work) {
+  try { await work(); } catch (error) { say(error.message, true); }
+}
+
+async function search(keepBefore) {
+  const query = $("query").value.trim(), index = $("index").value.trim();
+  if (!query || !index) return;
+  const started = performance.now();
+  const answer = await call("POST", "v1/search", { index, query, session, size: 10, alpha: Number($("alpha").value) });
+  if (!keepBefore) before = null;
+  shown = answer.hits.hits;
+  const how = answer.resift.reranked ? `reranked${answer.resift.session ? " with this session" : ""}` : `engine's order: ${answer.resift.reason}`;
+  say(`${answer.hits.total?.value ?? "?"} matches, ${how}, ${(performance.now() - started).toFixed(0)} ms`);
+  draw();
+}
+
+function element(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+const key = (hit) => `${hit._index} ${hit._id}`;
+const markName = (hit) => ({ 1: "relevant", "-1": "irrelevant" })[marks[key(hit)]] || "";
+
+function label(hit) {
+  const source = hit._source || {};
+  const text = source.title || source.text || Object.values(source).find((value) => typeof value === "string") || hit._id;
+  return String(text).slice(0, 90);
+}
+
+function draw() {
+  $("hits").replaceChildren(...shown.map(drawHit));
+  const old = before || [];
+  const rows = [];
+  for (let i = 0; before && i < Math.max(old.length, shown.length); i++) {
+    const row = element("tr");
+    for (const hit of [old[i], shown[i]]) {
+      const cell = element("td", hit && markName(hit), hit ? `${i + 1}. ${label(hit)}` : "");
+      if (hit) cell.title = label(hit);
+      row.append(cell);
+    }
+    rows.push(row);
+  }
+  if (!rows.length) {
+    const row = element("tr"), cell = element("td", "", "mark a hit to compare");
+    cell.colSpan = 2;
+    row.append(cell);
+    rows.push(row);
+  }
+  $("compare").tBodies[0].replaceChildren(...rows);
+}
+
+function drawHit(hit, i) {
+  const item = element("li", markName(hit));
+  const rank = element("div", "rank", String(i + 1));
+  const was = before ? before.findIndex((other) => key(other) === key(hit)) : (hit.resift?.engine_rank ?? i + 1) - 1;
+  const moved = was < 0 ? "new" : was === i ? "" : was > i ? `▲ ${was - i}` : `▼ ${i - was}`;
+  rank.append(element("span", `move ${was < 0 || was > i ? "up" : "down"}`, moved));
+  const body = element("div");
+  const title = element("div", "title");
+  const titleText = hit._source?.title;
+  if (titleText) title.append(`${titleText} `);
+  title.append(element("span", "id", hit._id));
+  const text = element("div", "text");
+  const fragments = Object.entries(hit.highlight || {}).filter(([name]) => name !== "title").flatMap(([, found]) => found);
+  if (fragments.length) text.innerHTML = fragments.slice(0, 2).join(" … ");
+  else text.textContent = label({ ...hit, _source: { ...hit._source, title: undefined } }).slice(0, 300);
+  const parts = hit.resift || {};
+  const scores = element("div", "scores", `score ${hit._score?.toFixed(3) ?? "–"} · engine ${parts.engine_score?.toFixed(2) ?? "–"} (rank ${parts.engine_rank ?? "–"}) · similarity ${parts.similarity?.toFixed(3) ?? "–"}`);
+  body.append(title, text, scores);
+  const buttons = element("div", "marks");
+  for (const [value, className, name] of [[1, "yes", "relevant"], [-1, "no", "not relevant"]]) {
+    const button = element("button", className, name);
+    button.type = "button";
+    button.setAttribute("aria-pressed", String(marks[key(hit)] === value));
+    button.onclick = () => attempt(() => mark(hit, marks[key(hit)] === value ? 0 : value));
+    buttons.append(button);
+  }
+  item.append(rank, body, buttons);
+  return item;
+}
+
+async function mark(hit, value) {
+  const name = { 1: "relevant", "-1": "irrelevant", 0: "neutral" }[value];
+  const state = await call("POST", "v1/feedback", { session, index: $("index").value.trim(), query: $("query").value.trim(), [name]: [hit._id] });
+  before = shown;
+  showSession(state);
+  await search(true);
+}
+
+function showSession(state) {
+  marks = {};
+  for (const { index, document: id, label: value } of state?.judgements || []) marks[`${index} ${id}`] = value;
+  const box = $("session-state");
+  const counts = Object.values(marks);
+  const learned = state?.learned || {};
+  const list = element("ul");
+  const line = (text) => list.append(element("li", "", text));
+  line(`${counts.filter((value) => value > 0).length} relevant, ${counts.filter((value) => value < 0).length} not relevant, ${state?.steps || 0} steps`);
+  if (learned.towards?.length) line(`towards: ${learned.towards.join(", ")}`);
+  if (learned.away?.length) line(`away from: ${learned.away.join(", ")}`);
+  box.replaceChildren(list);
+  $("undo").disabled = !state?.judgements?.length;
+  $("forget").disabled = !state;
+}
+
+async function loadSession() {
+  try { showSession(await call("GET", `v1/sessions/${session}`)); }
+  catch (error) { if (error.code !== "session_not_found") throw error; showSession(null); }
+}
+
+$("form").onsubmit = (event) => { event.preventDefault(); attempt(() => search(false)); };
+$("alpha").oninput = () => { $("alpha-value").textContent = $("alpha").value; };
+$("alpha").onchange = () => attempt(() => search(false));
+$("undo").onclick = () => attempt(async () => { const state = await call("POST", `v1/sessions/${session}/undo`); before = shown; showSession(state); await search(true); });
+$("forget").onclick = () => attempt(async () => { await call("DELETE", `v1/sessions/${session}`); showSession(null); await search(false); });
+const asked = new URLSearchParams(location.search).get("q");
+if (asked) $("query").value = asked;
+attempt(async () => { await loadSession(); await search(false); });

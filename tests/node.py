@@ -1,0 +1,228 @@
+"""A real OpenSearch node for the tests, from Maven artefacts: needs Maven and Java >= 21, no Docker engine.
+
+    python tests/node.py start [--port 9200] | status | stop
+
+``start(port=0)`` does the same from Python. The assembled distribution is kept in one folder between runs
+(``RESIFT_NODE_DIR``); every start has data, logs and settings of its own, removed when the node stops, so
+several nodes may run side by side. OpenSearch refuses root: root starts it as ``RESIFT_NODE_USER`` (nobody).
+``RESIFT_NODE_HEAP`` (1g) is the node's heap, ``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from node_assembly import (
+    Java,
+    NodeUnavailable,
+    assemble,
+    cache_folder,
+    environment,
+    find_java,
+    locked,
+    node_user,
+    tail,
+)
+
+STAYS = 0  # the owner of a node that outlives the process that started it
+
+
+@dataclass
+class Node:
+    """A node and the folder of its run. It must not outlive the process `owner`, unless that is STAYS."""
+
+    run: Path
+    owner: int
+    pid: int = 0
+    url: str = ""
+    process: subprocess.Popen[bytes] | None = None
+
+    def save(self) -> None:
+        """Note the node in its folder, for `stop` in another process and for clearing up after a crash."""
+        state = {"owner": self.owner, "pid": self.pid, "url": self.url}
+        (self.run / "node.json").write_text(json.dumps(state))
+
+    def alive(self) -> bool:
+        """Whether its process runs, and is not a later one that was given the same number."""
+        if self.process is not None:
+            return self.process.poll() is None
+        return str(self.run) in _command_line(self.pid)
+
+    def stop(self) -> None:
+        """End the node's process group, by force if it does not go by itself, and remove its folder."""
+        for signal_number, patience in ((signal.SIGTERM, 30), (signal.SIGKILL, 10)):
+            if self.pid and self.alive():
+                with suppress(ProcessLookupError):
+                    os.killpg(self.pid, signal_number)
+                deadline = time.monotonic() + patience
+                while self.alive() and time.monotonic() < deadline:
+                    time.sleep(0.1)
+        shutil.rmtree(self.run, ignore_errors=True)
+
+
+def start(port: int = 0, stays: bool = False) -> Node:
+    """Start a node on `port` (0: a free one), assembled first if need be, and wait until it is healthy.
+
+    It is stopped when this process ends, unless it `stays`.
+    """
+    cache = cache_folder()
+    with locked(cache):
+        java = find_java()
+        home = assemble(cache, java)
+        _clear_up(cache)
+        node = Node(Path(tempfile.mkdtemp(prefix="run-", dir=cache)), os.getpid())
+        node.save()
+    try:
+        _prepare(home, node.run, java)
+        node.process = _launch(home, node.run, java, port)
+        node.pid = node.process.pid
+        node.save()
+        node.url = _wait_until_healthy(node)
+        node.owner = STAYS if stays else node.owner
+        node.save()
+    except BaseException:
+        node.stop()
+        raise
+    atexit.register(_stop_at_exit, node)
+    return node
+
+
+def running() -> list[Node]:
+    """The nodes that were started to stay and still run."""
+    return [node for node in _nodes(cache_folder()) if node.owner == STAYS and node.alive()]
+
+
+def _nodes(cache: Path) -> Iterator[Node]:
+    """Every node noted in the cache folder, running or not."""
+    for state in cache.glob("run-*/node.json"):
+        with suppress(OSError, ValueError):
+            yield Node(state.parent, **json.loads(state.read_text()))
+
+
+def _clear_up(cache: Path) -> None:
+    """Stop nodes whose owner was killed before it could, and remove what stopped nodes left behind."""
+    for node in _nodes(cache):
+        if not (node.alive() if node.owner == STAYS else _command_line(node.owner)):
+            node.stop()
+
+
+def _stop_at_exit(node: Node) -> None:
+    if node.owner == os.getpid():  # not in a fork of the process that started it
+        node.stop()
+
+
+def _command_line(pid: int) -> str:
+    """The command line of a process, empty when there is no such process."""
+    if Path("/proc/self/cmdline").exists():
+        with suppress(OSError):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        return ""
+    command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def _prepare(home: Path, run: Path, java: Java) -> None:
+    """Give a run its own folders and settings; without the JVM options that write into the distribution."""
+    shutil.copytree(home / "config", run / "config")
+    for name in ("data", "logs", "tmp"):
+        (run / name).mkdir()
+    unwanted = ["logs/", "HeapDump"] + ([] if java.has_vector_module else ["jdk.incubator.vector"])
+    options = run / "config/jvm.options"
+    lines = options.read_text().splitlines()
+    options.write_text("\n".join(line for line in lines if not any(word in line for word in unwanted)) + "\n")
+    user = node_user()
+    for path in [run, *run.rglob("*")] if user else []:
+        os.chown(path, user["user"], user["group"])
+
+
+def _launch(home: Path, run: Path, java: Java, port: int) -> subprocess.Popen[bytes]:
+    """Start the process, in a group of its own; it writes the address that it got to logs/http.ports."""
+    settings = {
+        "path.data": run / "data",
+        "path.logs": run / "logs",
+        "node.portsfile": "true",
+        "cluster.name": "resift-tests",
+        "discovery.type": "single-node",
+        "network.host": "127.0.0.1",
+        "http.port": port,
+        "transport.port": 0,
+        "cluster.routing.allocation.disk.threshold_enabled": "false",
+    }
+    command = [str(home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
+    own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
+    with open(run / "console.log", "wb") as log:
+        return subprocess.Popen(
+            command,
+            env=environment(home, run / "config", java) | own,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            **node_user(),
+        )
+
+
+def _wait_until_healthy(node: Node) -> str:
+    """The node's URL, once it is healthy; an error with the end of its log when it does not get there."""
+    patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 180)
+    deadline = time.monotonic() + patience
+    while node.alive() and time.monotonic() < deadline:
+        with suppress(OSError, IndexError):
+            url = "http://" + (node.run / "logs/http.ports").read_text().split()[0]
+            health = f"{url}/_cluster/health?wait_for_status=yellow&timeout=5s"
+            urllib.request.urlopen(health, timeout=10).close()
+            return url
+        time.sleep(0.2)
+    what = f"did not answer in {patience:.0f} s" if node.alive() else "stopped while starting"
+    log = tail((node.run / "console.log").read_text(errors="replace"))
+    raise NodeUnavailable(f"OpenSearch {what}; the end of its log:\n{log}")
+
+
+def _start_command(port: int) -> str:
+    """Start a node to stay on `port`, unless one is there already; its URL."""
+    for node in running():
+        if node.url.endswith(f":{port}"):
+            return node.url
+    return start(port, stays=True).url
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; the exit status is 1 for no node and 3 for `status` when none runs."""
+    parser = argparse.ArgumentParser(description="Start, stop or show an OpenSearch node for the tests.")
+    parser.add_argument("command", choices=["start", "stop", "status"])
+    parser.add_argument("--port", type=int, default=9200, help="the HTTP port to start on (default: 9200)")
+    options = parser.parse_args(arguments)
+    if options.command == "start":
+        try:
+            print(_start_command(options.port))
+        except NodeUnavailable as error:
+            print(f"no OpenSearch node: {error}", file=sys.stderr)
+            return 1
+        return 0
+    nodes = running()
+    for node in nodes:
+        if options.command == "stop":
+            node.stop()
+        print(("stopped " if options.command == "stop" else "") + node.url)
+    if not nodes:
+        print("no node is running")
+    return 3 if options.command == "status" and not nodes else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,195 @@
+"""OpenSearch with the plugins that Resift uses, assembled from Maven artefacts: what node.py starts."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VERSION = "3.6.0"
+ARTEFACTS = [  # the distribution, then its plugins in the order in which they need one another
+    ("org.opensearch.distribution.integ-test-zip", "opensearch", VERSION),
+    ("org.opensearch.plugin", "opensearch-job-scheduler", f"{VERSION}.0"),
+    ("org.opensearch.plugin", "opensearch-knn", f"{VERSION}.0"),
+    ("org.opensearch.plugin", "opensearch-ml-plugin", f"{VERSION}.0"),
+    ("org.opensearch.plugin", "neural-search", f"{VERSION}.0"),
+]
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>resift</groupId><artifactId>node</artifactId><version>1</version><packaging>pom</packaging>
+<build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.8.1</version>
+<configuration><artifactItems>{items}</artifactItems></configuration></plugin></plugins></build></project>"""
+ITEM = """<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
+<type>zip</type></artifactItem>"""
+
+
+class NodeUnavailable(RuntimeError):
+    """No node can be had here; the message says what is missing and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime that the node's user can run."""
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+
+def cache_folder() -> Path:
+    """The folder kept between runs; for root one that the node's user can reach."""
+    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    default = Path("/var/tmp") if os.geteuid() == 0 else own
+    folder = Path(os.environ.get("RESIFT_NODE_DIR") or default / "resift-node").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.geteuid():
+        raise NodeUnavailable(f"{folder} is another user's: set RESIFT_NODE_DIR to a folder of your own")
+    if os.geteuid() == 0:
+        folder.chmod(0o755)
+    return folder
+
+
+@contextmanager
+def locked(cache: Path) -> Iterator[None]:
+    """Hold the cache folder for one process at a time."""
+    with open(cache / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def node_user() -> dict[str, Any]:
+    """The arguments that make `subprocess` run as the node's user; none unless we are root."""
+    if os.geteuid() != 0:
+        return {}
+    name = os.environ.get("RESIFT_NODE_USER") or "nobody"
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        message = f"OpenSearch refuses root and there is no user {name!r}: set RESIFT_NODE_USER"
+        raise NodeUnavailable(message) from None
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def find_java() -> Java:
+    """The first complete Java >= 21 of: OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH, /usr/lib/jvm."""
+    for home in _java_homes():
+        java = _probe_java(home)
+        if java is not None and java.version >= 21:
+            return java
+    raise NodeUnavailable(
+        "OpenSearch needs Java >= 21, complete (not a trimmed runtime) and where the node's user can run it; "
+        "none was found: install a JDK, or set OPENSEARCH_JAVA_HOME to one"
+    )
+
+
+def assemble(cache: Path, java: Java) -> Path:
+    """The folder of the distribution with its plugins; renamed into place, so it is whole or absent."""
+    stamp = hashlib.sha256(repr(ARTEFACTS).encode()).hexdigest()[:8]
+    home = cache / f"opensearch-{VERSION}-{stamp}"
+    if home.exists():
+        return home
+    for interrupted in cache.glob("assembling-*"):
+        shutil.rmtree(interrupted)
+    with tempfile.TemporaryDirectory(prefix="assembling-", dir=cache) as scratch:
+        archives = _download(Path(scratch))
+        shutil.unpack_archive(archives[0], scratch)
+        built = Path(scratch) / f"opensearch-{VERSION}"
+        _let_everyone_run(built)
+        _install_plugins(built, archives[1:], java)
+        _let_everyone_run(built)
+        built.rename(home)
+    return home
+
+
+def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
+    """The environment of the distribution's own scripts."""
+    heap = os.environ.get("RESIFT_NODE_HEAP") or "1g"
+    ignored = ("JAVA_OPTS", "JAVA_TOOL_OPTIONS")
+    kept = {name: value for name, value in os.environ.items() if name not in ignored}
+    return kept | {
+        "OPENSEARCH_HOME": str(home),
+        "OPENSEARCH_PATH_CONF": str(config),
+        "OPENSEARCH_JAVA_HOME": str(java.home),
+        "OPENSEARCH_JAVA_OPTS": f"-Xms{heap} -Xmx{heap}",
+    }
+
+
+def tail(text: str, lines: int = 25) -> str:
+    """The last lines of a log without its stack frames, for an error's message."""
+    kept = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
+    return "\n".join(kept[-lines:])
+
+
+def _download(folder: Path) -> list[Path]:
+    """The artefacts' archives, by way of the local Maven repository."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NodeUnavailable("`mvn` is missing: install Maven, which fetches the OpenSearch distribution")
+    items = "".join(ITEM.format(*artefact) for artefact in ARTEFACTS)
+    (folder / "pom.xml").write_text(POM.format(items=items))
+    command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
+    _run(command, f"Maven could not fetch OpenSearch {VERSION}", cwd=folder)
+    return [folder / f"{name}-{version}.zip" for _, name, version in ARTEFACTS]
+
+
+def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:
+    command = [str(home / "bin/opensearch-plugin"), "install", "-b", *(path.as_uri() for path in archives)]
+    _run(command, "the plugins could not be installed", env=environment(home, home / "config", java))
+
+
+def _run(command: list[str], failure: str, **options: Any) -> None:
+    """Run a command to its end; an error that says `failure`, with the end of the output, when it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        raise NodeUnavailable(f"{failure}:\n{tail(done.stdout + done.stderr)}")
+
+
+def _java_homes() -> Iterator[Path]:
+    for name in ("OPENSEARCH_JAVA_HOME", "JAVA_HOME"):
+        if os.environ.get(name):
+            yield Path(os.environ[name])
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve().parent.parent
+    yield from sorted(Path("/usr/lib/jvm").glob("*"), reverse=True)
+
+
+def _probe_java(home: Path) -> Java | None:
+    """The Java under `home` as the node's user sees it, or None when there is no complete one."""
+    command = [str(home / "bin/java"), "--list-modules"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60, **node_user())
+        complete = _has_thai_data(home)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    version = re.search(r"^java\.base@(\d+)", listed.stdout, re.MULTILINE)
+    if version is None or not complete:
+        return None
+    return Java(home, int(version[1]), "jdk.incubator.vector" in listed.stdout)
+
+
+def _has_thai_data(home: Path) -> bool:
+    """Whether Java can split Thai words. Trimmed runtimes cannot, and then no index can be created."""
+    with (
+        open(home / "lib/modules", "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image,
+    ):
+        return image.find(b"BreakIteratorData_th") >= 0
+
+
+def _let_everyone_run(folder: Path) -> None:
+    """Make a tree readable by every user and its programs executable: archives come without these bits."""
+    for path in [folder, *folder.rglob("*")]:
+        if not path.is_symlink():
+            runs = path.is_dir() or path.parent.name == "bin"
+            path.chmod(0o755 if runs else 0o644)
