@@ -127,7 +127,8 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
         _wrong(name, value, f"a list of vectors of {dim} numbers")
     if matrix.shape[1] != dim:
         _wrong_dimension(name, matrix.shape[1], dim)
-    small = matrix.astype(np.float32)
+    with np.errstate(over="ignore"):
+        small = matrix.astype(np.float32)
     if not np.isfinite(small).all():
         _wrong(name, float(matrix[~np.isfinite(small)][0]), "finite 32-bit numbers")
     return small

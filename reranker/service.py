@@ -192,10 +192,10 @@ class Reranker:
             "expires": found.expires,
             "steps": len({mark["step"] for mark in found.judgements}),
             "judgements": found.judgements,
-            "learned": None if feedback is None else self.explain(feedback),
+            "learned": None if feedback is None else self.explain(feedback, any(mark["label"] < 0 for mark in found.judgements)),
         }
 
-    def explain(self, feedback: Feedback, count: int = 5) -> dict[str, Any]:
+    def explain(self, feedback: Feedback, with_away: bool = True, count: int = 5) -> dict[str, Any]:
         """The words that the session moves queries towards and away from, and the dimensions that weigh most and least."""
         change = feedback.mask - 1
         order = np.argsort(-change, kind="stable")
@@ -211,7 +211,7 @@ class Reranker:
 
         return {
             "towards": self.model.nearest_words(towards, count) if moved else [],
-            "away": self.model.nearest_words(-towards, count) if moved else [],
+            "away": self.model.nearest_words(-towards, count) if moved and with_away else [],
             "stronger": dimensions(order[:count]),
             "weaker": dimensions(order[::-1][:count]),
         }

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from resift import __version__
+from resift import __version__, serving
 from resift.demo import Demo, lee_corpus
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
@@ -200,6 +200,25 @@ def convert_vectors(file: str, limit: int | None, weighting: str, out: str) -> N
     _saved(convert(file, weighting, limit), out)
 
 
+@vectors.command("distill")
+@click.argument("folder")
+@click.option("--words", "words_file", required=True, metavar="FILE", help="A word a line, most frequent first.")
+@click.option("--limit", type=click.IntRange(min=1), default=60_000, show_default=True, help="Keep this many words.")
+@click.option("--dim", default=256, show_default=True)
+@_weighting
+@_out
+def distill_vectors(folder: str, words_file: str, limit: int, dim: int, weighting: str, out: str) -> None:
+    """Distil a local sentence-transformers model: one forward pass a word. Needs the extra 'distill'."""
+    from resift.training.distill import distill, read_words
+
+    with click.progressbar(length=limit, label="distilling", file=sys.stderr) as bar:
+        found = distill(
+            folder, read_words(words_file), dim, weighting, limit=limit,
+            progress=lambda done, total: bar.update(done - bar.pos),
+        )
+    _saved(found.quantized(), out)
+
+
 @main.command("model")
 @click.argument("encoder")
 @click.option("--vectors", "source", default=DEFAULT, show_default=True, metavar="DIR", help="Word vectors' folder.")
@@ -276,9 +295,8 @@ def status(url: str, model: str, fields: list[str], reranker: str, name: str) ->
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
     """Serve the reranker. Other settings: RESIFT_* variables (see the guide)."""
-    from resift.serving import run
-
-    run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
+    with serving.shared_metrics():
+        serving.run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
 @main.command()
@@ -294,13 +312,11 @@ def demo(
     engine: str, corpus: str | None, fields: list[str], query: str | None, about: str | None, port: int, no_serve: bool, model: str
 ) -> None:
     """Index a small corpus, show how marking hits changes the next search, and serve the search page."""
-    with tempfile.TemporaryDirectory(prefix="resift-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="resift-demo-") as folder, serving.shared_metrics():
         url = {"sqlite": f"{folder}/demo.db", "opensearch": os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200")}.get(engine, engine)
         source = Files([corpus]) if corpus else Files([lee_corpus()], "text")
         settings = {"RESIFT_ENGINE": url, "RESIFT_MODEL": model, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": "resift-demo"}
         Demo(settings, click.echo).run(source, fields, query, about, is_lee=corpus is None)
         if not no_serve:
-            from resift.serving import run
-
             click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index=resift-demo (Ctrl-C ends)")
-            run(settings, "127.0.0.1", port, 2)
+            serving.run(settings, "127.0.0.1", port, 2)

@@ -29,7 +29,7 @@ from resift.similarity import SIMILARITIES, unit_rows
 from resift.vectors import Floats, WordVectors, batched, content_hash, read_folder, write_folder
 
 DEFAULT = "resift-en"
-_CODEBOOK_WORDS = 20_000
+_FREQUENT = 20_000
 _GATHER = 16_384
 
 
@@ -125,7 +125,7 @@ class Model:
         return SIMILARITIES[self.similarity](query, documents)
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """Words whose rows are most similar (cosine) to ``vector`` (K,), best first."""
+        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (K,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
@@ -137,7 +137,7 @@ class Model:
 
     @cached_property
     def _units(self) -> Floats:
-        return unit_rows(self.table.rows())
+        return unit_rows(self.table.rows()[:_FREQUENT])
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -188,7 +188,7 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
     """Codewords (size, D): k-means (k-means++ start) of the most frequent 20,000 words' vectors at length 1."""
-    words = unit_rows(vectors.rows()[: max(_CODEBOOK_WORDS, size)])
+    words = unit_rows(vectors.rows()[: max(_FREQUENT, size)])
     codebook, _ = kmeans2(words, size, iter=30, minit="++", seed=np.random.default_rng(seed), missing="warn")
     return np.asarray(codebook, np.float32)
 

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """Let all workers' metrics be counted together. prometheus_client reads the folder's name when it is imported."""
+    with tempfile.TemporaryDirectory(prefix="resift-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        yield
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
     """Serve until a signal ends it. ``settings`` are RESIFT_* variables that win over the environment's."""
-    with tempfile.TemporaryDirectory(prefix="resift-metrics-") as folder:
-        os.environ.update({**settings, "PROMETHEUS_MULTIPROC_DIR": folder})
-        _application(host, port, workers).run()
+    os.environ.update(settings)
+    _application(host, port, workers).run()
 
 
 def _application(host: str, port: int, workers: int) -> Any:

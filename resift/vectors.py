@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -227,7 +228,7 @@ def convert(source: str | Path, weighting: str = "zipf", limit: int | None = Non
         raise BadInput(f"no file {path}", value=str(path), expected="a word2vec, GloVe or fastText file")
     try:
         keyed = _read_keyed(path, limit)
-    except (ValueError, UnicodeDecodeError, EOFError, NotImplementedError, IndexError) as error:
+    except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
         raise BadInput(
             f"{path} is not a word2vec, GloVe or fastText file: {error}", value=str(path), expected="one of these formats"
         ) from error
@@ -247,7 +248,10 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
             return load_facebook_vectors(str(path))
         return KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
     with open_any(str(path), "rb") as handle:
-        no_header = len(handle.readline().split()) != 2
+        first = handle.readline().split()
+    no_header = len(first) != 2
+    if len([float(number) for number in first[1:]]) < 1:
+        raise ValueError("its first line is no header and no vector")
     return KeyedVectors.load_word2vec_format(
         str(path), binary=False, limit=limit, no_header=no_header, unicode_errors="replace"
     )

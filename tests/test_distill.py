@@ -1,0 +1,155 @@
+"""Distillation from a tiny random BERT, made on the spot: what matters is the arithmetic around it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resift.errors import BadInput, MissingExtra
+from resift.training.distill import distill, principal, read_words, rounded
+from resift.vectors import WordVectors, weights_by_rank
+
+WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence-transformers folder: one layer, 16 dimensions, mean pooling, a vocabulary of letters."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch, transformers and their like say on import
+        torch = pytest.importorskip("torch")
+        transformers = pytest.importorskip("transformers")
+        st = pytest.importorskip("sentence_transformers")
+        models = pytest.importorskip("sentence_transformers.models")
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        tokens = [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            *letters,
+            *(f"##{letter}" for letter in letters),
+        ]
+        source = folder.with_name("bert")
+        source.mkdir()
+        (source / "vocab.txt").write_text("\n".join(tokens), "utf-8")
+        tokenizer = transformers.BertTokenizer(str(source / "vocab.txt"))
+        torch.manual_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=len(tokens),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+        )
+        transformers.BertModel(config).save_pretrained(source)
+        tokenizer.save_pretrained(source)
+        transformer = models.Transformer(str(source))
+        pooling = models.Pooling(16)
+        st.SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder))
+    (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n", "utf-8")
+    return folder
+
+
+def test_shapes_weights_and_provenance(model_folder: Path) -> None:
+    done: list[tuple[int, int]] = []
+    vectors = distill(model_folder, WORDS, 4, progress=lambda *counts: done.append(counts))
+    assert vectors.words == WORDS
+    assert vectors.matrix.shape == (12, 4)
+    assert vectors.matrix.dtype == np.float32
+    assert np.array_equal(vectors.weights, weights_by_rank(12, "zipf"))
+    assert done == [(12, 12)]
+    assert vectors.info == {
+        "source": "tiny",
+        "licence": "apache-2.0",
+        "recipe": "one pass a word, l2, centred, principal components 1 to 4",
+        "levels": 31,
+        "weighting": "zipf",
+        "words": 12,
+    }
+
+
+def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
+    rows = distill(model_folder, WORDS, 8, levels=None).rows()
+    assert np.abs(rows.mean(axis=0)).max() < 1e-6
+    variance = rows.var(axis=0)
+    assert (np.diff(variance) <= 0).all()
+    assert variance[-1] > 0
+    covariance = rows.T @ rows
+    assert np.abs(covariance - np.diag(np.diag(covariance))).max() < 1e-5
+
+
+def test_the_same_bytes_again_on_disk(model_folder: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        distill(model_folder, WORDS, 5, "sif").quantized().save(tmp_path / name)
+    for file in sorted((tmp_path / "one").iterdir()):
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+    assert WordVectors.load(tmp_path / "one").info["weighting"] == "sif"
+
+
+def test_unusable_and_repeated_words_do_not_count(model_folder: Path) -> None:
+    noisy = ["", ",", "the", "The", "o'clock", "two words", *WORDS]
+    assert distill(model_folder, iter(noisy), 3, limit=6).words == WORDS[:6]
+
+
+@pytest.mark.parametrize("dim", [0, -1, 12, 17])
+def test_more_dimensions_than_there_are(model_folder: Path, dim: int) -> None:
+    with pytest.raises(BadInput) as caught:
+        distill(model_folder, WORDS, dim)
+    assert caught.value.expected == "1 to 11"
+
+
+@pytest.mark.parametrize("words", [[], ["", "...", "a b"]])
+def test_no_usable_word(tmp_path: Path, words: list[str]) -> None:
+    with pytest.raises(BadInput, match="no usable word"):
+        distill(tmp_path, words)
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", "[]"])
+def test_bad_folder(tmp_path: Path, content: str | None) -> None:
+    pytest.importorskip("sentence_transformers")
+    if content is not None:
+        (tmp_path / "config.json").write_text(content, "utf-8")
+    with pytest.raises(BadInput) as caught:
+        distill(tmp_path, WORDS, 4)
+    assert caught.value.expected == "a sentence-transformers folder"
+
+
+def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'resift\[distill\]'"):
+        distill(tmp_path, WORDS, 4)
+
+
+def test_principal_components_of_a_known_plane() -> None:
+    angles = np.linspace(0, 2 * np.pi, 100, endpoint=False)
+    circle = np.stack([3 * np.cos(angles), np.sin(angles), np.full(100, 7.0)], axis=1)
+    assert np.allclose(principal(circle, 2), circle[:, :2], atol=1e-6)
+    assert np.allclose(principal(circle, 1, drop=1), circle[:, 1:2], atol=1e-6)
+
+
+def test_rounded_rows_have_few_values_and_survive_int8() -> None:
+    rows = np.random.default_rng(0).standard_normal((50, 40)).astype(np.float32)
+    rows[7] = 0
+    coarse = rounded(rows, 31)
+    assert np.abs(coarse - rows).max() <= np.abs(rows).max() / 62 + 1e-6
+    assert max(len(np.unique(row)) for row in coarse) <= 63
+    small = WordVectors([f"w{i}" for i in range(50)], coarse).quantized()
+    assert np.abs(small.rows() - coarse).max() <= np.abs(rows).max() / 254 + 1e-6
+
+
+def test_word_lists_are_first_columns(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_bytes("the 0.1 0.2\r\n\nnaïve\tx\n  of\n".encode())
+    assert list(read_words(path)) == ["the", "naïve", "of"]
+    path.write_bytes(b"\xff\xfe\n")
+    for bad in (path, tmp_path, tmp_path / "none"):
+        with pytest.raises(BadInput):
+            list(read_words(bad))

@@ -1,0 +1,164 @@
+"""Encoders against plain numpy, saved models, and what happens to texts without known words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resift import Model, WordVectors, build_model, load_model, load_vectors
+from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.model import learn_codebook, membership
+from resift.text import tokenize
+
+NAMES = ["mean", "sfbow", "boew:4", "boew:4,0.7"]
+TEXTS = ["Bush fire!", "", "zzz", "army gun the the the", "forest " * 500, "fire zzz"]
+
+
+def reference(model: Model, text: str) -> np.ndarray:
+    """One text, word by word."""
+    rows = [model.table.index[word] for word in tokenize(text) if word in model.table.index]
+    if not rows:
+        return np.zeros(model.dim)
+    weights = model.table.weights[rows][:, None].astype(np.float64)
+    words = model.table.rows()[rows].astype(np.float64)
+    if model.pool == "max":
+        return np.maximum((words * weights).max(axis=0), 0) * model.mask
+    pooled = (words * weights).sum(axis=0) / weights.sum() * model.mask
+    return pooled / np.linalg.norm(pooled)
+
+
+@pytest.fixture(scope="module")
+def models(vectors: WordVectors) -> dict[str, Model]:
+    """Every kind of encoder, with word weights."""
+    weighted = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
+    return {name: build_model(name, weighted) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
+    encoded = models[name].encode(TEXTS)
+    assert encoded.dtype == np.float32
+    np.testing.assert_allclose(encoded, [reference(models[name], text) for text in TEXTS], atol=1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(alphabet="abefghimnorstuw .é\n", max_size=60), max_size=5))
+def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
+    for model in models.values():
+        encoded = model.encode(texts)
+        assert encoded.shape == (len(texts), model.dim)
+        expected = np.array([reference(model, text) for text in texts]).reshape(len(texts), model.dim)
+        np.testing.assert_allclose(encoded, expected, atol=1e-5)
+
+
+def test_batches_do_not_matter_and_any_iterable_will_do(model: Model) -> None:
+    def stream() -> Iterator[str]:
+        yield from TEXTS * 3
+
+    np.testing.assert_array_equal(model.encode(stream(), batch_size=4), model.encode(TEXTS * 3))
+    first = next(model.encode_batches(iter(lambda: "fire", None), batch_size=2))
+    assert first.shape == (2, model.dim)
+    assert model.encode([]).shape == (0, model.dim)
+
+
+def test_bad_texts(model: Model) -> None:
+    with pytest.raises(BadInput, match="one string"):
+        model.encode("fire")
+    with pytest.raises(BadInput, match="text 3 is a NoneType"):
+        model.encode(["a", "b", "c", None], batch_size=2)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unknown_texts_are_similar_to_nothing(models: dict[str, Model], name: str) -> None:
+    model = models[name]
+    empty, full = model.encode(["zzz", "fire"])
+    assert not empty.any()
+    scores = model.score(empty, np.stack([empty, full]))
+    np.testing.assert_array_equal(scores, [0, 0])
+    np.testing.assert_allclose(model.score(full, np.stack([empty, full])), [0, 1], atol=1e-6)
+
+
+def test_boew_is_a_histogram(vectors: WordVectors) -> None:
+    model = build_model("boew:4,0.5", vectors)
+    np.testing.assert_allclose(model.table.rows().sum(axis=1), 1, rtol=1e-5)
+    codebook = learn_codebook(vectors, 4)
+    words = vectors.rows() / np.linalg.norm(vectors.rows(), axis=1, keepdims=True)
+    distance = np.linalg.norm(words[:, None] - codebook, axis=2)
+    d = np.exp(-distance / 0.5**2)
+    np.testing.assert_allclose(model.table.rows(), d / d.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_membership_hardens_with_sigma() -> None:
+    words, codebook = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
+    np.testing.assert_allclose(membership(words, codebook, 0.01), np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(membership(words, codebook, 100), np.full((2, 2), 0.5), atol=1e-3)
+
+
+def test_mask_weights_dimensions(vectors: WordVectors) -> None:
+    mask = np.zeros(vectors.dim)
+    mask[2] = 1
+    model = Model("masked", vectors, "mean", "cosine", mask)
+    encoded = model.encode(["fire"])[0]
+    assert np.flatnonzero(encoded).tolist() == [2]
+
+
+def test_score_with_mask_and_wrong_dimension(model: Model) -> None:
+    query, documents = model.encode(["fire"])[0], model.encode(["bush", "gun"])
+    mask = np.linspace(0, 1, model.dim)
+    a, b = query * mask, documents * mask
+    expected = b @ a / np.linalg.norm(a) / np.linalg.norm(b, axis=1)
+    np.testing.assert_allclose(model.score(query, documents, mask), expected, rtol=1e-5)
+    with pytest.raises(DimensionMismatch):
+        model.score(query[:3], documents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_and_loaded_are_the_same(tmp_path: Path, models: dict[str, Model], name: str) -> None:
+    model = models[name]
+    loaded = load_model(model.save(tmp_path / "m"))
+    assert (loaded.hash, loaded.name, loaded.dim, loaded.space_type) == (model.hash, name, model.dim, model.space_type)
+    np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
+
+
+def test_hash_tells_models_apart(models: dict[str, Model], vectors: WordVectors) -> None:
+    assert len({model.hash for model in models.values()}) == len(models)
+    assert build_model("boew:4", vectors, seed=0).hash == build_model("boew:4", vectors, seed=0).hash
+    assert build_model("boew:4", vectors, seed=0).hash != build_model("boew:4", vectors, seed=1).hash
+
+
+def test_damaged_and_missing_models(tmp_path: Path, model: Model) -> None:
+    folder = model.save(tmp_path / "m")
+    np.save(folder / "mask.npy", np.full(model.dim, 2, np.float32))
+    with pytest.raises(CorruptModel):
+        load_model(folder)
+    with pytest.raises(ModelNotFound):
+        load_model(tmp_path / "none")
+
+
+@pytest.mark.parametrize("name", ["", "men", "mean:3", "boew", "boew:0", "boew:x", "boew:999", "boew:4,0", "boew:4,nan"])
+def test_unknown_encoders(vectors: WordVectors, name: str) -> None:
+    with pytest.raises(BadInput, match="unknown encoder"):
+        build_model(name, vectors)
+
+
+def test_words_of_dimensions_and_directions(vectors: WordVectors) -> None:
+    model = build_model("mean", vectors)
+    row = vectors.rows()[vectors.index["gun"]]
+    assert model.nearest_words(row, 1) == ["gun"]
+    units = vectors.rows() / np.linalg.norm(vectors.rows(), axis=1, keepdims=True)
+    assert model.words_of(3, 2) == [vectors.words[i] for i in np.argsort(-units[:, 3])[:2]]
+    assert len(model.nearest_words(row, 999)) == len(vectors)
+
+
+def test_packaged_model_knows_meaning() -> None:
+    model = load_model()
+    query = model.encode(["doctor treats patient"])[0]
+    scores = model.score(query, model.encode(["a physician in the hospital", "a goal in the football match"]))
+    assert scores[0] > scores[1] + 0.2
+    assert len(load_vectors()) >= 20_000
+    assert load_model().hash == model.hash

@@ -1,0 +1,116 @@
+"""Reading documents: formats, ids, renaming, compressed and broken input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from resift.errors import BadInput
+from resift.ingest.readers import BadLine, Columns, Files, Record, guess_format, read
+
+
+def records(data: str | bytes, format: str = "jsonl", columns: Columns = Columns()) -> list[Record | BadLine]:
+    """All that ``read`` gives for these bytes."""
+    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, columns))
+
+
+def test_beir_lines() -> None:
+    (one,) = records('{"_id": "d1", "title": "T", "text": "x", "metadata": {"a": 1}}\n')
+    assert one == Record("-", 1, "d1", {"title": "T", "text": "x", "metadata": {"a": 1}})
+
+
+def test_id_columns() -> None:
+    (plain,) = records('{"id": 7, "text": "x"}')
+    assert isinstance(plain, Record)
+    assert (plain.id, plain.source) == ("7", {"id": 7, "text": "x"})
+    (own,) = records('{"key": "k", "text": "x"}', columns=Columns("key"))
+    assert isinstance(own, Record)
+    assert own.id == "k"
+    (missing,) = records('{"text": "x"}', columns=Columns("key"))
+    assert isinstance(missing, BadLine)
+    assert "'key'" in missing.reason
+
+
+def test_lines_without_id_are_named_by_their_content() -> None:
+    one, two, again = records('{"text": "x"}\n{"text": "y"}\n{"text": "x"}\n')
+    assert isinstance(one, Record)
+    assert isinstance(two, Record)
+    assert isinstance(again, Record)
+    assert one.id == again.id != two.id
+
+
+def test_rename() -> None:
+    (one,) = records('{"_id": "1", "headline": "T", "body": "x"}', columns=Columns(rename={"headline": "title", "body": "text"}))
+    assert isinstance(one, Record)
+    assert one.source == {"title": "T", "text": "x"}
+
+
+def test_bad_lines_do_not_end_the_file() -> None:
+    data = b'{"_id": "1"}\n{broken\n\n[1]\n"text"\n{"a": NaN}\n\xff\xfe\n{"_id": "2"}'
+    found = records(data)
+    assert [(type(item).__name__, item.line) for item in found] == [
+        ("Record", 1), ("BadLine", 2), ("BadLine", 4), ("BadLine", 5), ("BadLine", 6), ("BadLine", 7), ("Record", 8),
+    ]
+    assert isinstance(found[1], BadLine)
+    assert found[1].raw == "{broken"
+    assert all(item.reason for item in found if isinstance(item, BadLine))
+
+
+def test_deep_json_is_a_bad_line() -> None:
+    (bad,) = records("[" * 100_000)
+    assert isinstance(bad, BadLine)
+
+
+def test_gzip_and_byte_order_mark() -> None:
+    data = '\ufeff{"_id": "1", "text": "é"}\n'.encode()
+    (one,) = records(gzip.compress(data))
+    assert isinstance(one, Record)
+    assert one.source == {"text": "é"}
+
+
+def test_csv() -> None:
+    data = 'id,title,text\n1,T,"two\nlines, one field"\n2,only two\n3,a,b,c\n4,x,y\n'
+    one, short, long, last = records(data, "csv")
+    assert isinstance(one, Record)
+    assert one.source == {"id": "1", "title": "T", "text": "two\nlines, one field"}
+    assert isinstance(short, BadLine)
+    assert isinstance(long, BadLine)
+    assert "3 columns" in long.reason
+    assert isinstance(last, Record)
+    assert last.id == "4"
+    assert [r.id for r in records("id\ttext\n1\ta,b\n", "tsv") if isinstance(r, Record)] == ["1"]
+
+
+def test_plain_text() -> None:
+    found = records("first\n\n  third \n", "text")
+    assert [(r.id, r.source) for r in found if isinstance(r, Record)] == [("1", {"text": "first"}), ("3", {"text": "third"})]
+
+
+def test_dead_letters_can_be_read_again() -> None:
+    line = {"file": "x", "line": 9, "status": 400, "reason": "r", "document": {"_id": "d", "text": "t"}}
+    (one,) = records(json.dumps(line))
+    assert isinstance(one, Record)
+    assert (one.id, one.source) == ("d", {"text": "t"})
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"_id": "1"}\n{"_id": "2"}\n')
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"_id,text\n3,x\n"))
+    files = Files([str(tmp_path / "a.jsonl"), str(tmp_path / "b.csv.gz")])
+    found = [(Path(record.file).name, record.line, record.id) for record in files if isinstance(record, Record)]
+    assert found == [("a.jsonl", 1, "1"), ("a.jsonl", 2, "2"), ("b.csv.gz", 2, "3")]
+    assert files.position == files.total
+    with pytest.raises(BadInput, match=r"missing\.jsonl"):
+        Files([str(tmp_path / "missing.jsonl")])
+
+
+@pytest.mark.parametrize(("name", "format"), [("a.jsonl.gz", "jsonl"), ("b.csv", "csv"), ("c.tsv.gz", "tsv"), ("d.txt", "text")])
+def test_formats_by_name(name: str, format: str) -> None:
+    assert guess_format(name) == format
+    with pytest.raises(BadInput, match="cannot tell") as caught:
+        guess_format(f"{name}.parquet")
+    assert "--format" in str(caught.value.expected)

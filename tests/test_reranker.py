@@ -1,0 +1,431 @@
+"""The HTTP API on both engines: answers, sessions, fallbacks, and bad input."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from resift import Model, WordVectors, build_model
+from resift.errors import BadInput
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.engine import Document, Engine, SearchResult
+from resift.reranker import Config, create_app
+from resift.similarity import combine
+
+TEXTS = {
+    "bush": "fire in the bush with smoke",
+    "wood": "fire in the forest with flame",
+    "tree": "fire of tree and forest and smoke and bush",
+    "army": "fire of the army with a gun",
+    "war": "fire of a soldier in the war",
+    "rain": "rain water in the river",
+    "none": "zzz qqq",
+}
+
+
+@pytest.fixture
+def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index with seven documents."""
+    records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    return index
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Small limits, so that tests can pass them."""
+    return Config(store=str(tmp_path / "sessions.db"), max_text=10_000, max_body=200_000, alpha=0.5)
+
+
+@pytest.fixture
+def app(engine: Engine, model: Model, config: Config) -> Flask:
+    """The application over an engine of either kind."""
+    return create_app(config, engine=engine, model=model)
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    """Its client."""
+    return app.test_client()
+
+
+@pytest.fixture
+def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]:
+    """An application over an embedded engine, for what has nothing to do with engines."""
+    from resift.plugin.sqlite import SqliteEngine
+
+    engine = SqliteEngine(str(tmp_path / "plain.db"))
+    yield create_app(config, engine=engine, model=model).test_client()
+    engine.close()
+
+
+def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
+    """The JSON answer to a POST with this status."""
+    response = client.post(path, json=body)
+    answer: dict[str, Any] = response.get_json()
+    assert response.status_code == status, answer
+    return answer
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    """Ids of the hits."""
+    return [hit["_id"] for hit in answer["hits"]["hits"]]
+
+
+def test_embeddings(plain: FlaskClient, model: Model) -> None:
+    answer = post(plain, "/v1/embeddings", input=["fire", "", "zzz", None], model=model.hash)
+    assert [item["index"] for item in answer["data"]] == [0, 1, 2, 3]
+    np.testing.assert_allclose([i["embedding"] for i in answer["data"]], model.encode(["fire", "", "zzz", ""]), rtol=1e-6)
+    assert len(post(plain, "/v1/embeddings", input="fire")["data"]) == 1
+    assert post(plain, "/v1/embeddings", input=[])["data"] == []
+
+
+def test_rerank(plain: FlaskClient, model: Model) -> None:
+    documents = ["gun of the army", "bush fire", "", {"text": "forest flame"}]
+    answer = post(plain, "/v1/rerank", query="fire", documents=documents, return_documents=True)
+    results = answer["results"]
+    assert sorted(result["index"] for result in results) == [0, 1, 2, 3]
+    scores = [result["relevance_score"] for result in results]
+    assert scores == sorted(scores, reverse=True)
+    assert results[0]["document"]["text"] in ("bush fire", "forest flame")
+    expected = (1 + model.score(model.encode(["fire"])[0], model.encode(["bush fire"]))[0]) / 2
+    assert next(r for r in results if r["index"] == 1)["relevance_score"] == pytest.approx(expected, abs=1e-6)
+    assert len(post(plain, "/v1/rerank", query="fire", documents=documents, top_n=2)["results"]) == 2
+
+
+def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: Model) -> None:
+    query = "fire"
+    opposite = [word for word in model.table.words]
+    raw = plain.post("/v1/rerank", json={"query": query, "documents": opposite}).get_data(as_text=True)
+    for number in raw.replace(" ", "").split('"relevance_score":')[1:]:
+        text = number.split("}")[0].split(",")[0]
+        assert "." in text
+        assert "e" not in text.lower()
+        assert len(text) <= 18
+
+
+def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) -> None:
+    texts = ["gun of the army", "bush fire", "forest flame"]
+    vectors = model.encode(texts).tolist()
+    by_text = post(plain, "/v1/score", query="fire", documents=texts)
+    by_vector = post(plain, "/v1/score", query="fire", vectors=vectors)
+    assert by_text["scores"] == by_vector["scores"]
+    similar = model.score(model.encode(["fire"])[0], model.encode(texts))
+    np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
+    given = post(plain, "/v1/score", query="fire", vectors=vectors, engine_scores=[1, 5, 2], alpha=0.2)
+    np.testing.assert_allclose(given["scores"], combine(np.array([1, 5, 2]), similar, 0.2), atol=1e-5)
+    assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
+
+
+def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:
+    body = {"multi_match": {"query": "fire forest", "fields": ["text"]}}
+    hits = engine.search(filled, {"query": body, "size": 10}).hits
+    similar = model.score(model.encode(["fire forest"])[0], model.encode([TEXTS[hit["_id"]] for hit in hits]))
+    expected = combine(np.array([hit["_score"] for hit in hits]), similar, 0.5)
+    answer = post(client, "/v1/search", index=filled, query="fire forest")
+    assert ids(answer) == [hits[i]["_id"] for i in np.argsort(-expected, kind="stable")]
+    for hit in answer["hits"]["hits"]:
+        i = hit["resift"]["engine_rank"] - 1
+        assert hits[i]["_id"] == hit["_id"]
+        assert hit["resift"]["engine_score"] == pytest.approx(hits[i]["_score"], rel=1e-5)
+        assert hit["resift"]["similarity"] == pytest.approx(similar[i], abs=1e-5)
+        assert hit["_score"] == pytest.approx(expected[i], abs=1e-5)
+        assert "resift_vector" not in hit["_source"]
+    assert answer["hits"]["max_score"] == answer["hits"]["hits"][0]["_score"]
+    assert answer["hits"]["total"]["value"] == 5
+    assert answer["resift"]["reranked"] is True
+    assert answer["resift"]["model"] == model.hash
+
+
+def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engine: Engine) -> None:
+    hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
+    assert ids(post(client, "/v1/search", index=filled, query="fire forest", alpha=0)) == [hit["_id"] for hit in hits]
+
+
+def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:
+    whole = ids(post(client, "/v1/search", index=filled, query="fire forest smoke rain", size=7))
+    assert len(whole) == 6
+    paged = [id for start in (0, 2, 4) for id in ids(post(client, "/v1/search", index=filled, query="fire forest smoke rain", size=2, **{"from": start}))]
+    assert paged == whole
+    beyond = post(client, "/v1/search", index=filled, query="fire forest smoke rain", window=3, size=7)
+    assert len(set(ids(beyond))) == 6
+    assert ["resift" in hit for hit in beyond["hits"]["hits"]] == [True] * 3 + [False] * 3
+
+
+def test_filter_and_highlight(client: FlaskClient, filled: str) -> None:
+    answer = post(client, "/v1/search", index=filled, query="fire", filter={"range": {"n": {"lte": 1}}})
+    assert set(ids(answer)) == {"bush", "wood"}
+    assert all("<em>fire</em>" in hit["highlight"]["text"][0] for hit in answer["hits"]["hits"])
+    both = post(client, "/v1/search", index=filled, query={"match": {"text": "fire"}}, filter={"term": {"n": 0}})
+    assert ids(both) == ["bush"]
+
+
+def test_highlights_are_safe_html(client: FlaskClient, filled: str, engine: Engine) -> None:
+    engine.bulk(filled, [Document("x", {"text": "<script>alert(1)</script> river & rain"}, None)])
+    engine.refresh(filled)
+    answer = post(client, "/v1/search", index=filled, query="alert")
+    assert answer["hits"]["hits"][0]["highlight"]["text"][0].startswith("&lt;script&gt;<em>alert</em>")
+
+
+def test_whole_bodies_come_back_as_the_engine_gave_them(client: FlaskClient, filled: str, engine: Engine) -> None:
+    body: dict[str, Any] = {"query": {"match": {"text": "fire"}}, "_source": ["n"], "size": 3, "from": 1}
+    answer = post(client, "/v1/search", index=filled, query=body)
+    assert len(ids(answer)) == 3
+    assert answer["resift"]["reranked"] is True
+    assert all(set(hit["_source"]) == {"n"} for hit in answer["hits"]["hits"])
+    if "sqlite" not in type(engine).__name__.lower():
+        body["aggs"] = {"numbers": {"sum": {"field": "n"}}}
+        body["highlight"] = {"fields": {"text": {}}}
+        answer = post(client, "/v1/search", index=filled, query=body)
+        direct = engine.search(filled, body).response
+        assert answer["aggregations"] == direct["aggregations"]
+        assert answer["hits"]["total"] == direct["hits"]["total"]
+        assert all(hit["highlight"] for hit in answer["hits"]["hits"])
+        ordered = post(client, "/v1/search", index=filled, query={**body, "sort": [{"n": "desc"}]})
+        assert ids(ordered) == ids(engine.search(filled, {**body, "sort": [{"n": "desc"}]}).response)
+        assert ordered["resift"] == {"reranked": False, "reason": "the query has 'sort'"}
+
+
+def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None:
+    assert ids(post(client, "/v1/search", index=filled, query="nothing")) == []
+    none = post(client, "/v1/search", index=filled, query="fire", size=0)
+    assert (ids(none), none["hits"]["total"]["value"], none["resift"]["reranked"]) == ([], 5, False)
+    everything = post(client, "/v1/search", index=filled, query={"match_all": {}})
+    assert len(ids(everything)) == 7
+    assert everything["resift"] == {"reranked": False, "reason": "the query has no text"}
+
+
+def test_knn_brings_what_bm25_does_not_find(client: FlaskClient, filled: str) -> None:
+    assert "wood" not in ids(post(client, "/v1/search", index=filled, query="smoke"))
+    answer = post(client, "/v1/search", index=filled, query="smoke", knn=4)
+    assert "wood" in ids(answer)
+    found = next(hit for hit in answer["hits"]["hits"] if hit["_id"] == "wood")
+    assert (found["resift"]["engine_rank"], found["resift"]["engine_score"]) == (None, None)
+    limited = post(client, "/v1/search", index=filled, query="smoke", knn=4, filter={"term": {"n": 0}})
+    assert ids(limited) == ["bush"]
+
+
+def test_documents_without_a_vector_are_encoded_on_the_way(client: FlaskClient, filled: str, engine: Engine) -> None:
+    before = post(client, "/v1/search", index=filled, query="fire forest")
+    source, version = engine.get(filled, "tree")
+    assert engine.put(filled, Document("tree", source, None), version)
+    engine.refresh(filled)
+    after = post(client, "/v1/search", index=filled, query="fire forest")
+    assert {h["_id"]: h["resift"]["similarity"] for h in after["hits"]["hits"]} == pytest.approx(
+        {h["_id"]: h["resift"]["similarity"] for h in before["hits"]["hits"]}, abs=1e-6
+    )
+
+
+def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClient, filled: str) -> None:
+    before = ids(post(client, "/v1/search", index=filled, query="fire", session="a"))
+    answer = post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    assert answer["changed"]["mask"] > 0
+    assert answer["changed"]["shift"] > 0
+    assert {(mark["document"], mark["label"]) for mark in answer["judgements"]} == {("bush", 1), ("army", -1)}
+    after = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=0.9)
+    assert after["resift"]["session"] == "a"
+    assert set(ids(after)[:3]) == {"bush", "tree", "wood"}
+    assert set(ids(after)[3:]) == {"army", "war"}
+    for other in (None, "b"):
+        assert ids(post(client, "/v1/search", index=filled, query="fire", session=other)) == before
+
+
+def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str) -> None:
+    before = post(client, "/v1/search", index=filled, query="fire", session="a")
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["war"])
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", irrelevant=["bush"], neutral=["war"])
+    session = client.get("/v1/sessions/a").get_json()
+    assert session["steps"] == 2
+    assert set(session["learned"]) == {"towards", "away", "stronger", "weaker"}
+    assert post(client, "/v1/sessions/a/undo")["steps"] == 1
+    assert post(client, "/v1/sessions/a/undo")["steps"] == 0
+    assert ids(post(client, "/v1/search", index=filled, query="fire", session="a")) == ids(before)
+    assert post(client, "/v1/sessions/a/undo", 400)["error"]["code"] == "bad_input"
+    assert client.delete("/v1/sessions/a").get_json() == {"session": "a", "deleted": True}
+    for response in (client.get("/v1/sessions/a"), client.delete("/v1/sessions/a"), client.post("/v1/sessions/a/undo")):
+        assert (response.status_code, response.get_json()["error"]["code"]) == (404, "session_not_found")
+
+
+def test_sessions_reach_score_and_rerank(client: FlaskClient, filled: str, model: Model) -> None:
+    texts = [TEXTS["army"], TEXTS["tree"], TEXTS["rain"]]
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+    for path, body in (("/v1/rerank", {"documents": texts}), ("/v1/score", {"vectors": model.encode(texts).tolist()})):
+        plain, learned = post(client, path, query="fire", **body), post(client, path, query="fire", session="a", **body)
+        assert plain != learned
+    empty = post(client, "/v1/score", query="", session="a", vectors=model.encode(texts).tolist(), alpha=1)
+    assert empty["scores"][1] > empty["scores"][0]
+
+
+def test_an_index_without_resift_is_searched_too(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
+    if "sqlite" in type(engine).__name__.lower():
+        pytest.skip("the embedded engine has no other indices")
+    engine.client.indices.create(index=index)  # type: ignore[attr-defined]
+    engine.bulk(index, [Document(id, {"text": text}, None) for id, text in TEXTS.items()])
+    engine.refresh(index)
+    answer = post(client, "/v1/search", index=index, query="fire forest")
+    assert answer["resift"]["reranked"] is True
+    similar = model.score(model.encode(["fire forest"])[0], model.encode([TEXTS[id] for id in ids(answer)]))
+    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in answer["hits"]["hits"]], similar, atol=1e-5)
+    assert post(client, "/v1/feedback", session="a", index=index, relevant=["bush"])["steps"] == 1
+
+
+def test_an_index_of_another_model_is_an_error(engine: Engine, filled: str, vectors: WordVectors, config: Config) -> None:
+    client = create_app(config, engine=engine, model=build_model("boew:4", vectors)).test_client()
+    for path, body in (("/v1/search", {"query": "fire"}), ("/v1/feedback", {"session": "a", "relevant": ["bush"]})):
+        error = post(client, path, 409, index=filled, **body)["error"]
+        assert error["code"] == "model_mismatch"
+        assert "index the documents again" in error["expected"]
+
+
+def test_a_failing_model_leaves_the_engines_order(
+    client: FlaskClient, filled: str, engine: Engine, model: Model, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Model, "score", broken)
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/search", index=filled, query="fire forest")
+    hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
+    assert ids(answer) == [hit["_id"] for hit in hits]
+    assert answer["resift"] == {"reranked": False, "reason": "reranking failed: RuntimeError"}
+    with caplog.at_level(logging.CRITICAL):
+        error = post(client, "/v1/rerank", 500, query="fire", documents=["x"])["error"]
+    assert error["code"] == "internal_error"
+    assert "out of order" not in json.dumps(error)
+
+
+BAD = [
+    ("/v1/embeddings", {}, 400, "bad_input", "input"),
+    ("/v1/embeddings", {"input": 3}, 400, "bad_input", "input"),
+    ("/v1/embeddings", {"input": ["a", 3]}, 400, "bad_input", "input[1]"),
+    ("/v1/embeddings", {"input": "x", "model": "gpt"}, 404, "model_not_found", "gpt"),
+    ("/v1/embeddings", {"input": "x" * 10_001}, 413, "too_large", "10001"),
+    ("/v1/embeddings", {"input": "x" * 300_000}, 413, "too_large", "Too Large"),
+    ("/v1/rerank", {"query": "x"}, 400, "bad_input", "documents"),
+    ("/v1/rerank", {"query": "x", "documents": ["a"], "top_n": -1}, 400, "bad_input", "top_n"),
+    ("/v1/rerank", {"query": ["x"], "documents": ["a"]}, 400, "bad_input", "query"),
+    ("/v1/score", {"vectors": [[1] * 8]}, 400, "bad_input", "query"),
+    ("/v1/score", {"query": "x", "vectors": [[1, 2]]}, 400, "dimension_mismatch", "2 dimensions"),
+    ("/v1/score", {"query": "x", "vectors": [[1] * 8, [1] * 7]}, 400, "dimension_mismatch", "7 dimensions"),
+    ("/v1/score", {"query": "x", "vectors": [["a"] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": {"a": 1}}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": [[1e300] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "documents": ["a"], "engine_scores": [1, 2]}, 400, "bad_input", "engine_scores"),
+    ("/v1/score", {"query": "x", "documents": ["a"], "normalization": "none"}, 400, "bad_input", "normalization"),
+    ("/v1/score", {"query": "x", "session": "a b", "documents": ["a"]}, 400, "bad_input", "session"),
+    ("/v1/search", {"query": "x"}, 400, "bad_input", "index"),
+    ("/v1/search", {"index": "docs"}, 400, "bad_input", "query"),
+    ("/v1/search", {"index": "docs", "query": 3}, 400, "bad_input", "query"),
+    ("/v1/search", {"index": "missing", "query": "x"}, 404, "index_not_found", "missing"),
+    ("/v1/search", {"index": "docs", "query": "x", "alpha": 2}, 400, "bad_input", "alpha"),
+    ("/v1/search", {"index": "docs", "query": "x", "alpha": True}, 400, "bad_input", "alpha"),
+    ("/v1/search", {"index": "docs", "query": "x", "size": 1.5}, 400, "bad_input", "size"),
+    ("/v1/search", {"index": "docs", "query": "x", "filter": "y"}, 400, "bad_input", "filter"),
+    ("/v1/search", {"index": "docs", "query": "x" * 10_001}, 413, "too_large", "query"),
+    ("/v1/search", {"index": "docs", "query": {"nonsense": {}}}, 400, "unsupported_query", "nonsense"),
+    ("/v1/search", {"index": "docs", "query": "x", "session": "é"}, 400, "bad_input", "session"),
+    ("/v1/feedback", {"index": "docs", "relevant": ["1"]}, 400, "bad_input", "session"),
+    ("/v1/feedback", {"session": "a", "index": "docs"}, 400, "bad_input", "no document"),
+    ("/v1/feedback", {"session": "a", "index": "docs", "relevant": "1"}, 400, "bad_input", "relevant"),
+    ("/v1/feedback", {"session": "a", "index": "docs", "relevant": ["1"], "irrelevant": ["1"]}, 400, "bad_input", "twice"),
+    ("/v1/feedback", {"session": "a", "index": "docs", "relevant": ["gone"]}, 404, "not_found", "gone"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code", "named"), BAD)
+def test_bad_input(plain: FlaskClient, model: Model, path: str, body: dict[str, Any], status: int, code: str, named: str) -> None:
+    engine = plain.application.extensions["resift"].engine
+    engine.create("docs", ["text"], model)
+    engine.bulk("docs", [Document("1", {"text": "x"}, model.encode(["x"])[0])])
+    error = post(plain, path, status, **body)["error"]
+    assert error["code"] == code
+    assert named in error["message"]
+    assert error["expected"]
+    assert len(json.dumps(error)) < 1000
+    assert plain.get("/healthz").status_code == 200
+    assert len(post(plain, "/v1/embeddings", input="fire")["data"]) == 1
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'"x"', b"\xff\xfe", b'{"input": NaN}', b'{"input": -Infinity}', b"[" * 50_000, b"null"])
+@pytest.mark.parametrize("path", ["embeddings", "rerank", "score", "search", "feedback"])
+def test_malformed_json(plain: FlaskClient, path: str, raw: bytes) -> None:
+    response = plain.post(f"/v1/{path}", data=raw, content_type="application/json")
+    assert (response.status_code, response.get_json()["error"]["code"]) == (400, "malformed_json")
+
+
+def test_paths_and_methods(plain: FlaskClient) -> None:
+    for response, status, code in (
+        (plain.get("/nope"), 404, "no_such_path"),
+        (plain.get("/v1/search"), 405, "method_not_allowed"),
+        (plain.get("/v1/sessions/a%20b"), 400, "bad_input"),
+    ):
+        assert (response.status_code, response.get_json()["error"]["code"]) == (status, code)
+
+
+def test_long_texts_of_a_pipeline_are_cut_not_refused(plain: FlaskClient, model: Model) -> None:
+    long = "fire " * 3000
+    answer = post(plain, "/v1/embeddings", input=[long, "gun"], truncate=True)
+    np.testing.assert_allclose(answer["data"][0]["embedding"], model.encode(["fire"])[0], rtol=1e-5)
+
+
+def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> None:
+    assert client.get("/healthz").get_json()["model_hash"] == model.hash
+    assert client.get("/readyz").get_json()["status"] == "ok"
+    post(client, "/v1/search", index=filled, query="fire")
+    metrics = client.get("/metrics").get_data(as_text=True)
+    assert 'resift_requests_total{endpoint="api.search",status="200"} 1.0' in metrics
+    page = client.get("/?index=%3Cscript%3E")
+    assert page.status_code == 200
+    assert "<script>\"" not in page.get_data(as_text=True)
+    assert 'value="&lt;script&gt;"' in page.get_data(as_text=True)
+
+
+def test_an_engine_that_is_away(model: Model, config: Config) -> None:
+    from resift.plugin.opensearch import OpenSearchEngine
+
+    engine = OpenSearchEngine("http://127.0.0.1:1", timeout=2)
+    client = create_app(config, engine=engine, model=model).test_client()
+    assert client.get("/healthz").status_code == 200
+    logging.disable(logging.CRITICAL)
+    try:
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.get_json()["error"]["code"]) == (503, "engine_unavailable")
+        assert post(client, "/v1/search", 503, index="docs", query="fire")["error"]["code"] == "engine_unavailable"
+    finally:
+        logging.disable(logging.NOTSET)
+        engine.close()
+
+
+def test_the_callers_credentials_are_passed_on(plain: FlaskClient, monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
+    engine = plain.application.extensions["resift"].engine
+    engine.create("docs", ["text"], model)
+    seen = []
+    original = engine.search
+
+    def search(*args: Any, headers: Any = None, **rest: Any) -> SearchResult:
+        seen.append(headers)
+        result: SearchResult = original(*args, headers=headers, **rest)
+        return result
+
+    monkeypatch.setattr(engine, "search", search)
+    plain.post("/v1/search", json={"index": "docs", "query": "x"}, headers={"Authorization": "Basic eDp5"})
+    post(plain, "/v1/search", index="docs", query="x")
+    assert seen == [{"Authorization": "Basic eDp5"}, None]
+
+
+def test_configuration_from_the_environment() -> None:
+    config = Config.from_environment({"OPENSEARCH_URL": "http://x:9200", "RESIFT_ALPHA": "0.7", "RESIFT_WINDOW": "50"})
+    assert (config.engine, config.alpha, config.window, config.model) == ("http://x:9200", 0.7, 50, "resift-en")
+    assert Config.from_environment({"RESIFT_ENGINE": "a.db", "OPENSEARCH_URL": "http://x"}).engine == "a.db"
+    with pytest.raises(BadInput, match="RESIFT_WINDOW"):
+        Config.from_environment({"RESIFT_WINDOW": "many"})

@@ -1,0 +1,43 @@
+"""Tokenisation: the one definition of a word."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resift.text import tokenize
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \t\n.,!", []),
+        ("Dogs' don't", ["dogs", "don", "t"]),
+        ("snake_case-and 3.14", ["snake", "case", "and", "3", "14"]),
+        ("ÉCOLE Straße", ["école", "straße"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("東京タワーtower", ["東", "京", "タ", "ワ", "ー", "tower"]),
+        ("naïve", ["naïve"]),
+        ("a\x00b\ufeffc", ["a", "b", "c"]),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert tokenize(text) == words
+
+
+@given(st.text(st.characters(exclude_categories=["Cn", "Cs"])))
+def test_words_hold_only_letters_digits_and_marks_and_nothing_is_lost(text: str) -> None:
+    words = tokenize(text)
+    assert all(unicodedata.category(c)[0] in "LNM" for word in words for c in word)
+    letters = [c for c in text.lower() if c.isalnum()]
+    assert [c for word in words for c in word if c.isalnum()] == letters
+    assert tokenize(" ".join(words)) == words
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_takes_the_same_way_as_everything_else(text: str) -> None:
+    assert tokenize(text) == [word for word in tokenize(text + " é") if word != "é"]

@@ -1,0 +1,176 @@
+"""Word vectors: the folder format, reading foreign files, training, and ids."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import FastText, KeyedVectors
+from gensim.models.fasttext import save_facebook_model
+
+from resift import WordVectors
+from resift.errors import BadInput, CorruptModel, ModelNotFound
+from resift.vectors import batched, convert, train, weights_by_rank
+
+
+def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:
+    for number, original in enumerate([vectors, vectors.quantized()]):
+        loaded = WordVectors.load(original.save(tmp_path / f"v{number}"))
+        assert loaded.words == original.words
+        np.testing.assert_array_equal(loaded.rows(), original.rows())
+        np.testing.assert_array_equal(loaded.weights, original.weights)
+        assert isinstance(loaded.matrix, np.memmap)
+        assert not loaded.matrix.flags.writeable
+
+
+def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: WordVectors) -> None:
+    vectors.save(tmp_path / "v")
+    vectors.quantized().save(tmp_path / "v")
+    assert WordVectors.load(tmp_path / "v").matrix.dtype == np.int8
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("years")
+    with pytest.raises(BadInput, match="other files"):
+        vectors.save(tmp_path / "home")
+    assert (tmp_path / "home" / "thesis.txt").read_text() == "years"
+    assert {path.name for path in tmp_path.iterdir()} == {"v", "home"}
+
+
+def test_quantization_error_is_half_a_step(vectors: WordVectors) -> None:
+    small = vectors.quantized()
+    assert small.scales is not None
+    assert (np.abs(small.rows() - vectors.rows()) <= small.scales[:, None] * 0.5001).all()
+
+
+def test_damage_is_noticed(tmp_path: Path, vectors: WordVectors) -> None:
+    with pytest.raises(ModelNotFound):
+        WordVectors.load(tmp_path)
+    folder = vectors.save(tmp_path / "v")
+    raw = bytearray((folder / "vectors.npy").read_bytes())
+    raw[-1] ^= 1
+    (folder / "vectors.npy").write_bytes(raw)
+    with pytest.raises(CorruptModel, match="changed"):
+        WordVectors.load(folder)
+    (folder / "vectors.npy").write_bytes(raw[:50])
+    with pytest.raises(CorruptModel):
+        WordVectors.load(folder)
+
+
+def test_pickles_are_refused(tmp_path: Path, vectors: WordVectors) -> None:
+    folder = vectors.save(tmp_path / "v")
+    np.save(folder / "vectors.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(CorruptModel, match="cannot be read"):
+        WordVectors.load(folder)
+
+
+def test_array_names_cannot_leave_the_folder(tmp_path: Path, vectors: WordVectors) -> None:
+    folder = vectors.save(tmp_path / "v")
+    np.save(tmp_path / "outside.npy", np.ones(3))
+    info = json.loads((folder / "vectors.json").read_text())
+    info["arrays"].append("../outside")
+    (folder / "vectors.json").write_text(json.dumps(info))
+    with pytest.raises(CorruptModel):
+        WordVectors.load(folder)
+
+
+def test_another_format_version(tmp_path: Path, vectors: WordVectors) -> None:
+    folder = vectors.save(tmp_path / "v")
+    info = json.loads((folder / "vectors.json").read_text())
+    (folder / "vectors.json").write_text(json.dumps({**info, "format": 99}))
+    with pytest.raises(CorruptModel, match="format 99"):
+        WordVectors.load(folder)
+
+
+def test_build_keeps_words_that_texts_can_ask_for() -> None:
+    words = ["The", "the", "New_York", "don't", "", "fire", "é"]
+    found = WordVectors.build(words, np.arange(14, dtype=np.float32).reshape(7, 2))
+    assert found.words == ["the", "fire", "é"]
+    np.testing.assert_array_equal(found.rows()[:, 0], [0, 10, 12])
+
+
+def test_build_refuses_nan_and_nothing() -> None:
+    with pytest.raises(BadInput, match="'b' holds NaN"):
+        WordVectors.build(["a", "b"], np.array([[1.0], [np.nan]]))
+    with pytest.raises(BadInput, match="no usable word"):
+        WordVectors.build(["-", "_"], np.ones((2, 2)))
+    with pytest.raises(BadInput, match="2 words"):
+        WordVectors(["a", "b"], np.ones((3, 2), np.float32))
+
+
+def test_weights() -> None:
+    np.testing.assert_allclose(weights_by_rank(3, "zipf"), np.log([2, 3, 4]), rtol=1e-6)
+    assert (np.diff(weights_by_rank(100, "sif")) > 0).all()
+    assert weights_by_rank(1000, "sif")[0] == pytest.approx(1e-3 / (1e-3 + 1 / sum(1 / r for r in range(1, 1001))), rel=1e-4)
+    assert (weights_by_rank(5, "none") == 1).all()
+    with pytest.raises(BadInput, match="zopf"):
+        weights_by_rank(3, "zopf")
+
+
+def test_ids_skip_unknown_words(vectors: WordVectors) -> None:
+    ids, offsets = vectors.ids(["fire zzz BUSH", "", "zzz", "the fire"])
+    assert [vectors.words[i] for i in ids] == ["fire", "bush", "the", "fire"]
+    assert offsets.tolist() == [0, 2, 2, 2, 4]
+    ids, offsets = vectors.ids([])
+    assert (len(ids), offsets.tolist()) == (0, [0])
+
+
+@pytest.fixture
+def keyed(vectors: WordVectors) -> KeyedVectors:
+    """The same vectors, in gensim."""
+    keyed = KeyedVectors(vectors.dim)
+    keyed.add_vectors(vectors.words, vectors.rows())
+    return keyed
+
+
+# gensim leaves a file without a header open
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors: WordVectors) -> None:
+    keyed.save_word2vec_format(str(tmp_path / "w.txt"))
+    keyed.save_word2vec_format(str(tmp_path / "w.bin"), binary=True)
+    keyed.save_word2vec_format(str(tmp_path / "glove.txt"), write_header=False)
+    (tmp_path / "w.vec.gz").write_bytes(gzip.compress((tmp_path / "w.txt").read_bytes()))
+    for name in ("w.txt", "w.bin", "glove.txt", "w.vec.gz"):
+        found = convert(tmp_path / name, "zipf")
+        assert found.words == vectors.words, name
+        np.testing.assert_allclose(found.rows(), vectors.rows(), atol=1e-5)
+        np.testing.assert_allclose(found.weights, weights_by_rank(len(vectors), "zipf"))
+        assert convert(tmp_path / name, limit=3).words == vectors.words[:3]
+
+
+def test_convert_fasttext_binary(tmp_path: Path) -> None:
+    model = FastText([["fire", "bush"], ["army", "gun"]] * 5, vector_size=4, min_count=1, bucket=50, seed=1, workers=1)
+    save_facebook_model(model, str(tmp_path / "f.bin"))
+    found = convert(tmp_path / "f.bin")
+    assert set(found.words) == {"fire", "bush", "army", "gun"}
+    row = found.rows()[found.index["fire"]]
+    np.testing.assert_allclose(row, model.wv["fire"], atol=1e-5)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])
+@pytest.mark.parametrize("name", ["x.txt", "x.bin"])
+def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput):
+        convert(tmp_path / name)
+    with pytest.raises(BadInput, match="no file"):
+        convert(tmp_path / "missing.txt")
+
+
+def test_train_is_repeatable_and_learns_neighbours() -> None:
+    texts = ["the bush fire burns the forest", "the army fires a gun at soldiers"] * 60
+    one, two = (train(texts, dim=8, epochs=3, min_count=2, seed=3) for _ in range(2))
+    assert one.words == two.words
+    assert one.words[0] == "the"
+    np.testing.assert_array_equal(one.rows(), two.rows())
+    with pytest.raises(BadInput, match="no word occurs"):
+        train(["a b"], min_count=5)
+    with pytest.raises(BadInput, match="holds no word"):
+        train(["..."])
+
+
+def test_batched() -> None:
+    assert list(batched(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batched([], 2)) == []
