@@ -46,7 +46,13 @@ class DeadLetters:
         """Write one, on disk before anything goes on."""
         if self._file is None:
             self._file = self.path.open("w", encoding="utf-8")
-        entry = {"file": record.file, "line": record.line, "status": status, "reason": reason, "document": document}
+        entry = {
+            "file": record.file,
+            "line": record.line,
+            "status": status,
+            "reason": reason,
+            "document": document,
+        }
         self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self._file.flush()
 
@@ -63,7 +69,12 @@ class Indexer:
     """
 
     def __init__(
-        self, engine: Engine, model: Model, index: str, dead: DeadLetters, sleep: Callable[[float], None] = time.sleep
+        self,
+        engine: Engine,
+        model: Model,
+        index: str,
+        dead: DeadLetters,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.engine, self.model, self.index, self.dead, self.sleep = engine, model, index, dead, sleep
         self.report = Report()

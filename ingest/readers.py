@@ -17,7 +17,15 @@ from typing import Any, BinaryIO
 from resift.errors import BadInput
 
 FORMATS = ("jsonl", "csv", "tsv", "text")
-_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv", ".txt": "text", ".cor": "text"}
+_SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".txt": "text",
+    ".cor": "text",
+}
 _DEAD = {"document", "file", "line", "reason", "status"}
 
 
@@ -58,7 +66,7 @@ def guess_format(path: str) -> str:
 
 
 class Files:
-    """Documents of several files, one after another; ``-`` is stdin. ``position`` of ``total`` bytes were read so far."""
+    """Documents of several files, one after another; ``-`` is stdin. ``position`` of ``total`` bytes are read."""
 
     def __init__(self, paths: Sequence[str], format: str | None = None, columns: Columns = Columns()) -> None:
         self.paths, self.columns = paths, columns
@@ -89,14 +97,14 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     content, so that reading a file again names the same documents. Gzip is noticed by its first bytes. Lines of a
     dead-letter file give the documents they hold.
     """
-    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # type: ignore[arg-type]
-    source: BinaryIO = gzip.open(buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered  # type: ignore[assignment]
+    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+    source: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
     if format in ("csv", "tsv"):
         rows = _table_rows(source, "\t" if format == "tsv" else ",")
     else:
         rows = _json_rows(source) if format == "jsonl" else _text_rows(source)
     for line, row in rows:
-        yield BadLine(name, line, row.raw, row.reason) if isinstance(row, _Bad) else _record(name, line, row, columns)
+        yield (BadLine(name, line, row.raw, row.reason) if isinstance(row, _Bad) else _record(name, line, row, columns))
 
 
 @dataclass(frozen=True)
@@ -147,14 +155,17 @@ def _table_rows(stream: BinaryIO, delimiter: str) -> Rows:
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
     rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
-    while True:
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield rows.line_num, _Bad("", f"malformed table: {error}")
-            continue
-        wrong = "" in row or None in row.values()
-        fault = f"expected {len(rows.fieldnames or [])} columns"
-        yield rows.line_num, _Bad(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
+    try:
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rows.line_num, _Bad("", f"malformed table: {error}")
+                continue
+            wrong = "" in row or None in row.values()
+            fault = f"expected {len(rows.fieldnames or [])} columns"
+            yield rows.line_num, _Bad(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
+    finally:
+        lines.detach()

@@ -88,7 +88,7 @@ class Engine(ABC):
 
     @abstractmethod
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
-        """Make the index for documents whose ``fields`` are searched and encoded. Raises EngineError 400 if it exists."""
+        """Make an index of documents whose ``fields`` are searched and encoded. EngineError 400 if it exists."""
 
     @abstractmethod
     def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
@@ -104,7 +104,11 @@ class Engine(ABC):
 
     @abstractmethod
     def search(
-        self, index: str, body: dict[str, Any], vectors: bool = False, headers: Mapping[str, str] | None = None
+        self,
+        index: str,
+        body: dict[str, Any],
+        vectors: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
         """Run an OpenSearch search body. The vector field is left out of ``_source`` unless the body names it."""
 
@@ -128,6 +132,7 @@ class Engine(ABC):
     def refresh(self, index: str) -> None:
         """Make everything written so far visible to searches."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of connections."""
 
@@ -158,9 +163,7 @@ class Engine(ABC):
         """Fields and vectors of the documents with these ids; ids that do not exist are left out."""
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids)}
         found = self.search(index, body, vectors=True, headers=headers)
-        return {
-            hit["_id"]: (hit["_source"], vector) for hit, vector in zip(found.hits, found.vectors, strict=True)
-        }
+        return {hit["_id"]: (hit["_source"], vector) for hit, vector in zip(found.hits, found.vectors, strict=True)}
 
     def update(self, index: str, id: str, changes: dict[str, Any], model: Model) -> None:
         """Change some fields of a document and encode its text again, so that its vector still belongs to it."""
@@ -275,4 +278,3 @@ def open_engine(url: str) -> Engine:
     from resift.plugin.sqlite import SqliteEngine
 
     return SqliteEngine(url)
-

@@ -69,7 +69,9 @@ class Installer:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise BadInput(f"{url!r} is not a reranker's address", value=url, expected="http://HOST:PORT")
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-            raise BadInput(f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, -")
+            raise BadInput(
+                f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, -"
+            )
         self.engine, self.model, self.name, self.url = engine, model, name, url.rstrip("/")
         self.cluster = Cluster(engine)
         self.settings = Settings(self.cluster, self.url)
@@ -109,7 +111,9 @@ class Installer:
             state = piece.state()
             advice = {"ok": "", "foreign": "not made by Resift: choose another --name"}.get(state, mend)
             rows.append(Row(piece.kind, piece.name, state, advice))
-        rows += [Row("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in self.missing_plugins]
+        rows += [
+            Row("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in self.missing_plugins
+        ]
         return rows + self._indices()
 
     def _indices(self) -> list[Row]:
@@ -137,12 +141,18 @@ class Installer:
             state = piece.state()
             if state == "foreign":
                 raise EngineError(
-                    f"{piece.kind} {piece.name} exists and is not Resift's", status=409, value=piece.name,
+                    f"{piece.kind} {piece.name} exists and is not Resift's",
+                    status=409,
+                    value=piece.name,
                     expected="another --name",
                 )
             if state == "ok" and not (due and piece.kind == "index template"):
                 continue
-            steps.append(f"create {piece.kind} {piece.name}" if state == "missing" else f"replace {piece.kind} {piece.name} ({state})")
+            steps.append(
+                f"create {piece.kind} {piece.name}"
+                if state == "missing"
+                else f"replace {piece.kind} {piece.name} ({state})"
+            )
             if not dry_run:
                 piece.make()
         return steps
@@ -158,18 +168,25 @@ class Installer:
             if not dry_run:
                 piece.remove()
         back = self.settings.back(before)
-        steps += [f"reset setting {name} to {'its default' if value is None else value}" for name, value in back.items()]
+        steps += [
+            f"reset setting {name} to {'its default' if value is None else value}" for name, value in back.items()
+        ]
         if back and not dry_run:
             self.cluster.set(back)
         return steps
 
     def _script(self, script: str) -> Piece:
-        name, path = f"{self.name}-{script.replace('_', '-')}", f"/_scripts/{self.name}-{script.replace('_', '-')}"
+        name, path = (
+            f"{self.name}-{script.replace('_', '-')}",
+            f"/_scripts/{self.name}-{script.replace('_', '-')}",
+        )
         source = text_of(f"{script}.painless")
         stamp = Stamp(__version__, "any", hashlib.sha256(source.encode()).hexdigest()[:12])
         body = {"script": {"lang": "painless", "source": f"// {stamp}\n{source}"}}
         return Piece(
-            "stored script", name, stamp,
+            "stored script",
+            name,
+            stamp,
             find=lambda: (self.cluster.find(path, "script") or {}).get("source"),
             make=lambda: self.cluster.request("PUT", path, body),
             remove=lambda: self.cluster.request("DELETE", path),
@@ -194,7 +211,9 @@ class Installer:
             return None if template is None else template.get("_meta", {}).get("resift", "")
 
         return Piece(
-            "index template", self.name, render("index-template", self.values)[1],
+            "index template",
+            self.name,
+            render("index-template", self.values)[1],
             find=find,
             make=lambda: self.cluster.request("PUT", path, render("index-template", self.values)[0]),
             remove=lambda: self.cluster.request("DELETE", path),
@@ -209,7 +228,9 @@ class Installer:
 
         body, stamp = render(f"{which}-pipeline", self.values)
         return Piece(
-            kind, name, stamp,
+            kind,
+            name,
+            stamp,
             find=find,
             make=lambda: self.cluster.request("PUT", f"{path}/{name}", body),
             remove=lambda: self.cluster.request("DELETE", f"{path}/{name}"),
@@ -228,18 +249,29 @@ class Installer:
                 return "not deployed" if self.cluster.named("connectors", name) else None
             current = found[0][1]
             ours = Stamp.read(current.get("description")) == stamp
-            return "not deployed" if ours and current.get("model_state") != "DEPLOYED" else current.get("description", "")
+            return (
+                "not deployed" if ours and current.get("model_state") != "DEPLOYED" else current.get("description", "")
+            )
 
         def make() -> None:
             remove()
             groups = self.cluster.named("model_groups", self.name)
-            group = groups[0][0] if groups else self.cluster.request(
-                "POST", "/_plugins/_ml/model_groups/_register", {"name": self.name, "description": str(stamp)}
-            )["model_group_id"]
+            group = (
+                groups[0][0]
+                if groups
+                else self.cluster.request(
+                    "POST",
+                    "/_plugins/_ml/model_groups/_register",
+                    {"name": self.name, "description": str(stamp)},
+                )["model_group_id"]
+            )
             connector = self.cluster.request("POST", "/_plugins/_ml/connectors/_create", body)["connector_id"]
             register = {
-                "name": name, "function_name": "remote", "description": str(stamp),
-                "connector_id": connector, "model_group_id": group,
+                "name": name,
+                "function_name": "remote",
+                "description": str(stamp),
+                "connector_id": connector,
+                "model_group_id": group,
             }
             answer = self.cluster.request("POST", "/_plugins/_ml/models/_register", register, deploy="true")
             self.values[f"{which}_id"] = answer["model_id"]
@@ -273,5 +305,8 @@ class Installer:
             if state == "DEPLOY_FAILED":
                 break
             time.sleep(0.2)
-        raise EngineError(f"remote model {name} was not deployed: {state}", value=state, expected="DEPLOYED: see the nodes' logs")
-
+        raise EngineError(
+            f"remote model {name} was not deployed: {state}",
+            value=state,
+            expected="DEPLOYED: see the nodes' logs",
+        )

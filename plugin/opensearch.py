@@ -28,6 +28,7 @@ from resift.plugin.engine import (
     names_vector,
     with_vector,
 )
+from resift.vectors import Floats
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
 
 def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> dict[str, Any]:
     """Mappings of an index: searched text fields, other strings as keywords, the vector, and the model in ``_meta``."""
-    texts = {"properties": {}}
+    texts: dict[str, Any] = {"properties": {}}
     for name in fields:
         place: dict[str, Any] = texts
         *path, last = name.split(".")
@@ -54,7 +55,11 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
         place.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
-    return {**texts, "_meta": {"resift": index_meta(fields, model)}, "dynamic_templates": [{"strings": keyword}]}
+    return {
+        **texts,
+        "_meta": {"resift": index_meta(fields, model)},
+        "dynamic_templates": [{"strings": keyword}],
+    }
 
 
 class OpenSearchEngine(Engine):
@@ -63,7 +68,11 @@ class OpenSearchEngine(Engine):
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.url = url
         self.client = OpenSearch(
-            url, timeout=timeout, ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"), http_compress=False, pool_maxsize=32
+            url,
+            timeout=timeout,
+            ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
+            http_compress=False,
+            pool_maxsize=32,
         )
 
     def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -100,7 +109,9 @@ class OpenSearchEngine(Engine):
         if not metas:
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
         if any(meta != metas[0] for meta in metas):
-            raise ModelMismatch(f"{index!r} names indices of different models", value=index, expected="one model's indices")
+            raise ModelMismatch(
+                f"{index!r} names indices of different models", value=index, expected="one model's indices"
+            )
         meta = metas[0] or {}
         fields = tuple(meta.get("fields", ()))
         return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
@@ -125,11 +136,17 @@ class OpenSearchEngine(Engine):
             for position, item in zip(sent, answer["items"], strict=True):
                 result = item["index"]
                 if result["status"] >= 300:
-                    rejected.append(Rejection(position, documents[position].id, result["status"], _reason(result["error"])))
+                    rejected.append(
+                        Rejection(position, documents[position].id, result["status"], _reason(result["error"]))
+                    )
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def search(
-        self, index: str, body: dict[str, Any], vectors: bool = False, headers: Mapping[str, str] | None = None
+        self,
+        index: str,
+        body: dict[str, Any],
+        vectors: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
         spec = body.get("_source")
         asked = names_vector(spec)

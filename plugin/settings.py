@@ -34,7 +34,7 @@ class Settings:
         return due
 
     def remember(self, before: dict[str, Any], due: dict[str, Any]) -> dict[str, Any]:
-        """``before`` and what the ``due`` settings are now: the persistent value (None if unset), the list, our patterns."""
+        """``before``, and what the ``due`` settings are now: the value (None if unset), or list and patterns."""
         persistent = self.cluster.persistent()
         for name in due:
             if name == TRUSTED:

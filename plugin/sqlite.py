@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,8 @@ from resift.vectors import Floats
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS indices (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL,
+    meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0
 )"""
 _BODY = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
 _MAX_WINDOW = 10_000
@@ -47,7 +47,7 @@ _EDGE, _OPEN, _CLOSE = "\u200b", "\ue000", "\ue001"
 
 
 class SqliteEngine(Engine):
-    """An engine in one SQLite file. Bulk requests are transactions; several threads and processes may use one file."""
+    """An engine in one SQLite file. A bulk request is a transaction; threads and processes may share the file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -97,12 +97,20 @@ class SqliteEngine(Engine):
             raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
         if not fields or isinstance(fields, str):
             raise BadInput("no text fields", value=fields, expected="a list of field names")
-        meta = {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim, "space": model.space_type}
+        meta = {
+            "fields": list(fields),
+            "model": model.hash,
+            "model_name": model.name,
+            "dim": model.dim,
+            "space": model.space_type,
+        }
         tokenizer = "porter unicode61" if analyzer == "english" else "unicode61"
         columns = ", ".join(f"c{i}" for i in range(len(fields)))
         with self._transaction() as db:
             try:
-                row = db.execute("INSERT INTO indices (name, meta) VALUES (?, ?)", (check_name(index), json.dumps(meta)))
+                row = db.execute(
+                    "INSERT INTO indices (name, meta) VALUES (?, ?)", (check_name(index), json.dumps(meta))
+                )
             except sqlite3.IntegrityError:
                 raise EngineError(f"index {index!r} exists already", status=400, value=index) from None
             number = row.lastrowid
@@ -154,8 +162,9 @@ class SqliteEngine(Engine):
         vector = None if document.vector is None else np.asarray(document.vector, "<f4").tobytes()
         source = json.dumps(document.source, ensure_ascii=False)
         ((row,),) = db.execute(
-            f"INSERT INTO documents_{number} (id, source, vector, version) VALUES (?, ?, ?, 1) ON CONFLICT (id) DO UPDATE "
-            "SET source = excluded.source, vector = excluded.vector, version = version + 1 RETURNING row",
+            f"INSERT INTO documents_{number} (id, source, vector, version) VALUES (?, ?, ?, 1) "
+            "ON CONFLICT (id) DO UPDATE SET source = excluded.source, vector = excluded.vector, "
+            "version = version + 1 RETURNING row",
             (document.id, source, vector),
         ).fetchall()
         texts = [_SPACED.sub(f"{_EDGE}\\1{_EDGE}", document_text(document.source, [name])) for name in fields]
@@ -194,30 +203,41 @@ class SqliteEngine(Engine):
         while True:
             sql = f"SELECT row, id, source, vector FROM documents_{number} WHERE row > ? ORDER BY row LIMIT 500"
             rows = self._db.execute(sql, (last,)).fetchall()
-            for last, id, source, blob in rows:
+            for _, id, source, blob in rows:
                 yield id, json.loads(source), None if blob is None else np.frombuffer(blob, "<f4")
             if not rows:
                 return
+            last = rows[-1][0]
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         number, _, _ = self._find(index)
         deleted = 0
         with self._transaction() as db:
             for id in ids:
-                for (row,) in db.execute(f"DELETE FROM documents_{number} WHERE id = ? RETURNING row", (id,)).fetchall():
+                for (row,) in db.execute(
+                    f"DELETE FROM documents_{number} WHERE id = ? RETURNING row", (id,)
+                ).fetchall():
                     db.execute(f"DELETE FROM words_{number} WHERE rowid = ?", (row,))
                     deleted += 1
             self._changed(db, number)
         return deleted
 
     def search(
-        self, index: str, body: dict[str, Any], vectors: bool = False, headers: Mapping[str, str] | None = None
+        self,
+        index: str,
+        body: dict[str, Any],
+        vectors: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
         started = time.perf_counter()
         number, meta, changes = self._find(index)
         unknown = set(body) - _BODY
         if unknown:
-            raise BadInput(f"the embedded engine does not know {sorted(unknown)}", value=sorted(unknown)[0], expected=" | ".join(sorted(_BODY)))
+            raise BadInput(
+                f"the embedded engine does not know {sorted(unknown)}",
+                value=sorted(unknown)[0],
+                expected=" | ".join(sorted(_BODY)),
+            )
         size, start = _natural(body, "size", 10), _natural(body, "from", 0)
         if size + start > _MAX_WINDOW:
             raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {_MAX_WINDOW}")
@@ -245,7 +265,8 @@ class SqliteEngine(Engine):
             sql = f"SELECT d.row, 1.0 FROM documents_{number} d WHERE {condition.where} ORDER BY d.row"
             return self._db.execute(sql, condition.values).fetchall()
         sql = (
-            f"SELECT d.row, -bm25(words_{number}) AS score FROM words_{number} w JOIN documents_{number} d ON d.row = w.rowid "
+            f"SELECT d.row, -bm25(words_{number}) AS score FROM words_{number} w "
+            f"JOIN documents_{number} d ON d.row = w.rowid "
             f"WHERE words_{number} MATCH ? AND {condition.where} ORDER BY score DESC, d.row"
         )
         return self._db.execute(sql, (condition.match, *condition.values)).fetchall()
@@ -254,7 +275,11 @@ class SqliteEngine(Engine):
         """Exact k-NN in the model's space; scores are Lucene's, for inner product and l2."""
         clause = query.get(VECTOR_FIELD) if isinstance(query, dict) else None
         if not isinstance(clause, dict) or not {"vector", "k"} <= set(clause) <= {"vector", "k", "filter"}:
-            raise BadInput("malformed knn query", value=query, expected=f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}')
+            raise BadInput(
+                "malformed knn query",
+                value=query,
+                expected=f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}',
+            )
         vector = np.asarray(clause["vector"], np.float32)
         if vector.shape != (meta["dim"],) or not np.isfinite(vector).all():
             raise BadInput(f"query vector of shape {vector.shape}", expected=f"{meta['dim']} finite numbers")
@@ -296,7 +321,12 @@ class SqliteEngine(Engine):
             source = json.loads(text)
             if names_vector(body.get("_source")) and vector is not None:
                 source[VECTOR_FIELD] = vector.tolist()
-            hit = {"_index": index, "_id": id, "_score": score, "_source": filter_source(source, body.get("_source"))}
+            hit = {
+                "_index": index,
+                "_id": id,
+                "_score": score,
+                "_source": filter_source(source, body.get("_source")),
+            }
             if row in highlights:
                 hit["highlight"] = highlights[row]
             hits.append({key: value for key, value in hit.items() if value is not None})

@@ -112,7 +112,9 @@ def _expression(kind: str, body: Any, fields: Sequence[str]) -> str:
     if kind == "match":
         name, settings = _single(body)
         names = [name]
-        text, operator = (settings, "or") if isinstance(settings, str) else (settings.get("query"), settings.get("operator", "or"))
+        text, operator = (
+            (settings, "or") if isinstance(settings, str) else (settings.get("query"), settings.get("operator", "or"))
+        )
     else:
         text, operator = body.get("query"), body.get("operator", "or")
         names = [name.split("^")[0] for name in body.get("fields", ["*"])]

@@ -46,7 +46,9 @@ def rerank() -> dict[str, Any]:
     feedback = service.feedback_of(read.text(body, "session", None))
     scores = service.similarities(query, service.model.encode(documents), feedback)
     order = np.argsort(-scores, kind="stable")[:top]
-    results = [{"index": int(i), "relevance_score": _decimal((1 + float(scores[i])) / 2)} for i in order]
+    results: list[dict[str, Any]] = [
+        {"index": int(i), "relevance_score": _decimal((1 + float(scores[i])) / 2)} for i in order
+    ]
     if read.flag(body, "return_documents", False):
         results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
     return {"model": service.model.name, "results": results}
@@ -96,7 +98,11 @@ def search() -> dict[str, Any]:
     if isinstance(query, str):
         read.limited(query, "query")
     elif not isinstance(query, dict):
-        raise BadInput("query is missing" if query is None else "malformed query", value=query, expected="a text or a query body")
+        raise BadInput(
+            "query is missing" if query is None else "malformed query",
+            value=query,
+            expected="a text or a query body",
+        )
     if condition is not None and not isinstance(condition, dict):
         raise BadInput("malformed filter", value=condition, expected="a query clause")
     wanted = Search(

@@ -8,7 +8,14 @@ import time
 from typing import Any
 
 from flask import Flask, Response, g, render_template, request
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
 from werkzeug.exceptions import HTTPException
 
 from resift import __version__
@@ -61,7 +68,12 @@ def _add_errors(app: Flask) -> None:
     @app.errorhandler(Exception)
     def unknown(error: Exception) -> tuple[dict[str, Any], int]:
         log.exception("request to %s failed", request.path)
-        return {"error": {"code": "internal_error", "message": "an error inside the reranker; its log has the details"}}, 500
+        return {
+            "error": {
+                "code": "internal_error",
+                "message": "an error inside the reranker; its log has the details",
+            }
+        }, 500
 
 
 def _add_metrics(app: Flask) -> None:
@@ -70,7 +82,10 @@ def _add_metrics(app: Flask) -> None:
     registry = CollectorRegistry()
     count = Counter("resift_requests", "Requests", ["endpoint", "status"], registry=registry)
     seconds = Histogram(
-        "resift_request_seconds", "Seconds a request took", ["endpoint"], registry=registry,
+        "resift_request_seconds",
+        "Seconds a request took",
+        ["endpoint"],
+        registry=registry,
         buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     )
 
@@ -98,7 +113,12 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/healthz")
     def healthz() -> dict[str, Any]:
-        return {"status": "ok", "version": __version__, "model": service.model.name, "model_hash": service.model.hash}
+        return {
+            "status": "ok",
+            "version": __version__,
+            "model": service.model.name,
+            "model_hash": service.model.hash,
+        }
 
     @app.get("/readyz")
     def readyz() -> dict[str, Any]:

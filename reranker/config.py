@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from resift.errors import BadInput
 from resift.model import DEFAULT
@@ -43,11 +44,13 @@ class Config:
             if field.name == "engine":
                 value = value or environment.get("OPENSEARCH_URL")
             if value:
-                kind = type(field.default)
+                kind: type[Any] = type(field.default)
                 try:
                     given[field.name] = kind(value)
                 except ValueError:
                     raise BadInput(
-                        f"RESIFT_{field.name.upper()} is {value!r}", value=value, expected=f"a value of type {kind.__name__}"
+                        f"RESIFT_{field.name.upper()} is {value!r}",
+                        value=value,
+                        expected=f"a value of type {kind.__name__}",
                     ) from None
         return cls(**given)

@@ -24,9 +24,17 @@ def json_body() -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
-        raise MalformedJson(f"the body is not JSON: {error}", value=raw[:100].decode("utf-8", "replace"), expected="a JSON object") from None
+        raise MalformedJson(
+            f"the body is not JSON: {error}",
+            value=raw[:100].decode("utf-8", "replace"),
+            expected="a JSON object",
+        ) from None
     if not isinstance(body, dict):
-        raise MalformedJson(f"the body is a {type(body).__name__}", value=raw[:100].decode("utf-8", "replace"), expected="a JSON object")
+        raise MalformedJson(
+            f"the body is a {type(body).__name__}",
+            value=raw[:100].decode("utf-8", "replace"),
+            expected="a JSON object",
+        )
     return body
 
 
@@ -138,7 +146,9 @@ def check_model(body: dict[str, Any], model: Model) -> None:
     """Raise ModelNotFound where a request names another model than the one at work."""
     wanted = text(body, "model", None)
     if wanted not in (None, model.name, model.hash):
-        raise ModelNotFound(f"model {wanted!r} is not at work here", value=wanted, expected=f"{model.name} | {model.hash}")
+        raise ModelNotFound(
+            f"model {wanted!r} is not at work here", value=wanted, expected=f"{model.name} | {model.hash}"
+        )
 
 
 def _get(body: dict[str, Any], name: str, default: Any, expected: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from resift.errors import BadInput, NotFound, ResiftError
+from resift.errors import NotFound, ResiftError
 from resift.feedback import Feedback
 from resift.model import Model
 from resift.plugin.engine import Engine, IndexInfo, SearchResult, document_text
@@ -22,7 +22,14 @@ from resift.vectors import Floats
 log = logging.getLogger(__name__)
 _INFO_SECONDS = 5.0
 _AS_IT_IS = ("sort", "search_after", "collapse", "rescore")
-_TEXT_CLAUSES = ("match", "multi_match", "match_phrase", "query_string", "simple_query_string", "combined_fields")
+_TEXT_CLAUSES = (
+    "match",
+    "multi_match",
+    "match_phrase",
+    "query_string",
+    "simple_query_string",
+    "combined_fields",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,10 @@ class Reranker:
         known = self._infos.get(key)
         if known is None or time.monotonic() - known[0] > _INFO_SECONDS:
             known = (time.monotonic(), self.engine.info(index, headers))
-            self._infos = {**{k: v for k, v in self._infos.items() if v[0] > known[0] - _INFO_SECONDS}, key: known}
+            self._infos = {
+                **{k: v for k, v in self._infos.items() if v[0] > known[0] - _INFO_SECONDS},
+                key: known,
+            }
         if known[1].model is not None:
             known[1].require(self.model)
         return known[1]
@@ -118,9 +128,7 @@ class Reranker:
         }
         return response
 
-    def _nearest(
-        self, search: Search, body: dict[str, Any], text: str, feedback: Feedback | None
-    ) -> SearchResult:
+    def _nearest(self, search: Search, body: dict[str, Any], text: str, feedback: Feedback | None) -> SearchResult:
         vector = self.model.encode([text])[0]
         if feedback is not None:
             vector = feedback.mask**2 * feedback.move(vector)
@@ -153,9 +161,7 @@ class Reranker:
             ordered.append({**hits[i], "_score": float(combined[i]), "resift": parts})
         return ordered
 
-    def fill(
-        self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]
-    ) -> Floats:
+    def fill(self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]) -> Floats:
         """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text."""
         missing = [i for i, vector in enumerate(vectors) if vector is None]
         matrix = np.zeros((len(vectors), self.model.dim), np.float32)
@@ -167,7 +173,12 @@ class Reranker:
         return matrix
 
     def feedback(
-        self, session: str, index: str, query: str, marks: dict[str, int], headers: Mapping[str, str] | None = None
+        self,
+        session: str,
+        index: str,
+        query: str,
+        marks: dict[str, int],
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Note a step of marks (document id → 1, -1 or 0) and tell what changed. Raises NotFound for unknown ids."""
         info = self.info(index, headers)
@@ -192,11 +203,13 @@ class Reranker:
             "expires": found.expires,
             "steps": len({mark["step"] for mark in found.judgements}),
             "judgements": found.judgements,
-            "learned": None if feedback is None else self.explain(feedback, any(mark["label"] < 0 for mark in found.judgements)),
+            "learned": None
+            if feedback is None
+            else self.explain(feedback, any(mark["label"] < 0 for mark in found.judgements)),
         }
 
     def explain(self, feedback: Feedback, with_away: bool = True, count: int = 5) -> dict[str, Any]:
-        """The words that the session moves queries towards and away from, and the dimensions that weigh most and least."""
+        """Words that the session moves queries towards and away from; dimensions that weigh more and less."""
         change = feedback.mask - 1
         order = np.argsort(-change, kind="stable")
         towards = feedback.shift * feedback.mask**2
@@ -204,7 +217,11 @@ class Reranker:
 
         def dimensions(rows: Any) -> list[dict[str, Any]]:
             return [
-                {"dimension": int(row), "weight": round(float(feedback.mask[row]), 4), "words": self.model.words_of(int(row))}
+                {
+                    "dimension": int(row),
+                    "weight": round(float(feedback.mask[row]), 4),
+                    "words": self.model.words_of(int(row)),
+                }
                 for row in rows
                 if change[row]
             ]

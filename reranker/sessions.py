@@ -90,12 +90,23 @@ class SessionStore:
             if count + len(judgements) > MAX_JUDGEMENTS:
                 raise BadInput(
                     f"session {session!r} would have {count + len(judgements)} marks",
-                    value=session, expected=f"at most {MAX_JUDGEMENTS}: undo some, or begin another session",
+                    value=session,
+                    expected=f"at most {MAX_JUDGEMENTS}: undo some, or begin another session",
                 )
             db.executemany(
                 "INSERT INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (session, step + 1, now, query, index, mark.document, mark.label, model, _blob(mark.vector))
+                    (
+                        session,
+                        step + 1,
+                        now,
+                        query,
+                        index,
+                        mark.document,
+                        mark.label,
+                        model,
+                        _blob(mark.vector),
+                    )
                     for mark in judgements
                 ],
             )
@@ -144,7 +155,9 @@ class SessionStore:
             (check_id(session), self.clock() - self.seconds),
         ).fetchone()
         if row is None:
-            raise SessionNotFound(f"no session {session!r}", value=session, expected="a session with marks, not expired")
+            raise SessionNotFound(
+                f"no session {session!r}", value=session, expected="a session with marks, not expired"
+            )
         names = ("step", "at", "query", "index", "document", "label")
         marks = db.execute(
             "SELECT step, at, query, idx, document, label FROM judgements WHERE session = ? ORDER BY step, document",
@@ -157,10 +170,13 @@ class SessionStore:
         with self._open(write=True) as db:
             found = self._read(db, session)
             if not found.judgements:
-                raise BadInput(f"session {session!r} has no step to undo", value=session, expected="a session with marks")
+                raise BadInput(
+                    f"session {session!r} has no step to undo", value=session, expected="a session with marks"
+                )
             last = found.judgements[-1]["step"]
             ((model, size),) = db.execute(
-                "SELECT DISTINCT model, length(vector) FROM judgements WHERE session = ? AND step = ?", (session, last)
+                "SELECT DISTINCT model, length(vector) FROM judgements WHERE session = ? AND step = ?",
+                (session, last),
             )
             db.execute("DELETE FROM judgements WHERE session = ? AND step = ?", (session, last))
             self._learn(db, session, model, size // 4)

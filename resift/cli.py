@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,11 @@ class Resift(click.Group):
 def engine_option(command: Command) -> Command:
     """--engine: where the documents are."""
     return click.option(
-        "--engine", envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"], default="resift.db", show_default=True, metavar="URL|FILE",
+        "--engine",
+        envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
+        default="resift.db",
+        show_default=True,
+        metavar="URL|FILE",
         help="OpenSearch's URL (OPENSEARCH_URL), or the embedded engine's file.",
     )(command)
 
@@ -51,14 +55,22 @@ def engine_option(command: Command) -> Command:
 def model_option(command: Command) -> Command:
     """--model: the encoder."""
     return click.option(
-        "--model", default=DEFAULT, envvar="RESIFT_MODEL", metavar="DIR", show_default=True, help="A saved model's folder."
+        "--model",
+        default=DEFAULT,
+        envvar="RESIFT_MODEL",
+        metavar="DIR",
+        show_default=True,
+        help="A saved model's folder.",
     )(command)
 
 
 def fields_option(command: Command) -> Command:
     """--fields: what is searched and encoded."""
     return click.option(
-        "--fields", default="title,text", show_default=True, help="Text fields that are searched and encoded.",
+        "--fields",
+        default="title,text",
+        show_default=True,
+        help="Text fields that are searched and encoded.",
         callback=lambda ctx, param, value: [name.strip() for name in value.split(",") if name.strip()],
     )(command)
 
@@ -91,13 +103,24 @@ def main() -> None:
 @engine_option
 @model_option
 def index(
-    files: tuple[str, ...], index: str, fields: list[str], id_column: str | None, renames: tuple[str, ...],
-    format_: str | None, analyzer: str, dead_letters: str | None, engine: str, model: str,
+    files: tuple[str, ...],
+    index: str,
+    fields: list[str],
+    id_column: str | None,
+    renames: tuple[str, ...],
+    format_: str | None,
+    analyzer: str,
+    dead_letters: str | None,
+    engine: str,
+    model: str,
 ) -> None:
     """Index documents with their vectors, from JSON lines, CSV, TSV or plain text ('-' is stdin)."""
     source = Files(files, format_, Columns(id_column, dict(_renaming(rename) for rename in renames)))
     dead = DeadLetters(Path(dead_letters or f"{index}.dead.jsonl"))
-    with opened(engine) as target, click.progressbar(length=source.total, label="indexing", file=sys.stderr) as bar:
+    with (
+        opened(engine) as target,
+        click.progressbar(length=source.total, label="indexing", file=sys.stderr) as bar,
+    ):
         indexer = Indexer(target, load_model(model), index, dead)
         report = indexer.run(source, fields, analyzer, lambda _: bar.update(source.position - bar.pos))
     rate = report.indexed / report.seconds if report.seconds else 0
@@ -158,7 +181,11 @@ def vectors() -> None:
 
 _out = click.option("--out", required=True, metavar="DIR", help="The folder to write.")
 _weighting = click.option(
-    "--weighting", type=click.Choice(WEIGHTINGS), default="zipf", show_default=True, help="Words' weights by their rank."
+    "--weighting",
+    type=click.Choice(WEIGHTINGS),
+    default="zipf",
+    show_default=True,
+    help="Words' weights by their rank.",
 )
 
 
@@ -177,7 +204,14 @@ def _saved(found: WordVectors, out: str) -> None:
 @_weighting
 @_out
 def train_vectors(
-    files: tuple[str, ...], fields: list[str], dim: int, epochs: int, min_count: int, seed: int, weighting: str, out: str
+    files: tuple[str, ...],
+    fields: list[str],
+    dim: int,
+    epochs: int,
+    min_count: int,
+    seed: int,
+    weighting: str,
+    out: str,
 ) -> None:
     """Train word2vec on a corpus of your own."""
     source = Files(files)
@@ -213,7 +247,11 @@ def distill_vectors(folder: str, words_file: str, limit: int, dim: int, weightin
 
     with click.progressbar(length=limit, label="distilling", file=sys.stderr) as bar:
         found = distill(
-            folder, read_words(words_file), dim, weighting, limit=limit,
+            folder,
+            read_words(words_file),
+            dim,
+            weighting,
+            limit=limit,
             progress=lambda done, total: bar.update(done - bar.pos),
         )
     _saved(found.quantized(), out)
@@ -235,10 +273,22 @@ def install_options(command: Command) -> Command:
     """What names an installation."""
     for option in (
         click.option("--name", default="resift", show_default=True, help="Prefix of everything that is made."),
-        click.option("--reranker", default="http://127.0.0.1:8080", show_default=True, help="Where OpenSearch reaches it."),
+        click.option(
+            "--reranker",
+            default="http://127.0.0.1:8080",
+            show_default=True,
+            help="Where OpenSearch reaches it.",
+        ),
         fields_option,
         model_option,
-        click.option("--engine", "url", required=True, envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"], metavar="URL", help="OpenSearch."),
+        click.option(
+            "--engine",
+            "url",
+            required=True,
+            envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"],
+            metavar="URL",
+            help="OpenSearch.",
+        ),
     ):
         command = option(command)
     return command
@@ -300,7 +350,13 @@ def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
 
 
 @main.command()
-@click.option("--engine", default="sqlite", show_default=True, metavar="sqlite|opensearch|URL", help="opensearch: OPENSEARCH_URL or port 9200.")
+@click.option(
+    "--engine",
+    default="sqlite",
+    show_default=True,
+    metavar="sqlite|opensearch|URL",
+    help="opensearch: OPENSEARCH_URL or port 9200.",
+)
 @click.option("--corpus", metavar="FILE", help="Your own documents. [300 news items that gensim ships]")
 @fields_option
 @click.option("--query", help="What to search for.")
@@ -309,13 +365,29 @@ def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
 @model_option
 def demo(
-    engine: str, corpus: str | None, fields: list[str], query: str | None, about: str | None, port: int, no_serve: bool, model: str
+    engine: str,
+    corpus: str | None,
+    fields: list[str],
+    query: str | None,
+    about: str | None,
+    port: int,
+    no_serve: bool,
+    model: str,
 ) -> None:
     """Index a small corpus, show how marking hits changes the next search, and serve the search page."""
-    with tempfile.TemporaryDirectory(prefix="resift-demo-") as folder, serving.shared_metrics():
-        url = {"sqlite": f"{folder}/demo.db", "opensearch": os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200")}.get(engine, engine)
+    metrics = nullcontext() if no_serve else serving.shared_metrics()
+    with tempfile.TemporaryDirectory(prefix="resift-demo-") as folder, metrics:
+        url = {
+            "sqlite": f"{folder}/demo.db",
+            "opensearch": os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200"),
+        }.get(engine, engine)
         source = Files([corpus]) if corpus else Files([lee_corpus()], "text")
-        settings = {"RESIFT_ENGINE": url, "RESIFT_MODEL": model, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": "resift-demo"}
+        settings = {
+            "RESIFT_ENGINE": url,
+            "RESIFT_MODEL": model,
+            "RESIFT_STORE": f"{folder}/sessions.db",
+            "RESIFT_INDEX": "resift-demo",
+        }
         Demo(settings, click.echo).run(source, fields, query, about, is_lee=corpus is None)
         if not no_serve:
             click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index=resift-demo (Ctrl-C ends)")

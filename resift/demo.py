@@ -30,7 +30,7 @@ class Demo:
         self.settings, self.say = settings, say
 
     def run(self, source: Files, fields: list[str], query: str | None, about: str | None, is_lee: bool) -> None:
-        """Play the transcript. ``about`` is the pattern of what the person is after (else the first hit stands for it)."""
+        """Play the transcript. ``about`` is a pattern of what the person is after (else the first hit is)."""
         from resift.reranker import Config, create_app
 
         engine, model = open_engine(self.settings["RESIFT_ENGINE"]), load_model(self.settings["RESIFT_MODEL"])
@@ -38,7 +38,8 @@ class Demo:
         dead = DeadLetters(Path(self.settings["RESIFT_STORE"]).with_name("demo.dead.jsonl"))
         report = Indexer(engine, model, INDEX, dead).run(source, fields)
         self.say(
-            f"{report.indexed} documents indexed in {report.seconds:.2f} s ({engine.ping()}; model {model.name}, {model.dim} dimensions)"
+            f"{report.indexed} documents indexed in {report.seconds:.2f} s "
+            f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
         )
         app = create_app(Config.from_environment(self.settings), engine=engine, model=model)
         self.client = app.test_client()

@@ -25,7 +25,11 @@ ROCCHIO = (1.0, 0.8, 0.2)
 
 
 def spherical_entropy(
-    mask: NDArray[Any], vectors: NDArray[Any], labels: NDArray[np.int64], centres: NDArray[Any], fuzziness: float
+    mask: NDArray[Any],
+    vectors: NDArray[Any],
+    labels: NDArray[np.int64],
+    centres: NDArray[Any],
+    fuzziness: float,
 ) -> tuple[float, NDArray[np.float64]]:
     """Entropy of the soft clusters around ``centres``, in nats, and its gradient by ``mask``.
 
@@ -52,13 +56,14 @@ def adam(
     start: NDArray[Any], gradient: Callable[[NDArray[Any]], NDArray[Any]], rate: float, iterations: int
 ) -> NDArray[Any]:
     """Parameters after ``iterations`` steps of Adam (Kingma and Ba 2015, Algorithm 1, its default β and ε)."""
-    value, first, second = start.astype(np.float64), np.zeros(start.shape), np.zeros(start.shape)
+    value: NDArray[np.float64] = start.astype(np.float64)
+    first, second = np.zeros(start.shape), np.zeros(start.shape)
     for step in range(1, iterations + 1):
         slope = gradient(value)
         first = 0.9 * first + 0.1 * slope
         second = 0.999 * second + 0.001 * slope**2
         value = value - rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-    return value
+    return np.asarray(value)
 
 
 def learn_mask(
@@ -80,7 +85,7 @@ def learn_mask(
     labels = np.repeat([0, 1], [len(relevant), len(irrelevant)])
     centres = np.stack([np.mean(relevant, axis=0), np.mean(irrelevant, axis=0)]).astype(np.float64)
     mask = adam(ones, lambda r: spherical_entropy(r, vectors, labels, centres, fuzziness)[1], rate, iterations)
-    return np.maximum(mask, 0).astype(np.float32)
+    return np.asarray(np.maximum(mask, 0), np.float32)
 
 
 @dataclass(frozen=True)

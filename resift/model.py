@@ -86,7 +86,9 @@ class Model:
         for batch in batched(texts, batch_size):
             for position, text in enumerate(batch):
                 if not isinstance(text, str):
-                    raise BadInput(f"text {done + position} is a {type(text).__name__}", value=text, expected="a string")
+                    raise BadInput(
+                        f"text {done + position} is a {type(text).__name__}", value=text, expected="a string"
+                    )
             done += len(batch)
             pooled = self._mean(batch) if self.pool == "mean" else self._max(batch)
             vectors = pooled * self.mask
@@ -102,7 +104,9 @@ class Model:
     def _mean(self, texts: list[str]) -> Floats:
         counts = self._counts(texts)
         total = (counts @ self.table.weights)[:, None]
-        return np.asarray(np.divide(counts @ self._rows, total, out=np.zeros((len(texts), self.dim), np.float32), where=total > 0))
+        return np.asarray(
+            np.divide(counts @ self._rows, total, out=np.zeros((len(texts), self.dim), np.float32), where=total > 0)
+        )
 
     def _max(self, texts: list[str]) -> Floats:
         counts = self._counts(texts)
@@ -114,11 +118,13 @@ class Model:
         return pooled
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
-        """Similarity of ``query`` (K,) with each of ``documents`` (n, K), both weighted by ``mask`` (K,); shape (n,)."""
+        """Similarity of ``query`` (K,) with each of ``documents`` (n, K), all weighted by ``mask`` (K,); (n,)."""
         for vectors in (query, documents):
             if np.shape(vectors)[-1] != self.dim:
                 raise DimensionMismatch(
-                    f"a vector has {np.shape(vectors)[-1]} dimensions", value=np.shape(vectors)[-1], expected=str(self.dim)
+                    f"a vector has {np.shape(vectors)[-1]} dimensions",
+                    value=np.shape(vectors)[-1],
+                    expected=str(self.dim),
                 )
         if mask is not None:
             query, documents = query * mask, documents * mask
@@ -178,7 +184,9 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
             raise ValueError
     except ValueError:
         raise BadInput(
-            f"unknown encoder {name!r}", value=name, expected=f"mean | sfbow | boew:K[,σ], K at most {len(vectors)}"
+            f"unknown encoder {name!r}",
+            value=name,
+            expected=f"mean | sfbow | boew:K[,σ], K at most {len(vectors)}",
         ) from None
     codebook = learn_codebook(vectors, codewords, seed)
     table = WordVectors(vectors.words, membership(unit_rows(vectors.rows()), codebook, width), vectors.weights)

@@ -14,7 +14,10 @@ def shared_metrics() -> Iterator[None]:
     """Let all workers' metrics be counted together. prometheus_client reads the folder's name when it is imported."""
     with tempfile.TemporaryDirectory(prefix="resift-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        yield
+        try:
+            yield
+        finally:
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:

@@ -19,7 +19,8 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
     dense = np.asarray(matrix, np.float32)
     norms = np.linalg.norm(dense, axis=-1, keepdims=True)
-    return np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    return units
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
@@ -88,7 +89,11 @@ def combine(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float, normali
     if not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (engine only) to 1 (vectors only)")
     if normalization not in NORMALIZATIONS:
-        raise BadInput(f"unknown normalization {normalization!r}", value=normalization, expected=" | ".join(NORMALIZATIONS))
+        raise BadInput(
+            f"unknown normalization {normalization!r}",
+            value=normalization,
+            expected=" | ".join(NORMALIZATIONS),
+        )
     if not len(lexical):
         return np.zeros(0, np.float32)
     known = np.asarray(lexical, np.float64)

@@ -67,7 +67,8 @@ class WordVectors:
     ) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
             raise BadInput(
-                f"{len(words)} words and a matrix of shape {matrix.shape}", expected="one row for each word, not none"
+                f"{len(words)} words and a matrix of shape {matrix.shape}",
+                expected="one row for each word, not none",
             )
         if (matrix.dtype == np.int8) != (scales is not None):
             raise BadInput(f"matrix of dtype {matrix.dtype}", expected="int8 with scales, or a float without")
@@ -230,10 +231,14 @@ def convert(source: str | Path, weighting: str = "zipf", limit: int | None = Non
         keyed = _read_keyed(path, limit)
     except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
         raise BadInput(
-            f"{path} is not a word2vec, GloVe or fastText file: {error}", value=str(path), expected="one of these formats"
+            f"{path} is not a word2vec, GloVe or fastText file: {error}",
+            value=str(path),
+            expected="one of these formats",
         ) from error
     words = keyed.index_to_key[:limit]
-    return WordVectors.build(words, keyed.vectors[: len(words)], weighting, {"source": path.name, "weighting": weighting})
+    return WordVectors.build(
+        words, keyed.vectors[: len(words)], weighting, {"source": path.name, "weighting": weighting}
+    )
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:
@@ -258,7 +263,12 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
 
 
 def train(
-    texts: Iterable[str], dim: int = 100, epochs: int = 5, min_count: int = 5, weighting: str = "zipf", seed: int = 0
+    texts: Iterable[str],
+    dim: int = 100,
+    epochs: int = 5,
+    min_count: int = 5,
+    weighting: str = "zipf",
+    seed: int = 0,
 ) -> WordVectors:
     """Word2vec (skip-gram, gensim) on any corpus; one thread, so that a seed gives the same vectors again."""
     from gensim.models import Word2Vec
@@ -267,11 +277,20 @@ def train(
     if not sentences:
         raise BadInput("the corpus holds no word", expected="texts")
     model = Word2Vec(
-        vector_size=dim, epochs=epochs, min_count=min_count, sg=1, seed=seed, workers=1, sample=1e-4, negative=10
+        vector_size=dim,
+        epochs=epochs,
+        min_count=min_count,
+        sg=1,
+        seed=seed,
+        workers=1,
+        sample=1e-4,
+        negative=10,
     )
     model.build_vocab(sentences)
     if not len(model.wv):
-        raise BadInput(f"no word occurs {min_count} times", value=min_count, expected="a larger corpus or smaller count")
+        raise BadInput(
+            f"no word occurs {min_count} times", value=min_count, expected="a larger corpus or smaller count"
+        )
     model.train(sentences, total_examples=model.corpus_count, epochs=epochs)
     info = {"source": f"word2vec, {len(sentences)} texts, seed {seed}", "weighting": weighting}
     return WordVectors.build(model.wv.index_to_key, model.wv.vectors, weighting, info)

@@ -14,7 +14,26 @@ from resift.plugin.engine import Engine, open_engine
 
 pytest_plugins = ["opensearch_fixture"]
 
-WORDS = "fire bush flame smoke forest tree army gun soldier war ceasefire peace rain river water the of a".split()
+WORDS = [
+    "fire",
+    "bush",
+    "flame",
+    "smoke",
+    "forest",
+    "tree",
+    "army",
+    "gun",
+    "soldier",
+    "war",
+    "ceasefire",
+    "peace",
+    "rain",
+    "river",
+    "water",
+    "the",
+    "of",
+    "a",
+]
 TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier war ceasefire peace"}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import socket
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -197,3 +198,12 @@ def _first_line(text: str) -> str:
 
 def _required() -> bool:
     return os.environ.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
+
+
+def reranker_host(config: pytest.Config) -> str:
+    """The address at which the OpenSearch of this run reaches a server of the tests: RESIFT_TEST_HOST, else the
+    machine's own address from inside a container, else the loopback."""
+    found = config.stash.get(FOUND, Found())
+    if host := os.environ.get("RESIFT_TEST_HOST"):
+        return host
+    return socket.gethostbyname(socket.gethostname()) if "container" in found.source else "127.0.0.1"

@@ -26,7 +26,12 @@ def documents(model: Model) -> list[Document]:
     return [
         Document(
             str(i),
-            {"title": f"title {i}", "text": text, "year": 2000 + i, "tags": ["odd"] if i % 2 else ["even", "none"]},
+            {
+                "title": f"title {i}",
+                "text": text,
+                "year": 2000 + i,
+                "tags": ["odd"] if i % 2 else ["even", "none"],
+            },
             model.encode([f"title {i}\n{text}"])[0],
         )
         for i, text in enumerate(TEXTS)
@@ -153,14 +158,25 @@ def test_vectors_of_hits_and_source(engine: Engine, filled: str, model: Model) -
                 np.testing.assert_allclose(hit["_source"].pop(VECTOR_FIELD), document.vector, rtol=1e-6)
                 assert hit["_source"] == {}
             else:
-                names = {"year"} if source == ["year"] else {"title", "tags"} | ({"text"} if "includes" in source else {"year"})
+                names = (
+                    {"year"}
+                    if source == ["year"]
+                    else {"title", "tags"} | ({"text"} if "includes" in source else {"year"})
+                )
                 assert set(hit["_source"]) == names
-    assert engine.search(filled, {"query": {"match_all": {}}}).hits[0]["_source"].keys() == {"title", "text", "year", "tags"}
+    assert engine.search(filled, {"query": {"match_all": {}}}).hits[0]["_source"].keys() == {
+        "title",
+        "text",
+        "year",
+        "tags",
+    }
 
 
 def test_knn_and_filter(engine: Engine, filled: str, model: Model) -> None:
     query = model.encode(["soldier"])[0]
-    truth = model.score(query, np.stack([document.vector for document in documents(model) if document.vector is not None]))
+    truth = model.score(
+        query, np.stack([document.vector for document in documents(model) if document.vector is not None])
+    )
     found = engine.knn(filled, query, 3)
     assert [hit["_id"] for hit in found.hits] == [str(i) for i in np.argsort(-truth)[:3]]
     np.testing.assert_allclose(found.hits[0]["_score"], 1 + truth.max(), rtol=1e-5)
@@ -265,12 +281,17 @@ def test_delete(engine: Engine, filled: str) -> None:
 
 
 def test_highlight(engine: Engine, filled: str) -> None:
-    body = {"query": {"match": {"text": "fire"}}, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]}}
+    body = {
+        "query": {"match": {"text": "fire"}},
+        "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]},
+    }
     found = {hit["_id"]: hit["highlight"]["text"] for hit in engine.search(filled, body).hits}
     assert found == {"0": ["Bush <b>fires</b> in the forest"], "1": ["Army guns <b>fire</b> at soldiers"]}
 
 
-@pytest.mark.parametrize("query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}])
+@pytest.mark.parametrize(
+    "query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}]
+)
 def test_malformed_queries_are_the_callers_error(engine: Engine, filled: str, query: dict[str, Any]) -> None:
     with pytest.raises(ResiftError) as caught:
         engine.search(filled, {"query": query})

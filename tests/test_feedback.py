@@ -12,7 +12,9 @@ from resift import Feedback, Model
 from resift.feedback import adam, learn_mask, spherical_entropy
 
 
-def torch_entropy(mask: torch.Tensor, z: torch.Tensor, labels: torch.Tensor, centres: torch.Tensor, m: float) -> torch.Tensor:
+def torch_entropy(
+    mask: torch.Tensor, z: torch.Tensor, labels: torch.Tensor, centres: torch.Tensor, m: float
+) -> torch.Tensor:
     """Passalis and Tefas, eqs. 4 to 13, written out."""
     s = mask * z
     distance = 1 - torch.nn.functional.cosine_similarity(s[:, None], centres[None], dim=2, eps=1e-12)
@@ -108,7 +110,9 @@ def test_zero_and_equal_vectors_never_give_nan() -> None:
 
 
 def test_marks_bring_the_rest_of_a_topic_up(model: Model) -> None:
-    documents = model.encode(["fire bush smoke", "fire forest flame", "fire army gun", "fire soldier war", "smoke tree forest"])
+    documents = model.encode(
+        ["fire bush smoke", "fire forest flame", "fire army gun", "fire soldier war", "smoke tree forest"]
+    )
     query = model.encode(["fire"])[0]
     feedback = Feedback.learn(documents[[0]], documents[[2]])
     plain = model.score(query, documents)

@@ -55,14 +55,20 @@ def test_index_search_and_run_again(engine: Engine, index: str, model: Model, de
         np.testing.assert_allclose(documents[str(i)][1], model.encode([text])[0], rtol=1e-6)
 
 
-def test_refused_documents_are_kept_with_their_reason(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
+def test_refused_documents_are_kept_with_their_reason(
+    engine: Engine, index: str, model: Model, dead: DeadLetters
+) -> None:
     bad = BadLine("f", 2, "{broken", "not JSON")
     report = Indexer(engine, model, index, dead).run([record(1), bad, record(3, {"an": "object"}), record(4)], ["text"])
     assert (report.indexed, report.dead) == (2, 2)
     assert count(engine, index) == 2
     first, second = letters(dead)
     assert (first["line"], first["document"], first["reason"]) == (2, "{broken", "not JSON")
-    assert (second["line"], second["document"], second["status"]) == (3, {"_id": "3", "text": {"an": "object"}}, 400)
+    assert (second["line"], second["document"], second["status"]) == (
+        3,
+        {"_id": "3", "text": {"an": "object"}},
+        400,
+    )
 
 
 def test_more_than_one_batch(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
@@ -97,7 +103,9 @@ class Faulty(SqliteEngine):
         return [Rejection(i, d.id, fault[d.id], "busy") for i, d in enumerate(documents) if d.id in fault]
 
 
-def run(tmp_path: Path, model: Model, dead: DeadLetters, script: list[Any], records: int = 4) -> tuple[Report, Faulty, list[float]]:
+def run(
+    tmp_path: Path, model: Model, dead: DeadLetters, script: list[Any], records: int = 4
+) -> tuple[Report, Faulty, list[float]]:
     """Index records through a faulty engine; the waits are noted, not slept."""
     engine, waits = Faulty(str(tmp_path / "faulty.db"), script), list[float]()
     indexer = Indexer(engine, model, "docs", dead, sleep=waits.append)
@@ -129,7 +137,9 @@ def test_refused_and_busy_in_one_batch(tmp_path: Path, model: Model, dead: DeadL
     assert letters(dead)[0]["document"]["_id"] == "0"
 
 
-@pytest.mark.parametrize("error", [EngineUnavailable("away"), EngineError("busy", status=429), EngineError("x", status=502)])
+@pytest.mark.parametrize(
+    "error", [EngineUnavailable("away"), EngineError("busy", status=429), EngineError("x", status=502)]
+)
 def test_an_engine_that_comes_back(tmp_path: Path, model: Model, dead: DeadLetters, error: Exception) -> None:
     report, _, waits = run(tmp_path, model, dead, [error, error])
     assert (report.indexed, report.dead, len(waits)) == (4, 0, 2)

@@ -121,7 +121,12 @@ def test_score_with_mask_and_wrong_dimension(model: Model) -> None:
 def test_saved_and_loaded_are_the_same(tmp_path: Path, models: dict[str, Model], name: str) -> None:
     model = models[name]
     loaded = load_model(model.save(tmp_path / "m"))
-    assert (loaded.hash, loaded.name, loaded.dim, loaded.space_type) == (model.hash, name, model.dim, model.space_type)
+    assert (loaded.hash, loaded.name, loaded.dim, loaded.space_type) == (
+        model.hash,
+        name,
+        model.dim,
+        model.space_type,
+    )
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
 
 
@@ -140,7 +145,9 @@ def test_damaged_and_missing_models(tmp_path: Path, model: Model) -> None:
         load_model(tmp_path / "none")
 
 
-@pytest.mark.parametrize("name", ["", "men", "mean:3", "boew", "boew:0", "boew:x", "boew:999", "boew:4,0", "boew:4,nan"])
+@pytest.mark.parametrize(
+    "name", ["", "men", "mean:3", "boew", "boew:0", "boew:x", "boew:999", "boew:4,0", "boew:4,nan"]
+)
 def test_unknown_encoders(vectors: WordVectors, name: str) -> None:
     with pytest.raises(BadInput, match="unknown encoder"):
         build_model(name, vectors)

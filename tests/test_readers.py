@@ -13,9 +13,9 @@ from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Columns, Files, Record, guess_format, read
 
 
-def records(data: str | bytes, format: str = "jsonl", columns: Columns = Columns()) -> list[Record | BadLine]:
+def records(data: str | bytes, format: str = "jsonl", columns: Columns | None = None) -> list[Record | BadLine]:
     """All that ``read`` gives for these bytes."""
-    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, columns))
+    return list(read(io.BytesIO(data.encode() if isinstance(data, str) else data), format, columns or Columns()))
 
 
 def test_beir_lines() -> None:
@@ -44,7 +44,10 @@ def test_lines_without_id_are_named_by_their_content() -> None:
 
 
 def test_rename() -> None:
-    (one,) = records('{"_id": "1", "headline": "T", "body": "x"}', columns=Columns(rename={"headline": "title", "body": "text"}))
+    (one,) = records(
+        '{"_id": "1", "headline": "T", "body": "x"}',
+        columns=Columns(rename={"headline": "title", "body": "text"}),
+    )
     assert isinstance(one, Record)
     assert one.source == {"title": "T", "text": "x"}
 
@@ -53,7 +56,13 @@ def test_bad_lines_do_not_end_the_file() -> None:
     data = b'{"_id": "1"}\n{broken\n\n[1]\n"text"\n{"a": NaN}\n\xff\xfe\n{"_id": "2"}'
     found = records(data)
     assert [(type(item).__name__, item.line) for item in found] == [
-        ("Record", 1), ("BadLine", 2), ("BadLine", 4), ("BadLine", 5), ("BadLine", 6), ("BadLine", 7), ("Record", 8),
+        ("Record", 1),
+        ("BadLine", 2),
+        ("BadLine", 4),
+        ("BadLine", 5),
+        ("BadLine", 6),
+        ("BadLine", 7),
+        ("Record", 8),
     ]
     assert isinstance(found[1], BadLine)
     assert found[1].raw == "{broken"
@@ -87,7 +96,10 @@ def test_csv() -> None:
 
 def test_plain_text() -> None:
     found = records("first\n\n  third \n", "text")
-    assert [(r.id, r.source) for r in found if isinstance(r, Record)] == [("1", {"text": "first"}), ("3", {"text": "third"})]
+    assert [(r.id, r.source) for r in found if isinstance(r, Record)] == [
+        ("1", {"text": "first"}),
+        ("3", {"text": "third"}),
+    ]
 
 
 def test_dead_letters_can_be_read_again() -> None:
@@ -108,7 +120,9 @@ def test_files(tmp_path: Path) -> None:
         Files([str(tmp_path / "missing.jsonl")])
 
 
-@pytest.mark.parametrize(("name", "format"), [("a.jsonl.gz", "jsonl"), ("b.csv", "csv"), ("c.tsv.gz", "tsv"), ("d.txt", "text")])
+@pytest.mark.parametrize(
+    ("name", "format"), [("a.jsonl.gz", "jsonl"), ("b.csv", "csv"), ("c.tsv.gz", "tsv"), ("d.txt", "text")]
+)
 def test_formats_by_name(name: str, format: str) -> None:
     assert guess_format(name) == format
     with pytest.raises(BadInput, match="cannot tell") as caught:

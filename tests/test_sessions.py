@@ -40,7 +40,8 @@ def test_marks_are_kept_and_learned(store: SessionStore) -> None:
     np.testing.assert_array_equal(feedback.shift, expected.shift)
     session = store.get("s")
     assert [(mark["document"], mark["label"], mark["step"], mark["query"]) for mark in session.judgements] == [
-        ("d0", 1, 1, "q"), ("d1", -1, 1, "q"),
+        ("d0", 1, 1, "q"),
+        ("d1", -1, 1, "q"),
     ]
     assert (session.created, session.expires) == (0, 3600)
 
@@ -114,7 +115,11 @@ def test_sessions_expire_when_not_used(path: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "x" * 129, "a/b"])
 def test_bad_names(store: SessionStore, name: str) -> None:
-    calls: list[Callable[[], object]] = [lambda: add(store, name, ("d0", 1)), lambda: store.learned(name, "m"), lambda: store.get(name)]
+    calls: list[Callable[[], object]] = [
+        lambda: add(store, name, ("d0", 1)),
+        lambda: store.learned(name, "m"),
+        lambda: store.get(name),
+    ]
     for call in calls:
         with pytest.raises(BadInput, match="session id"):
             call()

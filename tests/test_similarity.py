@@ -23,7 +23,9 @@ def test_similarities_are_bounded_and_never_nan(query: np.ndarray, documents: np
 
 
 def test_cosine() -> None:
-    np.testing.assert_allclose(cosine(np.array([3, 4]), np.array([[6, 8], [-3, -4], [4, -3], [0, 0]])), [1, -1, 0, 0], atol=1e-7)
+    np.testing.assert_allclose(
+        cosine(np.array([3, 4]), np.array([[6, 8], [-3, -4], [4, -3], [0, 0]])), [1, -1, 0, 0], atol=1e-7
+    )
 
 
 def test_fuzzy_jaccard() -> None:

@@ -103,7 +103,9 @@ def test_build_refuses_nan_and_nothing() -> None:
 def test_weights() -> None:
     np.testing.assert_allclose(weights_by_rank(3, "zipf"), np.log([2, 3, 4]), rtol=1e-6)
     assert (np.diff(weights_by_rank(100, "sif")) > 0).all()
-    assert weights_by_rank(1000, "sif")[0] == pytest.approx(1e-3 / (1e-3 + 1 / sum(1 / r for r in range(1, 1001))), rel=1e-4)
+    assert weights_by_rank(1000, "sif")[0] == pytest.approx(
+        1e-3 / (1e-3 + 1 / sum(1 / r for r in range(1, 1001))), rel=1e-4
+    )
     assert (weights_by_rank(5, "none") == 1).all()
     with pytest.raises(BadInput, match="zopf"):
         weights_by_rank(3, "zopf")

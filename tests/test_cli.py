@@ -1,0 +1,218 @@
+"""The command line, as a user would type it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from resift import Model, WordVectors
+from resift.cli import main
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+@pytest.fixture
+def model_folder(here: Path, model: Model) -> str:
+    """A small saved model."""
+    return str(model.save(here / "small"))
+
+
+def resift(*arguments: str, status: int = 0, input: str | None = None) -> Result:
+    """Run a command and check its exit status."""
+    result = CliRunner().invoke(main, list(arguments), input=input)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def test_index_and_index_again(here: Path, model_folder: str) -> None:
+    lines = [{"_id": str(i), "title": "fire", "text": "bush"} for i in range(5)]
+    (here / "docs.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    for _ in range(2):
+        result = resift("index", "docs.jsonl.gz", "--index", "docs", "--model", model_folder)
+        assert "5 documents in index docs" in result.output
+    assert (
+        "5 documents: 0 without a vector, 0 with a stale one"
+        in resift("verify", "docs", "--model", model_folder).output
+    )
+
+
+def test_index_from_stdin_with_mapping_and_dead_letters(here: Path, model_folder: str) -> None:
+    data = '{"key": "a", "headline": "fire"}\n{broken\n{"key": "b", "headline": {"x": 1}}\n'
+    result = resift(
+        "index",
+        "-",
+        "--index",
+        "docs",
+        "--model",
+        model_folder,
+        "--id",
+        "key",
+        "--map",
+        "headline=title",
+        status=3,
+        input=data,
+    )
+    assert "1 documents in index docs" in result.output
+    assert "2 refused: see docs.dead.jsonl" in result.output
+    dead = [json.loads(line) for line in (here / "docs.dead.jsonl").read_text().splitlines()]
+    assert [letter["line"] for letter in dead] == [2, 3]
+    fixed = [json.dumps({**dead[1], "document": {**dead[1]["document"], "title": "gun"}})]
+    (here / "fixed.jsonl").write_text("\n".join(fixed))
+    assert (
+        "1 documents"
+        in resift("index", "fixed.jsonl", "--index", "docs", "--model", model_folder, "--id", "key").output
+    )
+
+
+def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
+    (here / "docs.csv").write_text("id,text\n1,fire\n2,gun\n")
+    resift(
+        "index",
+        "docs.csv",
+        "--index",
+        "docs",
+        "--engine",
+        "own.db",
+        "--fields",
+        "text",
+        "--model",
+        model_folder,
+    )
+    assert (here / "own.db").exists()
+    assert not (here / "resift.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "missing.jsonl", "--index", "docs"], "missing.jsonl cannot be read"),
+        (["index", "x.parquet", "--index", "docs"], "cannot tell the format"),
+        (["index", "-", "--index", "Docs"], "cannot name an index"),
+        (["index", "-", "--index", "docs", "--map", "a"], "--map a"),
+        (["index", "-", "--index", "docs", "--model", "nowhere"], "no model.json in nowhere"),
+        (["verify", "nothing"], "no index 'nothing'"),
+        (["model", "boew:0", "--out", "m"], "unknown encoder"),
+        (["vectors", "convert", "nothing.txt", "--out", "v"], "no file nothing.txt"),
+        (["status", "--engine", "resift.db"], "is not an OpenSearch cluster"),
+        (["status", "--engine", "http://127.0.0.1:1"], "no answer from OpenSearch"),
+    ],
+)
+def test_errors_are_one_message(arguments: list[str], message: str) -> None:
+    result = resift(*arguments, status=1, input="{}")
+    assert message in result.output
+    assert "expected: " in result.output
+    assert "Traceback" not in result.output
+
+
+def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
+    (here / "corpus.txt").write_text("the bush fire burns\nthe army has guns\n\n" * 30)
+    assert "words of 8 dimensions" in resift("vectors", "train", "corpus.txt", "--dim", "8", "--out", "own").output
+    (here / "glove.txt").write_text(
+        f"{len(vectors)} {vectors.dim}\n"
+        + "".join(f"{w} {' '.join(map(str, row))}\n" for w, row in zip(vectors.words, vectors.rows(), strict=True))
+    )
+    resift("vectors", "convert", "glove.txt", "--out", "glove", "--limit", "10")
+    assert len(WordVectors.load("glove")) == 10
+    result = resift("model", "boew:3", "--vectors", "own", "--out", "boew")
+    model = Model.load("boew")
+    assert model.hash in result.output
+    resift("encode", "corpus.txt", "--model", "boew", "--out", "vectors.npy")
+    matrix = np.load("vectors.npy")
+    assert matrix.shape == (60, 3)
+    np.testing.assert_allclose(matrix[:2], model.encode(["the bush fire burns", "the army has guns"]), rtol=1e-6)
+
+
+def test_demo_transcript() -> None:
+    output = resift("demo", "--no-serve").output
+    assert "300 documents indexed" in output
+    shown = [line for line in output.splitlines() if line.startswith(("  BM25 ", "  in the session "))]
+    before, after = ([int(word) for word in line.split() if word.isdigit()] for line in shown)
+    assert sum(after) < sum(before)
+    assert after == list(range(1, len(after) + 1))
+
+
+def test_demo_with_a_corpus_of_your_own(here: Path) -> None:
+    (here / "own.jsonl").write_text(
+        "\n".join(
+            json.dumps({"_id": str(i), "title": f"Document {i} about football", "text": "goal"}) for i in range(9)
+        )
+    )
+    output = resift("demo", "--no-serve", "--corpus", "own.jsonl").output
+    assert "9 documents indexed" in output
+    assert "the same search in this session" in output
+
+
+def free_port() -> int:
+    """A port that nothing uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_serve_with_several_workers(here: Path, model_folder: str) -> None:
+    (here / "docs.jsonl").write_text('{"_id": "1", "text": "bush fire"}\n{"_id": "2", "text": "fire gun"}\n')
+    resift("index", "docs.jsonl", "--index", "docs", "--model", model_folder)
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "resift",
+        "serve",
+        "--port",
+        str(port),
+        "--workers",
+        "2",
+        "--model",
+        model_folder,
+    ]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+
+        def call(path: str, body: object = None) -> bytes:
+            data = None if body is None else json.dumps(body).encode()
+            with urllib.request.urlopen(
+                urllib.request.Request(f"http://127.0.0.1:{port}{path}", data), timeout=10
+            ) as answer:
+                found: bytes = answer.read()
+                return found
+
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                call("/readyz")
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "not ready"
+                assert server.poll() is None, "ended"
+                time.sleep(0.1)
+        for i in range(20):
+            marks = {"session": "s", "index": "docs", "relevant": ["1"] if i % 2 else ["2"]}
+            assert json.loads(call("/v1/feedback", marks))["steps"] == i + 1
+            found = json.loads(call("/v1/search", {"index": "docs", "query": "fire", "session": "s"}))
+            assert len(found["hits"]["hits"]) == 2
+        assert b'resift_requests_total{endpoint="api.search",status="200"} 20.0' in call("/metrics")
+    finally:
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=30)
+    assert server.returncode == 0, log
+    assert "Traceback" not in log

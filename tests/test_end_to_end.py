@@ -1,0 +1,378 @@
+"""Everything joined on a real OpenSearch: install, a plain client, stock pipelines, a session, uninstall."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import requests
+from opensearch_fixture import reranker_host
+from opensearchpy import OpenSearch
+from werkzeug.serving import make_server
+
+from resift import Model, WordVectors, build_model, load_model
+from resift.errors import EngineError
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.install import Installer
+from resift.plugin.opensearch import OpenSearchEngine
+from resift.plugin.resources import Cluster
+from resift.plugin.settings import TRUSTED
+from resift.reranker import Config, create_app
+
+DOCUMENTS: list[dict[str, Any]] = [
+    {
+        "title": "Power workers on strike",
+        "text": "Workers at the power plant stopped work over pay and job security.",
+    },
+    {
+        "title": "Air strike kills ten",
+        "text": "Warplanes bombed a military camp; the army said militants died.",
+    },
+    {
+        "title": "Bank staff to strike",
+        "text": "The finance union says bank employees will walk out for a day.",
+    },
+    {
+        "title": "Rocket strike on police post",
+        "text": "Helicopter gunships fired missiles after a suicide bombing.",
+    },
+    {"title": "Airline mechanics", "text": "Maintenance crews may strike; their union wants higher wages."},
+    {"title": "Lightning strike", "text": "A storm set a barn on fire; firefighters saved the animals."},
+    {
+        "title": "Wage talks",
+        "text": "Employers and trade unions agreed on a salary increase for the labour force.",
+    },
+    {"title": "", "text": ""},
+    {"title": "", "text": "zzxqj qqvvk"},
+    {"text": ["a list", "of texts", None], "pages": 3},
+    {"title": "no text field"},
+    {"title": 'quotes " and \\ and \n lines', "text": "é 東京 €"},
+]
+QUERY = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
+
+
+@pytest.fixture(scope="module")
+def packaged() -> Model:
+    """The model that users start with."""
+    return load_model()
+
+
+@pytest.fixture(scope="module")
+def cluster(opensearch_url: str) -> Iterator[OpenSearchEngine]:
+    """The real cluster."""
+    engine = OpenSearchEngine(opensearch_url, timeout=60)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def reranker(
+    cluster: OpenSearchEngine,
+    packaged: Model,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[str]:
+    """A reranker that the cluster can reach."""
+    config = Config(store=str(tmp_path_factory.mktemp("reranker") / "sessions.db"), alpha=0.5)
+    host = reranker_host(request.config)
+    server = make_server(
+        "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0",
+        0,
+        create_app(config, engine=cluster, model=packaged),
+        threaded=True,
+    )
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://{host}:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def name() -> str:
+    """An installation that no other run shares."""
+    return f"resift-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: str) -> Iterator[Installer]:
+    """Everything installed, and removed at the end."""
+    installer = Installer(cluster, packaged, ["title", "text"], reranker, name)
+    installer.install()
+    yield installer
+    installer.uninstall()
+
+
+@pytest.fixture(scope="module")
+def index(installed: Installer, cluster: OpenSearchEngine, name: str) -> Iterator[str]:
+    """An index that a plain client filled through the ingest pipeline."""
+    index, client = f"{name}-docs", cluster.client
+    lines: list[dict[str, Any]] = []
+    for i, document in enumerate(DOCUMENTS):
+        lines += [{"index": {"_id": str(i)}}, document]
+    answer = client.bulk(body=lines, index=index, params={"pipeline": f"{name}-ingest", "refresh": "true"})
+    assert not answer["errors"], answer
+    yield index
+    client.indices.delete(index=index)
+
+
+def search(client: OpenSearch, index: str, pipeline: str | None, **body: Any) -> list[dict[str, Any]]:
+    """Hits of a plain ``_search``."""
+    params = {"search_pipeline": pipeline} if pipeline else {}
+    hits: list[dict[str, Any]] = client.search(index=index, body={"query": QUERY, **body}, params=params)["hits"][
+        "hits"
+    ]
+    return hits
+
+
+def ids(hits: list[dict[str, Any]]) -> list[str]:
+    """Their ids."""
+    return [hit["_id"] for hit in hits]
+
+
+def snapshot(cluster: Cluster) -> dict[str, Any]:
+    """Everything in a cluster that an installation may touch."""
+
+    def every(kind: str) -> list[str]:
+        try:
+            found = cluster.request("POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000})
+        except LookupError:
+            return []
+        return sorted(hit["_id"] for hit in found["hits"]["hits"])
+
+    state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]
+    return {
+        "settings": cluster.persistent(),
+        "scripts": sorted(state.get("stored_scripts", {})),
+        "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
+        "ingest": sorted(cluster.request("GET", "/_ingest/pipeline")),
+        "search": sorted(cluster.find("/_search/pipeline") or {}),
+        **{kind: every(kind) for kind in ("models", "connectors", "model_groups")},
+    }
+
+
+def test_install_status_uninstall_leaves_nothing(
+    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors
+) -> None:
+    url, name = "http://127.0.0.1:18080", f"resift-{uuid.uuid4().hex[:8]}"
+    rest = Cluster(cluster)
+    before = snapshot(rest)
+    installer = Installer(cluster, packaged, ["text"], url, name)
+    planned = installer.install(dry_run=True)
+    assert snapshot(rest) == before
+    assert {row.state for row in installer.status() if row.name.startswith(name)} == {"missing"}
+    assert installer.install() == planned
+    assert installer.install() == []
+    assert {row.state for row in installer.status() if row.kind != "index"} == {"ok"}
+    during = snapshot(rest)
+    assert [len(during[kind]) - len(before[kind]) for kind in ("scripts", "templates", "ingest", "search")] == [
+        2,
+        1,
+        1,
+        3,
+    ]
+    assert [len(during[kind]) - len(before[kind]) for kind in ("models", "connectors", "model_groups")] == [
+        3,
+        3,
+        1,
+    ]
+
+    other = Installer(cluster, build_model("boew:4", vectors), ["text"], url, name)
+    assert f"other model {packaged.hash}" in {row.state for row in other.status()}
+    assert all(
+        row.mend == "resift install"
+        for row in other.status()
+        if row.state.startswith("other model") and row.kind != "index"
+    )
+    moved = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18081", name)
+    assert {row.state for row in moved.status() if row.kind == "remote model"} == {"changed"}
+    rest.request("DELETE", f"/_search/pipeline/{name}-session")
+    assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-session"]
+    assert moved.install()
+    assert {row.state for row in moved.status() if row.kind != "index"} == {"ok"}
+
+    planned = moved.uninstall(dry_run=True)
+    assert {row.state for row in moved.status() if row.kind != "index"} == {"ok"}
+    assert moved.uninstall() == planned
+    assert snapshot(rest) == before
+    assert moved.uninstall() == []
+
+
+def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:
+    rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
+    was = rest.persistent().get(TRUSTED)
+    rest.set({TRUSTED: ["^https://own\\.example/.*$"]})
+    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18082", name)
+    installer.install()
+    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^http://127\\.0\\.0\\.1:18082/.*$"]
+    rest.set({TRUSTED: [*rest.settings()[TRUSTED], "^https://later\\.example/.*$"]})
+    installer.uninstall()
+    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^https://later\\.example/.*$"]
+    rest.set({TRUSTED: was})
+
+
+def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Model) -> None:
+    rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
+    path = f"/_ingest/pipeline/{name}-ingest"
+    rest.request("PUT", path, {"description": "mine", "processors": []})
+    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18083", name)
+    with pytest.raises(EngineError, match="is not Resift's"):
+        installer.install()
+    assert "foreign" in {row.state for row in installer.status()}
+    installer.uninstall()
+    assert rest.find(path, f"{name}-ingest")["description"] == "mine"
+    rest.request("DELETE", path)
+
+
+def test_a_plain_client_gets_the_same_vectors_as_resift_index(
+    index: str, cluster: OpenSearchEngine, packaged: Model, tmp_path: Path
+) -> None:
+    own = f"{index}-own"
+    records = [Record("f", i, str(i), document) for i, document in enumerate(DOCUMENTS)]
+    assert Indexer(cluster, packaged, own, DeadLetters(tmp_path / "d")).run(records, ["title", "text"]).dead == 0
+    wanted = [str(i) for i in range(len(DOCUMENTS))]
+    by_client, by_resift = cluster.documents(index, wanted), cluster.documents(own, wanted)
+    cluster.drop(own)
+    for id, document in enumerate(DOCUMENTS):
+        source, vector = by_client[str(id)]
+        assert source == document == by_resift[str(id)][0]
+        np.testing.assert_allclose(vector, by_resift[str(id)][1], rtol=0, atol=1e-7)
+    for empty in ("7", "8"):
+        assert by_client[empty][1] is not None
+        assert not by_client[empty][1].any()  # type: ignore[union-attr]
+    assert cluster.info(index).model == packaged.hash
+
+
+def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None:
+    assert "6" not in ids(search(cluster.client, index, None))
+    neural = {"neural": {"resift_vector": {"query_text": "strike of the trade unions", "k": 5}}}
+    hits = search(cluster.client, index, f"{name}-hybrid", query={"hybrid": {"queries": [QUERY, neural]}})
+    assert "6" in ids(hits)
+    assert {"0", "2", "4"} <= set(ids(hits))
+
+
+def test_rerank_pipeline(index: str, cluster: OpenSearchEngine, name: str, packaged: Model) -> None:
+    text = "industrial action of trade unions"
+    hits = search(cluster.client, index, f"{name}-rerank", ext={"rerank": {"query_context": {"query_text": text}}})
+    assert set(ids(hits[:3])) == {"0", "2", "4"}
+    assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
+
+
+def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine, name: str, reranker: str) -> None:
+    client, pipeline = cluster.client, f"{name}-session"
+
+    def asked(session: str | None, **body: Any) -> list[dict[str, Any]]:
+        ext = {"ml_inference": {"query": "strike", **({"session": session} if session else {})}}
+        return search(client, index, pipeline, ext=ext, **body)
+
+    before = asked("s1")
+    assert sorted(ids(before)) == sorted(ids(search(client, index, None)))
+    assert all(hit["_source"]["resift_vector"] is None and "previous_score" in hit["_source"] for hit in before)
+    mark = {"session": "s1", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
+    answer = requests.post(f"{reranker}/v1/feedback", json=mark, timeout=10)
+    assert answer.status_code == 200, answer.text
+    after = asked("s1")
+    assert ids(after) != ids(before)
+    assert set(ids(after)[:3]) == {"0", "2", "4"}
+    assert ids(asked("s2")) == ids(before) == ids(asked(None))
+    # OpenSearch's rerank processor needs the total: without it the engine's order stays
+    assert ids(asked("s1", track_total_hits=False)) == ids(search(client, index, None))
+    assert asked("s1", size=0) == []
+    assert set(ids(asked("s1", size=3, **{"from": 2}))) <= set(ids(before))
+    body = {
+        "query": QUERY,
+        "ext": {"ml_inference": {"query": "strike", "session": "s1"}},
+        "search_pipeline": pipeline,
+    }
+    found = client.msearch(body=[{"index": index}, body, {"index": index}, {"query": QUERY}])["responses"]
+    assert ids(found[0]["hits"]["hits"]) == ids(after)
+    over_http = requests.post(
+        f"{reranker}/v1/search", json={"index": index, "query": "strike", "session": "s1"}, timeout=10
+    )
+    assert set(ids(over_http.json()["hits"]["hits"])[:3]) == {"0", "2", "4"}
+
+
+def test_sessions_and_hybrid_together(index: str, cluster: OpenSearchEngine, name: str) -> None:
+    neural = {"neural": {"resift_vector": {"query_text": "wages", "k": 5}}}
+    body = {"query": {"hybrid": {"queries": [QUERY, neural]}}, "ext": {"ml_inference": {"query": "wages"}}}
+    hits = search(cluster.client, index, f"{name}-session", **body)
+    assert "6" in ids(hits)
+    assert all("previous_score" in hit["_source"] for hit in hits)
+
+
+@pytest.mark.parametrize(
+    "query", ['say "strike"', "back\\slash", "new\nline", "é 東", '", "session": "x', "{}", "12", ""]
+)
+def test_any_query_text_goes_through_the_session_pipeline(
+    index: str, cluster: OpenSearchEngine, name: str, query: str
+) -> None:
+    hits = search(cluster.client, index, f"{name}-session", ext={"ml_inference": {"query": query, "session": "none"}})
+    assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
+    assert ("previous_score" in hits[0]["_source"]) == bool(query)
+
+
+def test_stored_scripts_score_as_the_model_does(
+    index: str, cluster: OpenSearchEngine, name: str, packaged: Model
+) -> None:
+    query = packaged.encode(["trade union wages"])[0]
+    mask = np.linspace(0, 2, packaged.dim).astype(np.float32)
+    vectors = {
+        id: vector
+        for id, (_, vector) in cluster.documents(index, [str(i) for i in range(7)]).items()
+        if vector is not None
+    }
+    stacked = np.stack(list(vectors.values()))
+    jaccard = Model("j", packaged.table, "max", "jaccard")
+    for weights in (None, mask):
+        params = {
+            "field": "resift_vector",
+            "query": query.tolist(),
+            **({} if weights is None else {"mask": weights.tolist()}),
+        }
+        for script, expected in (
+            ("masked-cosine", 1 + packaged.score(query, stacked, weights)),
+            ("fuzzy-jaccard", jaccard.score(query, stacked, weights)),
+        ):
+            wanted = dict(zip(vectors, expected, strict=True))
+            stored = {"script": {"id": f"{name}-{script}", "params": params}}
+            only = {"ids": {"values": list(vectors)}}
+            scored = search(cluster.client, index, None, query={"script_score": {"query": only, **stored}})
+            assert {hit["_id"]: hit["_score"] for hit in scored} == pytest.approx(wanted, abs=1e-5)
+            rescore = {
+                "window_size": 10,
+                "query": {
+                    "rescore_query": {"script_score": {"query": {"match_all": {}}, **stored}},
+                    "query_weight": 0,
+                },
+            }
+            rescored = search(cluster.client, index, None, query=only, rescore=rescore)
+            assert {hit["_id"]: hit["_score"] for hit in rescored} == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_reranker_that_is_away(index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer) -> None:
+    name = f"resift-{uuid.uuid4().hex[:8]}"
+    away = Installer(cluster, packaged, ["title", "text"], "http://127.0.0.1:1", name)
+    away.install()
+    try:
+        plain = search(cluster.client, index, None)
+        hits = search(
+            cluster.client,
+            index,
+            f"{name}-session",
+            ext={"ml_inference": {"query": "strike", "session": "s1"}},
+        )
+        assert [(hit["_id"], hit["_score"]) for hit in hits] == [(hit["_id"], hit["_score"]) for hit in plain]
+        lines = [{"index": {"_id": "1"}}, {"text": "fire"}]
+        answer = cluster.client.bulk(body=lines, index=f"{name}-docs", params={"pipeline": f"{name}-ingest"})
+        assert answer["errors"]
+        assert answer["items"][0]["index"]["status"] >= 400
+    finally:
+        away.uninstall()
+        cluster.drop_if_exists(f"{name}-docs")

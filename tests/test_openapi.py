@@ -1,0 +1,249 @@
+"""openapi.json against the application: its routes, request fields, limits, answers and errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from jsonschema import Draft202012Validator
+
+from resift import Model, __version__
+from resift.errors import ResiftError
+from resift.plugin.engine import Document
+from resift.plugin.sqlite import SqliteEngine
+from resift.reranker import Config, create_app
+from resift.similarity import NORMALIZATIONS
+
+METHODS = {"get", "post", "put", "patch", "delete"}
+SPEC: dict[str, Any] = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
+OPERATIONS = {
+    operation["operationId"]: (method, path, operation)
+    for path, item in SPEC["paths"].items()
+    for method, operation in item.items()
+    if method in METHODS
+}
+WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
+DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
+
+
+@pytest.fixture
+def app(tmp_path: Path, model: Model) -> Iterator[Flask]:
+    """The application over an index as the examples have it."""
+    config = Config(engine=str(tmp_path / "engine.db"), store=str(tmp_path / "sessions.db"))
+    engine = SqliteEngine(config.engine)
+    engine.create("resift-news", ["title"], model)
+    vectors = model.encode(DOCUMENTS.values())
+    documents = [Document(id, {"title": text}, vectors[i]) for i, (id, text) in enumerate(DOCUMENTS.items())]
+    assert engine.bulk("resift-news", documents) == []
+    yield create_app(config, engine=engine, model=model)
+    engine.close()
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    """Its client, after the example's feedback."""
+    client = app.test_client()
+    assert client.post("/v1/feedback", json=_request("feedback")[1]).status_code == 200
+    return client
+
+
+def _request(name: str) -> tuple[dict[str, Any], Any]:
+    """Schema and example of an operation's body."""
+    content = OPERATIONS[name][2]["requestBody"]["content"]["application/json"]
+    return _resolved(content["schema"]), content["example"]
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in schema:
+        found: Any = SPEC
+        for key in schema["$ref"].removeprefix("#/").split("/"):
+            found = found[key]
+        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return schema
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, refusing properties that it does not name, unless it says that there may be others."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _check(schema: dict[str, Any], value: Any) -> None:
+    components = {"schemas": _closed(SPEC["components"]["schemas"])}
+    validator = Draft202012Validator({**_closed(schema), "components": components})
+    assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)] == []
+
+
+def _url(path: str) -> str:
+    return path.format(session=SPEC["components"]["parameters"]["Session"]["example"])
+
+
+def test_every_route_is_documented_and_every_documented_one_exists(app: Flask) -> None:
+    routes = {
+        (method.lower(), re.sub(r"<(\w+)>", r"{\1}", rule.rule))
+        for rule in app.url_map.iter_rules()
+        if rule.endpoint != "static"
+        for method in rule.methods or ()
+    }
+    documented = {(method, path) for method, path, _ in OPERATIONS.values()}
+    assert {(method, path) for method, path in routes if method in METHODS} == documented
+
+
+def test_the_document_is_served_as_it_is(client: FlaskClient) -> None:
+    assert client.get("/openapi.json").get_json() == SPEC
+    assert SPEC["info"]["version"] == __version__
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: str) -> None:
+    method, path, operation = OPERATIONS[name]
+    body = None
+    if name in WITH_BODY:
+        schema, body = _request(name)
+        _check(schema, body)
+    answer = client.open(_url(path), method=method.upper(), json=body)
+    assert answer.status_code == 200, answer.text
+    ((kind, content),) = operation["responses"]["200"]["content"].items()
+    assert answer.mimetype == kind
+    _check(content["schema"], answer.get_json() if kind == "application/json" else answer.text)
+    _check(content["schema"], content["example"])
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("search", {"index": "resift-news", "query": {"match_all": {}}}),
+        ("search", {"index": "resift-news", "query": "fire", "knn": 3, "alpha": 1, "window": 1, "session": "anna"}),
+        ("search", {"index": "resift-news", "query": {"query": {"match": {"title": "fire"}}, "_source": False}}),
+        ("feedback", {"session": "bob", "index": "resift-news", "relevant": ["1"], "neutral": ["2"]}),
+        ("rerank", {"query": "fire", "documents": "the army"}),
+        ("rerank", {"query": "fire", "documents": [None, {"text": "army"}], "top_n": 0, "truncate": True}),
+        ("score", {"query": "", "session": "anna", "vectors": [[1.0] * 8]}),
+        ("embeddings", {"input": []}),
+    ],
+)
+def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
+    method, path, operation = OPERATIONS[name]
+    _check(_request(name)[0], body)
+    answer = client.open(path, method=method.upper(), json=body)
+    assert answer.status_code == 200, answer.text
+    _check(operation["responses"]["200"]["content"]["application/json"]["schema"], answer.get_json())
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_the_fields_that_are_read_are_those_documented(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    asked = set()
+
+    class Recorded(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            asked.add(key)
+            return super().get(key, default)
+
+        def __getitem__(self, key: str) -> Any:
+            asked.add(key)
+            return super().__getitem__(key)
+
+    schema, body = _request(name)
+    monkeypatch.setattr("resift.reranker.requests.json_body", lambda: Recorded(body))
+    method, path, _ = OPERATIONS[name]
+    assert client.open(path, method=method.upper()).status_code == 200
+    assert asked == set(schema["properties"])
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_required_fields_are_required_and_others_may_be_null(client: FlaskClient, name: str) -> None:
+    schema, body = _request(name)
+    method, path, _ = OPERATIONS[name]
+    nullable = {field for field, its in schema["properties"].items() if _takes_null(_resolved(its))}
+    for field in schema.get("required", ()):
+        assert field not in nullable
+        answer = client.open(path, method=method.upper(), json={**body, field: None})
+        assert (answer.status_code, answer.get_json()["error"]["message"]) == (400, f"{field} is missing")
+    for field in nullable:
+        answer = client.open(path, method=method.upper(), json={**body, field: None})
+        assert answer.status_code == 200, answer.text
+
+
+def _takes_null(schema: dict[str, Any]) -> bool:
+    return "null" in schema.get("type", ()) or None in schema.get("enum", ())
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, name: str) -> None:
+    schema, body = _request(name)
+    method, path, _ = OPERATIONS[name]
+    for field, its in schema["properties"].items():
+        limits = _resolved(its)
+        wrong = [limits[bound] + step for bound, step in (("minimum", -1), ("maximum", 1)) if bound in limits]
+        wrong += ["a b"] if "pattern" in limits else []
+        wrong += ["zzz"] if "enum" in limits else []
+        wrong += ["a" * (limits["maxLength"] + 1)] if "maxLength" in limits else []
+        for value in [*wrong, [[]]]:
+            answer = client.open(path, method=method.upper(), json={**body, field: value})
+            assert answer.status_code == (413 if len(str(value)) > 1_000_000 else 400), field
+            _check(_resolved({"$ref": "#/components/schemas/Error"}), answer.get_json())
+
+
+def test_documented_defaults_are_the_codes() -> None:
+    schemas, config = SPEC["components"]["schemas"], Config()
+    search = {field: _resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
+    for field in ("window", "alpha", "knn"):
+        assert search[field]["default"] == getattr(config, field)
+    assert search["query"]["maxLength"] == config.max_text
+    assert schemas["Normalization"]["enum"] == [*NORMALIZATIONS, None]
+    assert f"{config.max_body} by default" in SPEC["info"]["description"]
+
+
+def _errors(kind: type[ResiftError]) -> Iterator[type[ResiftError]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _errors(inner)
+
+
+def test_every_error_code_is_listed_with_its_status() -> None:
+    code = SPEC["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]
+    assert set(code["enum"]) == set(code["x-statuses"])
+    ours = {kind.code: kind("x").status for kind in _errors(ResiftError) if kind.__module__.startswith("resift.")}
+    of_http = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
+    assert code["x-statuses"] == {**ours, **of_http}
+
+
+def test_documented_errors_are_the_applications(client: FlaskClient) -> None:
+    statuses = SPEC["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["x-statuses"]
+    answers = {
+        "bad_input": client.post("/v1/rerank", json={}),
+        "malformed_json": client.post("/v1/rerank", data="{"),
+        "dimension_mismatch": client.post("/v1/score", json={"query": "x", "vectors": [[1]]}),
+        "unsupported_query": client.post("/v1/search", json={"index": "resift-news", "query": {"fuzzy": {}}}),
+        "not_found": client.post("/v1/feedback", json={"index": "resift-news", "session": "a", "relevant": ["9"]}),
+        "index_not_found": client.post("/v1/search", json={"index": "none", "query": "x"}),
+        "model_not_found": client.post("/v1/embeddings", json={"input": "x", "model": "other"}),
+        "session_not_found": client.get("/v1/sessions/nobody"),
+        "no_such_path": client.get("/v2"),
+        "method_not_allowed": client.put("/v1/search"),
+        "too_large": client.post("/v1/rerank", json={"query": "x" * 1_000_001, "documents": []}),
+    }
+    for code, answer in answers.items():
+        assert (answer.get_json()["error"]["code"], answer.status_code) == (code, statuses[code])
+        _check({"$ref": "#/components/schemas/Error"}, answer.get_json())
+
+
+def test_examples_of_errors_are_as_documented() -> None:
+    for response in SPEC["components"]["responses"].values():
+        content = response["content"]["application/json"]
+        _check(content["schema"], content["example"])
