@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from resift import __version__
 from resift.errors import BadInput, EngineError, NotFound
@@ -114,7 +116,18 @@ class Installer:
         rows += [
             Row("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in self.missing_plugins
         ]
-        return rows + self._indices()
+        return [self._reranker(), *rows, *self._indices()]
+
+    def _reranker(self) -> Row:
+        """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
+        try:
+            with urlopen(f"{self.url}/healthz", timeout=3) as answer:
+                model = json.load(answer)["model_hash"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Row("reranker", self.url, "no answer here", f"resift serve ({error})")
+        if model != self.model.hash:
+            return Row("reranker", self.url, f"other model {model}", "resift serve --model ...")
+        return Row("reranker", self.url, "ok")
 
     def _indices(self) -> list[Row]:
         found = self.cluster.request("GET", "/*,-.*/_mapping")

@@ -123,7 +123,7 @@ def _expression(kind: str, body: Any, fields: Sequence[str]) -> str:
     columns = [f"c{i}" for i, name in enumerate(fields) if name in names or "*" in names]
     if not columns:
         raise BadInput(f"{names} are not text fields of this index", value=names[0], expected=" | ".join(fields))
-    joined = f" {str(operator).upper()} ".join(f'"{word}"' for word in tokenize(text)) or '""'
+    joined = f" {str(operator).upper()} ".join(f'"{word}"' for word in dict.fromkeys(tokenize(text))) or '""'
     return f"{{{' '.join(columns)}}} : ({joined})"
 
 

@@ -115,6 +115,7 @@ def search() -> dict[str, Any]:
         alpha=read.number(body, "alpha", config.alpha, 0, 1),
         normalization=_normalization(body),
         knn=read.natural(body, "knn", config.knn, 10_000),
+        highlight=read.flag(body, "highlight", False),
         filter=condition,
         headers=_headers(),
     )

@@ -45,6 +45,7 @@ class Search:
     alpha: float = 0.3
     normalization: str = "min_max"
     knn: int = 0
+    highlight: bool = False
     filter: dict[str, Any] | None = None
     headers: Mapping[str, str] | None = None
 
@@ -250,8 +251,8 @@ def search_body(search: Search, info: IndexInfo) -> tuple[dict[str, Any], str]:
         fields = list(info.fields) or ["*"]
         text: dict[str, Any] = {"multi_match": {"query": search.query, "fields": fields}}
         query = {"bool": {"must": [text], "filter": [search.filter]}} if search.filter else text
-        highlight = {"fields": {name: {} for name in fields}, "encoder": "html"}
-        return {"query": query, "highlight": highlight}, search.query
+        highlight = {"highlight": {"fields": {name: {} for name in fields}, "encoder": "html"}}
+        return {"query": query, **(highlight if search.highlight else {})}, search.query
     body = dict(search.query) if "query" in search.query or not search.query else {"query": search.query}
     if search.filter:
         body["query"] = {"bool": {"must": [body.get("query", {"match_all": {}})], "filter": [search.filter]}}

@@ -48,6 +48,13 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
     return weights.astype(np.float32)
 
 
+class _Rows(dict[str, int]):
+    """Word → row; -1 for a word without one."""
+
+    def __missing__(self, word: str) -> int:
+        return -1
+
+
 class WordVectors:
     """A vocabulary with one row a word.
 
@@ -77,7 +84,7 @@ class WordVectors:
         self.scales = scales
         self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
         self.info = dict(info or {})
-        self.index = {word: row for row, word in enumerate(self.words)}
+        self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
 
     @classmethod
     def build(
@@ -121,8 +128,7 @@ class WordVectors:
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
         tokens = [tokenize(text) for text in texts]
-        get = self.index.get
-        rows = np.fromiter((get(token, -1) for token in chain.from_iterable(tokens)), np.int64)
+        rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int64)
         known = rows >= 0
         ends = np.cumsum([0, *map(len, tokens)])
         return rows[known], np.concatenate(([0], np.cumsum(known)))[ends]

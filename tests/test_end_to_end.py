@@ -152,7 +152,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         "settings": cluster.persistent(),
         "scripts": sorted(state.get("stored_scripts", {})),
         "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
-        "ingest": sorted(cluster.request("GET", "/_ingest/pipeline")),
+        "ingest": sorted(cluster.find("/_ingest/pipeline") or {}),
         "search": sorted(cluster.find("/_search/pipeline") or {}),
         **{kind: every(kind) for kind in ("models", "connectors", "model_groups")},
     }
@@ -170,7 +170,7 @@ def test_install_status_uninstall_leaves_nothing(
     assert {row.state for row in installer.status() if row.name.startswith(name)} == {"missing"}
     assert installer.install() == planned
     assert installer.install() == []
-    assert {row.state for row in installer.status() if row.kind != "index"} == {"ok"}
+    assert {row.state for row in installer.status() if row.kind not in ("index", "reranker")} == {"ok"}
     during = snapshot(rest)
     assert [len(during[kind]) - len(before[kind]) for kind in ("scripts", "templates", "ingest", "search")] == [
         2,
@@ -196,13 +196,23 @@ def test_install_status_uninstall_leaves_nothing(
     rest.request("DELETE", f"/_search/pipeline/{name}-session")
     assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-session"]
     assert moved.install()
-    assert {row.state for row in moved.status() if row.kind != "index"} == {"ok"}
+    assert {row.state for row in moved.status() if row.kind not in ("index", "reranker")} == {"ok"}
 
     planned = moved.uninstall(dry_run=True)
-    assert {row.state for row in moved.status() if row.kind != "index"} == {"ok"}
+    assert {row.state for row in moved.status() if row.kind not in ("index", "reranker")} == {"ok"}
     assert moved.uninstall() == planned
     assert snapshot(rest) == before
     assert moved.uninstall() == []
+
+
+def test_status_sees_the_reranker(installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors) -> None:
+    def seen(installer: Installer) -> str:
+        return next(row.state for row in installer.status() if row.kind == "reranker")
+
+    assert seen(installed) == "ok"
+    other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
+    assert seen(other) == f"other model {installed.model.hash}"
+    assert seen(Installer(cluster, installed.model, ["text"], "http://127.0.0.1:1", "resift-x")) == "no answer here"
 
 
 def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:

@@ -170,7 +170,7 @@ def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> Non
 
 
 def test_filter_and_highlight(client: FlaskClient, filled: str) -> None:
-    answer = post(client, "/v1/search", index=filled, query="fire", filter={"range": {"n": {"lte": 1}}})
+    answer = post(client, "/v1/search", index=filled, query="fire", highlight=True, filter={"range": {"n": {"lte": 1}}})
     assert set(ids(answer)) == {"bush", "wood"}
     assert all("<em>fire</em>" in hit["highlight"]["text"][0] for hit in answer["hits"]["hits"])
     both = post(client, "/v1/search", index=filled, query={"match": {"text": "fire"}}, filter={"term": {"n": 0}})
@@ -180,7 +180,7 @@ def test_filter_and_highlight(client: FlaskClient, filled: str) -> None:
 def test_highlights_are_safe_html(client: FlaskClient, filled: str, engine: Engine) -> None:
     engine.bulk(filled, [Document("x", {"text": "<script>alert(1)</script> river & rain"}, None)])
     engine.refresh(filled)
-    answer = post(client, "/v1/search", index=filled, query="alert")
+    answer = post(client, "/v1/search", index=filled, query="alert", highlight=True)
     assert answer["hits"]["hits"][0]["highlight"]["text"][0].startswith("&lt;script&gt;<em>alert</em>")
 
 
