@@ -36,7 +36,8 @@ class Report:
 class DeadLetters:
     """The file of refused documents, a JSON object a line: ``file``, ``line``, ``status``, ``reason``, ``document``.
 
-    It is written only if there is one. Such a file can be indexed again as it is, once it was put right.
+    It is written only if there is one, and never over an earlier one: ``path`` is then numbered. Such a file can be
+    indexed again as it is, once it was put right.
     """
 
     path: Path
@@ -44,8 +45,7 @@ class DeadLetters:
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
         """Write one, on disk before anything goes on."""
-        if self._file is None:
-            self._file = self.path.open("w", encoding="utf-8")
+        file = self._file = self._file or self._open()
         entry = {
             "file": record.file,
             "line": record.line,
@@ -53,8 +53,17 @@ class DeadLetters:
             "reason": reason,
             "document": document,
         }
-        self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        self._file.flush()
+        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        file.flush()
+
+    def _open(self) -> TextIO:
+        stem, number = self.path, 0
+        while True:
+            try:
+                return self.path.open("x", encoding="utf-8")
+            except FileExistsError:
+                number += 1
+                self.path = stem.with_suffix(f".{number}{stem.suffix}")
 
     def close(self) -> None:
         """Close the file, if there is one."""

@@ -117,7 +117,10 @@ Rows = Iterator[tuple[int, dict[str, Any] | _Bad]]
 
 
 def _record(file: str, line: int, row: dict[str, Any], columns: Columns) -> Record | BadLine:
-    row = row["document"] if set(row) == _DEAD and isinstance(row["document"], dict) else row
+    if set(row) == _DEAD:
+        if not isinstance(row["document"], dict):
+            return BadLine(file, line, str(row["document"]), str(row["reason"]))
+        row = row["document"]
     names = [columns.id] if columns.id else ["_id", "id"]
     name = next((name for name in names if row.get(name) not in (None, "")), None)
     if columns.id and name is None:

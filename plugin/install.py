@@ -172,6 +172,7 @@ class Installer:
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
         """Remove what :meth:`install` made, and nothing else; the steps taken (or that would be)."""
+        self._refuse_if_used()
         before = self._settings_before()
         steps = []
         for piece in reversed(list(self.pieces())):
@@ -204,6 +205,18 @@ class Installer:
             make=lambda: self.cluster.request("PUT", path, body),
             remove=lambda: self.cluster.request("DELETE", path),
         )
+
+    def _refuse_if_used(self) -> None:
+        """Indices whose default pipeline went away would refuse every write or search."""
+        names = "index.default_pipeline,index.final_pipeline,index.search.default_pipeline"
+        found = self.cluster.request("GET", f"/*,-.*/_settings/{names}", flat_settings="true")
+        ours = {f"{self.name}-{which}" for which in ("ingest", *PIPELINES)}
+        for index, entry in found.items():
+            for setting, value in entry["settings"].items():
+                if value in ours:
+                    raise EngineError(
+                        f"{setting} of index {index} is {value}", status=409, value=index, expected="unset it first"
+                    )
 
     def _due_settings(self) -> dict[str, Any]:
         return {} if self.missing_plugins else self.settings.due()

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound
+from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, ResiftError
 from resift.model import Model
 from resift.plugin.engine import (
     ANALYZERS,
@@ -42,6 +42,16 @@ CREATE TABLE IF NOT EXISTS indices (
 )"""
 _BODY = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
 _MAX_WINDOW = 10_000
+# what a value of another type than the query language has leads to, here or in SQLite
+_MALFORMED = (
+    TypeError,
+    AttributeError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
 _SPACED = re.compile(f"([{UNSPACED}])")
 _EDGE, _OPEN, _CLOSE = "\u200b", "\ue000", "\ue001"
 
@@ -230,6 +240,16 @@ class SqliteEngine(Engine):
         headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
         started = time.perf_counter()
+        try:
+            return self._search(index, body, vectors, started)
+        except ResiftError:
+            raise
+        except _MALFORMED as error:
+            raise BadInput(
+                f"malformed search body: {error}", value=body, expected="OpenSearch's query language"
+            ) from error
+
+    def _search(self, index: str, body: dict[str, Any], vectors: bool, started: float) -> SearchResult:
         number, meta, changes = self._find(index)
         unknown = set(body) - _BODY
         if unknown:

@@ -74,6 +74,8 @@ class _Filter:
 
     def _terms(self, body: Any) -> tuple[str, tuple[Any, ...]]:
         name, values = _single(body)
+        if not isinstance(values, list):
+            raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
         return _each(name, f"value IN ({', '.join('?' * len(values))})", values)
 
     def _range(self, body: Any) -> tuple[str, tuple[Any, ...]]:

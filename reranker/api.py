@@ -80,7 +80,9 @@ def score() -> dict[str, Any]:
 
 
 def _engine_scores(given: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    numeric = isinstance(given, list) and all(isinstance(s, (int, float)) and not isinstance(s, bool) for s in given)
+    numeric = isinstance(given, list) and all(
+        isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < 1e300 for score in given
+    )
     if not numeric or len(given) != count:
         raise BadInput("engine_scores do not fit the documents", value=given, expected=f"a list of {count} numbers")
     return np.asarray(given, np.float64)
@@ -111,7 +113,7 @@ def search() -> dict[str, Any]:
         session=read.text(body, "session", None),
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
-        window=read.natural(body, "window", config.window, 10_000),
+        window=read.natural(body, "window", config.window, 10_000, low=1),
         alpha=read.number(body, "alpha", config.alpha, 0, 1),
         normalization=_normalization(body),
         knn=read.natural(body, "knn", config.knn, 10_000),

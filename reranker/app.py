@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -58,12 +59,17 @@ def _add_errors(app: Flask) -> None:
         return {"error": error.to_dict()}, error.status
 
     @app.errorhandler(HTTPException)
-    def http(error: HTTPException) -> tuple[dict[str, Any], int]:
+    def http(error: HTTPException) -> Response:
         names = {404: "no_such_path", 405: "method_not_allowed", 413: "too_large"}
         status = error.code or 500
         expected = f"at most {app.config['MAX_CONTENT_LENGTH']} bytes" if status == 413 else "see /openapi.json"
         code = names.get(status, "http_error")
-        return {"error": {"code": code, "message": error.name, "value": request.path, "expected": expected}}, status
+        body = {"error": {"code": code, "message": error.name, "value": request.path, "expected": expected}}
+        answer = Response(json.dumps(body), status, content_type="application/json")
+        methods = getattr(error, "valid_methods", None)
+        if methods:
+            answer.headers["Allow"] = ", ".join(sorted(methods))
+        return answer
 
     @app.errorhandler(Exception)
     def unknown(error: Exception) -> tuple[dict[str, Any], int]:

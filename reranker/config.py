@@ -35,6 +35,15 @@ class Config:
     max_text: int = 1_000_000
     max_body: int = 100 * 2**20
 
+    def __post_init__(self) -> None:
+        ranges = {"window": (1, 10_000), "alpha": (0, 1), "knn": (0, 10_000), "session_hours": (0.001, 1e6)}
+        ranges.update(max_text=(1, 10**9), max_body=(1, 2**31))
+        for name, (low, high) in ranges.items():
+            if not low <= getattr(self, name) <= high:
+                raise BadInput(
+                    f"{name} is {getattr(self, name)}", value=getattr(self, name), expected=f"{low} to {high}"
+                )
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
         """Settings from RESIFT_* variables. Raises BadInput where one is not a number but should be."""

@@ -53,11 +53,17 @@ def text(body: dict[str, Any], name: str, default: Any = _REQUIRED) -> Any:
 
 
 def limited(value: str, name: str, truncate: bool = False) -> str:
-    """``value`` if it is not longer than the configured limit; cut there if ``truncate``, else TextTooLong."""
+    """``value`` if it is Unicode and not longer than the configured limit, else an error.
+
+    With ``truncate`` it is cut there and its lone surrogates are replaced instead.
+    """
     limit = current_app.config["RESIFT"].max_text
     if len(value) > limit and not truncate:
         raise TextTooLong(f"{name} has {len(value)} characters", value=len(value), expected=f"at most {limit}")
-    return value[:limit]
+    unicode = value[:limit].encode("utf-8", "replace").decode()
+    if unicode != value and not truncate:
+        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")
+    return unicode
 
 
 def texts(body: dict[str, Any], name: str) -> list[str]:
@@ -84,11 +90,11 @@ def number(body: dict[str, Any], name: str, default: float, low: float, high: fl
     return float(value)
 
 
-def natural(body: dict[str, Any], name: str, default: int, high: int) -> int:
-    """A whole number from 0 to ``high``."""
+def natural(body: dict[str, Any], name: str, default: int, high: int, low: int = 0) -> int:
+    """A whole number from ``low`` to ``high``."""
     value = _get(body, name, default, "a whole number")
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= high:
-        _wrong(name, value, f"a whole number from 0 to {high}")
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        _wrong(name, value, f"a whole number from {low} to {high}")
     return int(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,15 +108,19 @@ class Reranker:
             search.index, {**body, "from": 0, "size": depth}, vectors=True, headers=search.headers
         )
         feedback = self.feedback_of(search.session)
-        engine_order = {hit["_id"]: rank for rank, hit in enumerate(found.hits, 1)}
         hits, vectors = found.hits[: search.window], found.vectors[: search.window]
+        ranks: list[int | None] = list(range(1, len(hits) + 1))
         if search.knn and isinstance(search.query, str):
+            known = {(hit["_index"], hit["_id"]) for hit in found.hits}
             near = self._nearest(search, body, text, feedback)
-            new = [i for i, hit in enumerate(near.hits) if hit["_id"] not in engine_order]
+            new = [i for i, hit in enumerate(near.hits) if (hit["_index"], hit["_id"]) not in known]
             hits = hits + [near.hits[i] for i in new]
             vectors = vectors + [near.vectors[i] for i in new]
-        ordered = self._order(hits, vectors, info, search, text, feedback, engine_order)
-        page = (ordered + found.hits[search.window :])[start : start + size]
+            ranks += [None] * len(new)
+        similar = self.similarities(text, self.fill(hits, vectors, info.fields), feedback)
+        ordered = _ordered(hits, ranks, similar, search)
+        beyond = [_with_parts(hit, None, None, rank) for rank, hit in enumerate(found.hits, 1)][search.window :]
+        page = (ordered + beyond)[start : start + size]
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = ordered[0]["_score"] if ordered else None
         response["resift"] = {
@@ -136,31 +140,6 @@ class Reranker:
         return self.engine.knn(
             search.index, vector, search.knn, search.filter, search.headers, body.get("_source", True)
         )
-
-    def _order(
-        self,
-        hits: list[dict[str, Any]],
-        vectors: Sequence[Floats | None],
-        info: IndexInfo,
-        search: Search,
-        text: str,
-        feedback: Feedback | None,
-        engine_order: dict[str, int],
-    ) -> list[dict[str, Any]]:
-        """Hits by their combined score, best first, each with its sub-scores."""
-        similar = self.similarities(text, self.fill(hits, vectors, info.fields), feedback)
-        scores = [hit["_score"] if hit["_id"] in engine_order else np.nan for hit in hits]
-        combined = combine(np.asarray(scores, np.float64), similar, search.alpha, search.normalization)
-        ordered = []
-        for i in np.argsort(-combined, kind="stable"):
-            known = engine_order.get(hits[i]["_id"])
-            parts = {
-                "engine_score": None if known is None else hits[i]["_score"],
-                "similarity": round(float(similar[i]), 6),
-                "engine_rank": known,
-            }
-            ordered.append({**hits[i], "_score": float(combined[i]), "resift": parts})
-        return ordered
 
     def fill(self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]) -> Floats:
         """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text."""
@@ -204,17 +183,17 @@ class Reranker:
             "expires": found.expires,
             "steps": len({mark["step"] for mark in found.judgements}),
             "judgements": found.judgements,
-            "learned": None
-            if feedback is None
-            else self.explain(feedback, any(mark["label"] < 0 for mark in found.judgements)),
+            "learned": None if feedback is None else self.explain(feedback, _labels(found.judgements)),
         }
 
-    def explain(self, feedback: Feedback, with_away: bool = True, count: int = 5) -> dict[str, Any]:
-        """Words that the session moves queries towards and away from; dimensions that weigh more and less."""
+    def explain(self, feedback: Feedback, labels: Container[int], count: int = 5) -> dict[str, Any]:
+        """Words that the session moves queries towards and away from; dimensions that weigh more and less.
+
+        ``labels`` are the kinds of marks that count now: without a relevant one there is nothing to move towards.
+        """
         change = feedback.mask - 1
         order = np.argsort(-change, kind="stable")
         towards = feedback.shift * feedback.mask**2
-        moved = bool(np.any(towards))
 
         def dimensions(rows: Any) -> list[dict[str, Any]]:
             return [
@@ -228,11 +207,36 @@ class Reranker:
             ]
 
         return {
-            "towards": self.model.nearest_words(towards, count) if moved else [],
-            "away": self.model.nearest_words(-towards, count) if moved and with_away else [],
+            "towards": self.model.nearest_words(towards, count) if 1 in labels else [],
+            "away": self.model.nearest_words(-towards, count) if -1 in labels else [],
             "stronger": dimensions(order[:count]),
             "weaker": dimensions(order[::-1][:count]),
         }
+
+
+def _labels(judgements: Sequence[dict[str, Any]]) -> set[int]:
+    """The labels of the documents' latest marks."""
+    return set({(mark["index"], mark["document"]): mark["label"] for mark in judgements}.values())
+
+
+def _ordered(
+    hits: Sequence[dict[str, Any]], ranks: Sequence[int | None], similar: Floats, search: Search
+) -> list[dict[str, Any]]:
+    """Hits by their combined score, best first, each with its sub-scores; ``ranks`` are the engine's, if it has one."""
+    scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
+    combined = combine(np.asarray(scores, np.float64), similar, search.alpha, search.normalization)
+    order = np.argsort(-combined, kind="stable")
+    return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order]
+
+
+def _with_parts(hit: dict[str, Any], score: float | None, similarity: float | None, rank: int | None) -> dict[str, Any]:
+    """A hit with its new score (None beyond the window: nothing that could be compared) and its sub-scores."""
+    parts = {
+        "engine_score": None if rank is None else hit["_score"],
+        "similarity": None if similarity is None else round(similarity, 6),
+        "engine_rank": rank,
+    }
+    return {**hit, "_score": score, "resift": parts}
 
 
 def _change(before: Feedback | None, after: Feedback) -> dict[str, float]:

@@ -64,7 +64,10 @@ class SessionStore:
     @contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection, in one transaction if it writes; what expired is not seen, and goes with the next write."""
-        db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        try:
+            db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+        except sqlite3.Error as error:
+            raise BadInput(f"{self.path} cannot be opened: {error}", value=self.path, expected="a file") from error
         try:
             db.execute("PRAGMA foreign_keys = ON")
             if write:

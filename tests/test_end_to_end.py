@@ -260,6 +260,17 @@ def test_a_plain_client_gets_the_same_vectors_as_resift_index(
     assert cluster.info(index).model == packaged.hash
 
 
+def test_uninstall_is_refused_while_an_index_needs_it(
+    index: str, cluster: OpenSearchEngine, installed: Installer
+) -> None:
+    setting = "index.search.default_pipeline"
+    cluster.client.indices.put_settings(index=index, body={setting: f"{installed.name}-hybrid"})
+    with pytest.raises(EngineError, match=f"{setting} of index {index}"):
+        installed.uninstall()
+    cluster.client.indices.put_settings(index=index, body={setting: None})
+    assert {row.state for row in installed.status() if row.kind != "index"} == {"ok"}
+
+
 def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None:
     assert "6" not in ids(search(cluster.client, index, None))
     neural = {"neural": {"resift_vector": {"query_text": "strike of the trade unions", "k": 5}}}

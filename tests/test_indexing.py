@@ -13,7 +13,7 @@ import pytest
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.indexing import ATTEMPTS, BATCH, DeadLetters, Indexer, Report
-from resift.ingest.readers import BadLine, Record
+from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.verify import verify
 from resift.plugin.engine import Document, Engine, Rejection
 from resift.plugin.sqlite import SqliteEngine
@@ -69,6 +69,18 @@ def test_refused_documents_are_kept_with_their_reason(
         {"_id": "3", "text": {"an": "object"}},
         400,
     )
+
+
+def test_dead_letters_never_replace_earlier_ones(tmp_path: Path, model: Model) -> None:
+    engine, path = SqliteEngine(str(tmp_path / "e.db")), tmp_path / "docs.dead.jsonl"
+    lines = [{"_id": str(i), "text": {"an": "object"}} for i in range(3)]
+    (tmp_path / "docs.jsonl").write_text("{broken\n" + "\n".join(map(json.dumps, lines)))
+    for source, fewer in ((tmp_path / "docs.jsonl", 4), (path, 4), (tmp_path / "docs.dead.1.jsonl", 4)):
+        report = Indexer(engine, model, "docs", DeadLetters(path)).run(Files([str(source)]), ["text"])
+        assert (report.indexed, report.dead) == (0, fewer)
+    engine.close()
+    found = [(tmp_path / f"docs.dead{n}.jsonl").read_text().splitlines() for n in ("", ".1", ".2")]
+    assert [[json.loads(line)["document"] for line in lines] for lines in found] == [["{broken", *lines]] * 3
 
 
 def test_more_than_one_batch(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:

@@ -166,7 +166,8 @@ def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> Non
     assert paged == whole
     beyond = post(client, "/v1/search", index=filled, query="fire forest smoke rain", window=3, size=7)
     assert len(set(ids(beyond))) == 6
-    assert ["resift" in hit for hit in beyond["hits"]["hits"]] == [True] * 3 + [False] * 3
+    assert [hit["_score"] is None for hit in beyond["hits"]["hits"]] == [False] * 3 + [True] * 3
+    assert [hit["resift"]["engine_rank"] for hit in beyond["hits"]["hits"]][3:] == [4, 5, 6]
 
 
 def test_filter_and_highlight(client: FlaskClient, filled: str) -> None:
@@ -262,6 +263,8 @@ def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str
     session = client.get("/v1/sessions/a").get_json()
     assert session["steps"] == 2
     assert set(session["learned"]) == {"towards", "away", "stronger", "weaker"}
+    assert session["learned"]["towards"] == []
+    assert session["learned"]["away"]
     assert post(client, "/v1/sessions/a/undo")["steps"] == 1
     assert post(client, "/v1/sessions/a/undo")["steps"] == 0
     assert ids(post(client, "/v1/search", index=filled, query="fire", session="a")) == ids(before)
@@ -380,6 +383,33 @@ BAD = [
     ("/v1/search", {"index": "docs", "query": "x", "filter": "y"}, 400, "bad_input", "filter"),
     ("/v1/search", {"index": "docs", "query": "x" * 10_001}, 413, "too_large", "query"),
     ("/v1/search", {"index": "docs", "query": {"nonsense": {}}}, 400, "unsupported_query", "nonsense"),
+    ("/v1/search", {"index": "docs", "query": {"match": {"text": 5}}}, 400, "bad_input", "malformed"),
+    ("/v1/search", {"index": "docs", "query": {"exists": 5}}, 400, "bad_input", "malformed"),
+    ("/v1/search", {"index": "docs", "query": {"terms": {"n": {"a": 1}}}}, 400, "bad_input", "malformed"),
+    ("/v1/search", {"index": "docs", "query": {"range": {"n": {"gt": 10**20}}}}, 400, "bad_input", "malformed"),
+    ("/v1/search", {"index": "docs", "query": {"range": {"n": {"gt": [1]}}}}, 400, "bad_input", "malformed"),
+    (
+        "/v1/search",
+        {"index": "docs", "query": {"query": {"match_all": {}}, "_source": 5}},
+        400,
+        "bad_input",
+        "malformed",
+    ),
+    (
+        "/v1/search",
+        {"index": "docs", "query": {"query": {"match": {"text": "x"}}, "highlight": 5}},
+        400,
+        "bad_input",
+        "m",
+    ),
+    ("/v1/search", {"index": "docs", "query": "x", "window": 0}, 400, "bad_input", "window"),
+    (
+        "/v1/feedback",
+        {"session": "a", "index": "docs", "query": "\ud800", "relevant": ["1"]},
+        400,
+        "bad_input",
+        "query",
+    ),
     ("/v1/search", {"index": "docs", "query": "x", "session": "é"}, 400, "bad_input", "session"),
     ("/v1/feedback", {"index": "docs", "relevant": ["1"]}, 400, "bad_input", "session"),
     ("/v1/feedback", {"session": "a", "index": "docs"}, 400, "bad_input", "no document"),
@@ -438,6 +468,7 @@ def test_paths_and_methods(plain: FlaskClient) -> None:
         (plain.get("/v1/sessions/a%20b"), 400, "bad_input"),
     ):
         assert (response.status_code, response.get_json()["error"]["code"]) == (status, code)
+    assert plain.get("/v1/search").headers["Allow"] == "OPTIONS, POST"
 
 
 def test_long_texts_of_a_pipeline_are_cut_not_refused(plain: FlaskClient, model: Model) -> None:
@@ -502,5 +533,7 @@ def test_configuration_from_the_environment() -> None:
         "resift-en",
     )
     assert Config.from_environment({"RESIFT_ENGINE": "a.db", "OPENSEARCH_URL": "http://x"}).engine == "a.db"
+    with pytest.raises(BadInput, match="alpha is 5"):
+        Config.from_environment({"RESIFT_ALPHA": "5"})
     with pytest.raises(BadInput, match="RESIFT_WINDOW"):
         Config.from_environment({"RESIFT_WINDOW": "many"})

@@ -133,6 +133,11 @@ def test_a_session_has_room_for_so_many_marks(store: SessionStore) -> None:
     assert len(store.get("s").judgements) == MAX_JUDGEMENTS
 
 
+def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be opened"):
+        SessionStore(str(tmp_path / "missing" / "sessions.db"))
+
+
 def test_parallel_marks_lose_nothing(store: SessionStore, path: str) -> None:
     def mark(number: int) -> None:
         SessionStore(path, hours=1, clock=lambda: 0.0).add("s", "m", "docs", "q", [Judgement(f"p{number}", 1, EYE[0])])
