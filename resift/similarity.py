@@ -35,6 +35,18 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
 
 
+def dynamax(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Fuzzy Jaccard of two texts' words, ``first`` (m, D) and ``second`` (n, D), in [0, 1].
+
+    The universe is the words of both; a text's membership in each is the largest product of its words with it, not
+    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). Without words on a side it is 0.
+    """
+    if not len(first) or not len(second):
+        return 0.0
+    universe = np.concatenate([first, second]).T
+    return float(fuzzy_jaccard((first @ universe).max(axis=0), (second @ universe).max(axis=0)[None])[0])
+
+
 SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
     "cosine": cosine,
     "jaccard": fuzzy_jaccard,

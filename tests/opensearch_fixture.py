@@ -206,4 +206,8 @@ def reranker_host(config: pytest.Config) -> str:
     found = config.stash.get(FOUND, Found())
     if host := os.environ.get("RESIFT_TEST_HOST"):
         return host
-    return socket.gethostbyname(socket.gethostname()) if "container" in found.source else "127.0.0.1"
+    if "container" not in found.source:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("10.255.255.255", 9))  # sends nothing: it only chooses the interface
+        return str(probe.getsockname()[0])

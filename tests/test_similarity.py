@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from resift.errors import BadInput
-from resift.similarity import NORMALIZATIONS, combine, cosine, fuzzy_jaccard, unit_rows
+from resift.similarity import NORMALIZATIONS, combine, cosine, dynamax, fuzzy_jaccard, unit_rows
 
 floats = st.floats(-100, 100, width=32)
 
@@ -76,3 +76,19 @@ def test_combine() -> None:
 def test_combine_refuses(alpha: float, name: str) -> None:
     with pytest.raises(BadInput):
         combine(np.ones(2), np.ones(2), alpha, name)
+
+
+@given(arrays(np.float32, (3, 4), elements=st.floats(-5, 5, width=32)), arrays(np.float32, (2, 4), elements=floats))
+def test_dynamax_equals_its_definition(a: np.ndarray, b: np.ndarray) -> None:
+    universe = [*a, *b]
+    mu_a, mu_b = ([max(0.0, *(float(u @ w) for w in words)) for u in universe] for words in (a, b))
+    total = sum(map(max, mu_a, mu_b))
+    expected = sum(map(min, mu_a, mu_b)) / total if total > 0 else 0
+    assert dynamax(a, b) == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert dynamax(b, a) == pytest.approx(dynamax(a, b), rel=1e-3, abs=1e-5)
+
+
+def test_dynamax_of_equal_and_of_empty_texts() -> None:
+    words = np.array([[1.0, 0.5], [0.2, -1.0]])
+    assert dynamax(words, words) == pytest.approx(1)
+    assert dynamax(words, words[:0]) == dynamax(words[:0], words) == 0
