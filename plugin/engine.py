@@ -269,6 +269,15 @@ def check_name(index: str) -> str:
     return index
 
 
+def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
+    """Raise BadInput unless an index can be made of these."""
+    check_name(index)
+    if analyzer not in ANALYZERS:
+        raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
+    if not fields or isinstance(fields, str):
+        raise BadInput("no text fields", value=fields, expected="a list of field names")
+
+
 def open_engine(url: str) -> Engine:
     """``http(s)://…`` is an OpenSearch cluster; anything else the path of an embedded engine's file."""
     if url.startswith(("http://", "https://")):

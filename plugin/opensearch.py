@@ -16,7 +16,6 @@ from opensearchpy.helpers import scan
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, ModelMismatch, NotFound
 from resift.model import Model
 from resift.plugin.engine import (
-    ANALYZERS,
     VECTOR_FIELD,
     Document,
     Engine,
@@ -24,6 +23,7 @@ from resift.plugin.engine import (
     Rejection,
     SearchResult,
     check_document,
+    check_index,
     check_name,
     names_vector,
     with_vector,
@@ -96,12 +96,9 @@ class OpenSearchEngine(Engine):
         return f"{version.get('distribution', 'elasticsearch')} {version['number']}"
 
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
-        if analyzer not in ANALYZERS:
-            raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
-        if not fields or isinstance(fields, str):
-            raise BadInput("no text fields", value=fields, expected="a list of field names")
+        check_index(index, fields, analyzer)
         body = {"settings": {"index.knn": True}, "mappings": mappings(fields, model, analyzer)}
-        self.call(self.client.indices.create, index=check_name(index), body=body)
+        self.call(self.client.indices.create, index=index, body=body)
 
     def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
         found = self.call(self.client.indices.get_mapping, index=index, headers=headers)

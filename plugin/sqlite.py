@@ -18,7 +18,6 @@ import numpy as np
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, ResiftError
 from resift.model import Model
 from resift.plugin.engine import (
-    ANALYZERS,
     VECTOR_FIELD,
     Document,
     Engine,
@@ -26,7 +25,7 @@ from resift.plugin.engine import (
     Rejection,
     SearchResult,
     check_document,
-    check_name,
+    check_index,
     document_text,
     filter_source,
     names_vector,
@@ -103,10 +102,7 @@ class SqliteEngine(Engine):
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
-        if analyzer not in ANALYZERS:
-            raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
-        if not fields or isinstance(fields, str):
-            raise BadInput("no text fields", value=fields, expected="a list of field names")
+        check_index(index, fields, analyzer)
         meta = {
             "fields": list(fields),
             "model": model.hash,
@@ -118,9 +114,7 @@ class SqliteEngine(Engine):
         columns = ", ".join(f"c{i}" for i in range(len(fields)))
         with self._transaction() as db:
             try:
-                row = db.execute(
-                    "INSERT INTO indices (name, meta) VALUES (?, ?)", (check_name(index), json.dumps(meta))
-                )
+                row = db.execute("INSERT INTO indices (name, meta) VALUES (?, ?)", (index, json.dumps(meta)))
             except sqlite3.IntegrityError:
                 raise EngineError(f"index {index!r} exists already", status=400, value=index) from None
             number = row.lastrowid
