@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput, MissingExtra
+from resift.similarity import unit_rows
 from resift.training.distill import distill, principal, read_words, rounded
+from resift.training.refine import fit, refine, sentences
 from resift.vectors import WordVectors, weights_by_rank
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
@@ -153,3 +155,47 @@ def test_word_lists_are_first_columns(tmp_path: Path) -> None:
     for bad in (path, tmp_path, tmp_path / "none"):
         with pytest.raises(BadInput):
             list(read_words(bad))
+
+
+def test_sentences_are_split_cleaned_and_drawn() -> None:
+    text = (
+        "The ship left the harbour. Too short. >> quoted line of some words\n\nwrite to me@sea.org about the sails\n\nA"
+    )
+    text += " b c d e"
+    found = sentences([text, text], 10, np.random.default_rng(0))
+    assert sorted(found) == ["A b c d e", "The ship left the harbour."]
+    assert len(sentences([text], 1, np.random.default_rng(0))) == 1
+
+
+def test_fit_brings_texts_closer_to_the_teachers_cosines() -> None:
+    rng = np.random.default_rng(2)
+    words = [f"w{i}" for i in range(60)]
+    hidden = rng.normal(size=(60, 8))
+    start = WordVectors(words, (hidden + 1.5 * rng.normal(size=(60, 8))).astype(np.float32), np.linspace(1, 2, 60))
+    picks = [rng.choice(60, 6, replace=False) for _ in range(700)]
+    texts = [" ".join(words[i] for i in pick) for pick in picks]
+    wanted = unit_rows(np.stack([hidden[pick].sum(0) for pick in picks]))
+
+    def error(rows: np.ndarray) -> float:
+        table = rows * start.weights[:, None]
+        units = unit_rows(np.stack([table[pick].sum(0) for pick in picks[600:]]))
+        return float(((units @ units.T - wanted[600:] @ wanted[600:].T) ** 2).mean())
+
+    rows = fit(start, texts[:600], wanted[:600], 60, 0.1, np.random.default_rng(0))
+    assert rows.dtype == np.float32
+    assert error(rows) < 0.5 * error(start.rows())
+    again = fit(start, texts[:600], wanted[:600], 60, 0.1, np.random.default_rng(0))
+    np.testing.assert_array_equal(rows, again)
+
+
+def test_refine_follows_a_model(model_folder: Path) -> None:
+    start = distill(model_folder, WORDS, 4)
+    texts = [f"the {a} of the {b}. A {b} and the {c} of sea" for a in WORDS[2:] for b in WORDS[2:] for c in WORDS[6:]]
+    done: list[tuple[int, int]] = []
+    refined = refine(start, model_folder, texts, limit=100, epochs=2, progress=lambda *counts: done.append(counts))
+    assert refined.words == start.words
+    assert (refined.rows() != start.rows()).any()
+    assert "on 100 sentences" in refined.info["refined"]
+    assert [first for first, _ in done] == sorted(first for first, _ in done)
+    with pytest.raises(BadInput, match="1 sentences"):
+        refine(start, model_folder, ["one sentence of words"])
