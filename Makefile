@@ -4,7 +4,7 @@ SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
 
-.PHONY: demo test lint node node-stop clean
+.PHONY: demo test lint node node-stop papers clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -22,6 +22,10 @@ node: .venv/dev
 
 node-stop: .venv/dev
 	$(BIN)/python tests/node.py stop
+
+papers: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[eval]'
+	$(BIN)/python benchmarks/papers.py
 
 .venv/core: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from resift import __version__, serving
+from resift.cli_eval import evaluate
 from resift.demo import Demo, lee_corpus
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
@@ -174,6 +175,9 @@ def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | N
     click.echo(f"{len(matrix)} vectors of {loaded.dim} dimensions in {out}")
 
 
+main.add_command(evaluate)
+
+
 @main.group()
 def vectors() -> None:
     """Word vectors: train, convert, distil."""
@@ -253,6 +257,35 @@ def distill_vectors(folder: str, words_file: str, limit: int, dim: int, weightin
             weighting,
             limit=limit,
             progress=lambda done, total: bar.update(done - bar.pos),
+        )
+    _saved(found.quantized(), out)
+
+
+@vectors.command("refine")
+@click.argument("folder")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--vectors", "source", default=DEFAULT, show_default=True, metavar="DIR", help="What to start from.")
+@fields_option
+@click.option("--limit", type=click.IntRange(min=14), default=66_000, show_default=True, help="Sentences to take.")
+@click.option("--epochs", type=click.IntRange(min=1), default=6, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@_out
+def refine_vectors(
+    folder: str, files: tuple[str, ...], source: str, fields: list[str], limit: int, epochs: int, seed: int, out: str
+) -> None:
+    """Refine word vectors on texts, after a local sentence-transformers model (extras 'train' and 'distill')."""
+    from resift.training.refine import refine
+
+    texts = (document_text(record.source, fields) for record in Files(files) if isinstance(record, Record))
+    with click.progressbar(length=1000, label="refining", file=sys.stderr) as bar:
+        found = refine(
+            load_vectors(source),
+            folder,
+            texts,
+            limit=limit,
+            epochs=epochs,
+            seed=seed,
+            progress=lambda done, total: bar.update(1000 * done // total - bar.pos),
         )
     _saved(found.quantized(), out)
 

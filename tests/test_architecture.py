@@ -17,7 +17,7 @@ PACKAGES = {
     "ingest": "resift.ingest",
     "reranker": "resift.reranker",
 }
-COMPOSITION = {"cli.py", "demo.py", "serving.py"}
+COMPOSITION = {"cli.py", "cli_eval.py", "cli_train.py", "cli_train_self.py", "demo.py", "serving.py"}
 FORBIDDEN = {
     "resift": {"resift.plugin", "resift.ingest", "resift.reranker"},
     "plugin": {"resift.ingest", "resift.reranker"},
@@ -35,7 +35,8 @@ ONLY_IN = {
 def modules() -> list[Path]:
     """All modules of the product, each once."""
     found = [path for folder in ("plugin", "ingest", "reranker") for path in (ROOT / folder).rglob("*.py")]
-    found += list((ROOT / "resift").glob("*.py")) + list((ROOT / "resift" / "training").glob("*.py"))
+    for folder in ("resift", "resift/training", "resift/evaluation"):
+        found += (ROOT / folder).glob("*.py")
     return sorted(found)
 
 
@@ -97,6 +98,7 @@ def test_the_wheel_holds_everything_and_is_small(tmp_path: Path) -> None:
             if folder != "resift"
             else [
                 *(ROOT / folder).glob("*"),
+                *(ROOT / folder / "evaluation").glob("*"),
                 *(ROOT / folder / "training").glob("*"),
                 *(ROOT / folder / "data").rglob("*"),
             ]

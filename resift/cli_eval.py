@@ -1,0 +1,191 @@
+"""``resift eval``: how well a system ranks documents or judges sentences, in files of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from resift.errors import BadInput
+from resift.model import DEFAULT
+
+if TYPE_CHECKING:
+    from resift.evaluation.systems import System
+
+Command = Callable[..., Any]
+
+CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
+STS = ("spearman", "pearson", "spearman_all", "pearson_all")
+RETRIEVAL = ("ndcg@10", "map", "recall@1", "recall@3", "recall@5", "recall@10", "recall@100", "mrr@10")
+
+
+@click.group("eval")
+def evaluate() -> None:
+    """Measure encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
+
+    An encoder is mean, boew:K[,SIGMA], sfbow …; a baseline is tfidf, tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain,
+    dynamax, sif, model2vec or st:FOLDER (a sentence-transformers model). All figures are fractions or correlations,
+    with bootstrap 95 % intervals; p is of a paired randomisation test.
+    """
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The systems that the command line names, and how the result is told."""
+
+    encoder: str | None
+    vectors: str
+    model: str | None
+    similarity: str | None
+    seed: int
+    compare: str | None
+    as_json: bool
+
+    @property
+    def name(self) -> str:
+        """The first system's name."""
+        if self.model and self.encoder:
+            raise BadInput(
+                "--model and --encoder", value=[self.model, self.encoder], expected="one of them: a model has its own"
+            )
+        return self.model or self.encoder or "mean"
+
+    def system(self) -> System:
+        """The first system."""
+        from resift.evaluation.systems import build_system, load_system
+
+        if self.model:
+            return load_system(self.model, self.similarity)
+        return build_system(self.name, self.vectors, self.seed, self.similarity)
+
+    def other(self) -> System:
+        """The system of --compare."""
+        from resift.evaluation.systems import build_system
+
+        return build_system(self.compare or "", self.vectors, self.seed)
+
+    def tell(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
+        """Print the report."""
+        from resift.evaluation.report import as_json, as_table
+
+        if self.as_json:
+            click.echo(as_json(report))
+        else:
+            click.echo(f"{summary}\n\n{as_table(report, metrics)}")
+
+
+def system_options(command: Command) -> Command:
+    """The options of :class:`Choice`, given to the command as ``choice``."""
+
+    @wraps(command)
+    def gathered(
+        *arguments: Any,
+        encoder: str | None,
+        vectors: str,
+        model: str | None,
+        similarity: str | None,
+        seed: int,
+        compare: str | None,
+        as_json: bool,
+        **rest: Any,
+    ) -> Any:
+        choice = Choice(encoder, vectors, model, similarity, seed, compare, as_json)
+        return command(*arguments, choice=choice, **rest)
+
+    wrapped: Command = gathered
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
+        click.option("--compare", metavar="NAME|DIR", help="A second encoder or model: differences and their p."),
+        click.option("--seed", default=0, show_default=True, help="Of what is learnt, and of intervals and tests."),
+        click.option(
+            "--similarity", metavar="NAME", help="cosine, jaccard or, for pairs, dynamax. [the encoder's own]"
+        ),
+        click.option("--model", metavar="DIR", help="A saved model's folder, in place of --encoder and --vectors."),
+        click.option("--vectors", default=DEFAULT, show_default=True, metavar="DIR", help="Word vectors' folder."),
+        click.option("--encoder", metavar="NAME", help="An encoder or baseline. [mean]"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+@evaluate.command("classes")
+@click.option("--train", required=True, metavar="FILE", help="The database: JSON lines {id, text, label}, plain or gz.")
+@click.option("--test", required=True, metavar="FILE", help="The queries, in the same form.")
+@system_options
+def classes(train: str, test: str, choice: Choice) -> None:
+    """Same-class retrieval: each test document searches the training documents; those of its label are relevant.
+
+    map11 is the 11-point interpolated mean average precision, p@K the precision among the first K, ip@K the largest
+    precision at K or any later rank (what Passalis and Tefas 2018 print as top-K precision).
+    """
+    from resift.evaluation.data import read_classes
+    from resift.evaluation.report import of_run
+    from resift.evaluation.run import run_classes
+
+    name, database, queries = choice.name, read_classes(train), read_classes(test)
+    run = run_classes(choice.system(), database, queries)
+    other = run_classes(choice.other(), database, queries) if choice.compare else None
+    report = {"task": "classes", **of_run(run, name, choice.seed, other, choice.compare or "")}
+    summary = f"{report['queries']} queries, {report['documents']} documents, {report['classes']} classes"
+    choice.tell(report, CLASSES, summary + _skipped(report, "of a label that no training document has"))
+
+
+@evaluate.command("sts")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@system_options
+def sts(files: tuple[str, ...], choice: Choice) -> None:
+    """Sentence pairs: correlation with gold scores, averaged over tasks weighted by their pairs.
+
+    FILE: tab-separated, no quoting, with a header line: task, score, sentence1, sentence2; plain or gz.
+    """
+    from resift.evaluation.data import read_pairs
+    from resift.evaluation.report import of_sts
+    from resift.evaluation.sts import run_sts
+
+    name, read = choice.name, [read_pairs(file) for file in files]
+    tasks = run_sts(choice.system(), read)
+    other = run_sts(choice.other(), read) if choice.compare else None
+    report = {"task": "sts", **of_sts(tasks, name, choice.seed, other, choice.compare or "")}
+    choice.tell(report, STS, f"{report['pairs']} pairs, {len(report['tasks'])} tasks")
+
+
+@evaluate.command("retrieval")
+@click.argument("folder", metavar="DIR")
+@click.option("--hybrid", is_flag=True, help="Mix with BM25, both z-scored.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1),
+    default=0.3,
+    show_default=True,
+    help="The encoder's part in --hybrid; BM25 has the rest.",
+)
+@system_options
+def retrieval(folder: str, hybrid: bool, alpha: float, choice: Choice) -> None:
+    """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gz.
+
+    With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". --compare is by itself,
+    not mixed: "--hybrid --compare bm25" tells what the encoder adds.
+    """
+    from resift.evaluation.data import read_collection
+    from resift.evaluation.report import of_run
+    from resift.evaluation.run import run_hybrid, run_retrieval
+
+    name, collection, alone = choice.name, read_collection(folder), {}
+    if hybrid:
+        run, bm25, vectors = run_hybrid(choice.system(), collection, alpha)
+        alone, name = {"bm25": bm25.means(), name: vectors.means()}, f"{name} + bm25"
+    else:
+        run = run_retrieval(choice.system(), collection)
+    other = run_retrieval(choice.other(), collection) if choice.compare else None
+    report = {"task": "retrieval", **of_run(run, name, choice.seed, other, choice.compare or "")}
+    if hybrid:
+        report["alone"] = alone
+    summary = f"{report['queries']} queries, {report['documents']} documents"
+    choice.tell(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
+
+
+def _skipped(report: dict[str, Any], why: str) -> str:
+    return f"; {report['skipped']} queries {why} left out" if report["skipped"] else ""

@@ -1,0 +1,97 @@
+"""What an evaluation says: one JSON object, or a table for the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resift.evaluation import sts
+from resift.evaluation.run import Run
+
+
+def of_run(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
+    """Metrics at the top, then ``intervals`` (95 %), facts, and in ``compare`` the other system with differences and p.
+
+    A difference is this system's value less the other's.
+    """
+    found = {"system": name, **run.means(), "intervals": run.intervals(seed), **run.facts, "seed": seed}
+    if other is not None:
+        theirs = other.means()
+        found["compare"] = {
+            "system": other_name,
+            **theirs,
+            "intervals": other.intervals(seed),
+            "difference": {key: value - theirs[key] for key, value in run.means().items()},
+            "p": run.against(other, seed),
+        }
+    return found
+
+
+def of_sts(
+    tasks: Sequence[sts.Task], name: str, seed: int, other: Sequence[sts.Task] | None = None, other_name: str = ""
+) -> dict[str, Any]:
+    """The same for sentence pairs, with ``files`` and ``tasks`` beside the figures over all."""
+    mine = sts.summary(tasks)
+    found = {"system": name, **mine, "intervals": sts.intervals(tasks, seed), "seed": seed}
+    if other is not None:
+        theirs = sts.summary(other)
+        found["compare"] = {
+            "system": other_name,
+            **theirs,
+            "intervals": sts.intervals(other, seed),
+            "difference": {key: mine[key] - theirs[key] for key in sts.METRICS},
+            "p": sts.significance(tasks, other, seed),
+        }
+    return found
+
+
+def as_json(report: Mapping[str, Any]) -> str:
+    """One line of JSON; NaN, which JSON has not, as null."""
+    return json.dumps(_plain(report), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
+    """A line a metric: value, 95 % interval and, where there is a second system, its value, the difference and p."""
+    compare, alone = report.get("compare"), report.get("alone", {})
+    head = ["METRIC", report["system"], "95 %", *(f"{name} alone" for name in alone)]
+    rows = [head + ([compare["system"], "95 %", "DIFFERENCE", "P"] if compare else [])]
+    for name in metrics:
+        row = [name, *_with_interval(report, name), *(_number(entry[name]) for entry in alone.values())]
+        if compare:
+            row += _with_interval(compare, name)
+            if name in compare["p"]:
+                row += [f"{compare['difference'][name]:+.4f}", f"{compare['p'][name]:.4f}"]
+        rows.append(row)
+    lines = _aligned(rows)
+    for kind in ("files", "tasks"):
+        if entries := report.get(kind):
+            columns = list(next(iter(entries.values())))
+            body = [[key, *(_number(entry[column]) for column in columns)] for key, entry in entries.items()]
+            lines += ["", *_aligned([[kind.upper(), *columns], *body])]
+    return "\n".join(lines)
+
+
+def _with_interval(entry: Mapping[str, Any], name: str) -> list[str]:
+    low, high = entry["intervals"].get(name, (None, None))
+    return [_number(entry[name]), "" if low is None else f"{_number(low)} – {_number(high)}"]
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return "" if value is None else f"{value:.4f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

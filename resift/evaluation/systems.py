@@ -1,0 +1,361 @@
+"""Systems to evaluate, by name: our encoders, and the baselines that they are measured against.
+
+====================  ==============================================================================================
+``tfidf[:LEAST]``     tf · (log((1 + N) / (1 + df)) + 1), cosine; of terms in LEAST documents or more
+``tfidf-stop[:L]``    the same without English stop words
+``bm25``              BM25 (k1 1.2, b .75), stop words removed, Porter stems
+``lsi:K[,LEAST]``     the K largest singular vectors of ``tfidf-stop`` (Deerwester et al. 1990)
+``pv-dbow:K``         paragraph vectors, distributed bag of words (Le and Mikolov 2014; gensim)
+``mean-plain``        unweighted mean of the words' vectors
+``dynamax``           the words of both sentences as universe (Zhelezniak et al. 2019); sentence pairs only
+``sif``               SIF-weighted mean, first singular vector of the documents removed (Arora et al. 2017)
+``model2vec``         mean of the words' vectors times log(rank + 2), length 1 (model2vec's way of pooling)
+``st:FOLDER``         a sentence-transformers model (extra ``distill``)
+a model's folder      what ``resift model`` or ``resift train`` saved
+anything else         an untrained model, as :func:`resift.model.build_model` names them
+====================  ==============================================================================================
+
+What has to be learnt is learnt from the documents (the database), never from the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import svds
+
+from resift.errors import BadInput
+from resift.evaluation.bm25 import BM25
+from resift.evaluation.pairwise import Matrix, unit_matrix
+from resift.evaluation.terms import Analyzer, Terms, document_frequency, without_stop_words
+from resift.model import DEFAULT, Model, build_model, load_model, load_vectors
+from resift.similarity import SIMILARITIES, dynamax, unit_rows
+from resift.text import tokenize
+from resift.vectors import Floats, WordVectors, weights_by_rank
+
+BASELINES = (
+    "tfidf[:LEAST]",
+    "tfidf-stop[:LEAST]",
+    "bm25",
+    "lsi:K[,LEAST]",
+    "pv-dbow:K",
+    "mean-plain",
+    "dynamax",
+    "sif",
+    "model2vec",
+    "st:FOLDER",
+)
+
+
+class System(Protocol):
+    """Turns texts into rows that ``similarity`` compares."""
+
+    similarity: str
+
+    def fit(self, documents: Sequence[str]) -> Matrix:
+        """Learn what has to be learnt from the documents; their rows, (N, K)."""
+
+    def queries(self, texts: Sequence[str]) -> Matrix:
+        """Rows of other texts, (n, K), after ``fit``."""
+
+
+class Encoder:
+    """A Model, or anything else that encodes each text by itself."""
+
+    def __init__(self, encode: Callable[[Sequence[str]], Floats], similarity: str = "cosine") -> None:
+        self.queries, self.similarity = encode, similarity
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Nothing is learnt."""
+        return self.queries(documents)
+
+
+class Lexical:
+    """BM25 as a system."""
+
+    similarity = "dot"
+
+    def __init__(self) -> None:
+        self._bm25 = BM25()
+
+    def fit(self, documents: Sequence[str]) -> csr_matrix:
+        """Count terms."""
+        return self._bm25.fit(documents)
+
+    def queries(self, texts: Sequence[str]) -> csr_matrix:
+        """Term counts."""
+        return self._bm25.queries(texts)
+
+
+class TfIdf:
+    """tf · idf with idf = log((1 + N) / (1 + df)) + 1 (scikit-learn's, which Passalis and Tefas 2018 used)."""
+
+    similarity = "cosine"
+
+    def __init__(self, analyze: Analyzer, least: int = 1) -> None:
+        self.analyze, self.least = analyze, least
+
+    def fit(self, documents: Sequence[str]) -> csr_matrix:
+        """Learn terms and their idf."""
+        self._terms = Terms(documents, self.analyze, self.least)
+        counts = self._terms.counts(documents)
+        idf = np.log((1 + len(documents)) / (1 + document_frequency(counts))) + 1
+        self._idf = idf.astype(np.float32)
+        return self._weigh(counts)
+
+    def queries(self, texts: Sequence[str]) -> csr_matrix:
+        """Rows by the learnt idf."""
+        return self._weigh(self._terms.counts(texts))
+
+    def _weigh(self, counts: csr_matrix) -> csr_matrix:
+        counts.data *= self._idf[counts.indices]
+        return counts
+
+
+class Lsi:
+    """Latent semantic indexing: rows of tf-idf (at length 1) on the ``size`` largest right singular vectors.
+
+    A corpus of lower rank gives as many dimensions as it has.
+    """
+
+    similarity = "cosine"
+
+    def __init__(self, size: int, least: int = 1, seed: int = 0) -> None:
+        self.size, self.seed = size, seed
+        self._base = TfIdf(without_stop_words, least)
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Learn the axes."""
+        rows = unit_matrix(self._base.fit(documents))
+        if min(rows.shape) > self.size + 1:
+            start = np.random.default_rng(self.seed).normal(size=min(rows.shape))
+            _, values, axes = svds(rows.astype(np.float64), k=self.size, v0=start)
+            axes = axes[np.argsort(-values)]
+        else:
+            _, _, axes = np.linalg.svd(rows.toarray(), full_matrices=False)
+        self._axes = axes[: self.size].T.astype(np.float32)
+        return np.asarray(rows @ self._axes)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Rows folded in."""
+        return np.asarray(unit_matrix(self._base.queries(texts)) @ self._axes)
+
+
+class Paragraphs:
+    """PV-DBOW: one vector a document, learnt to predict its words (gensim; 5 negative samples, words of 2 occurrences).
+
+    Other texts get theirs by as many passes with the words fixed. One thread and seeded, so that a run is repeatable.
+    """
+
+    similarity = "cosine"
+
+    def __init__(self, size: int, seed: int = 0, epochs: int = 20) -> None:
+        self.size, self.seed, self.epochs = size, seed, epochs
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Learn the documents' vectors."""
+        from gensim.models.doc2vec import Doc2Vec, TaggedDocument
+
+        tagged = [TaggedDocument(tokenize(text), [row]) for row, text in enumerate(documents)]
+        self._model = Doc2Vec(
+            vector_size=self.size,
+            dm=0,
+            min_count=2,
+            sample=1e-4,
+            epochs=self.epochs,
+            seed=self.seed,
+            workers=1,
+        )
+        self._model.build_vocab(tagged)
+        if not len(self._model.wv):
+            raise BadInput("pv-dbow: no word occurs twice in the documents", expected="a larger corpus")
+        self._model.train(tagged, total_examples=len(tagged), epochs=self.epochs)
+        return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Vectors of other texts; gensim's ``infer_vector``, whose random start differs from process to process."""
+        from gensim.models.doc2vec import train_document_dbow
+
+        model, found = self._model, np.zeros((len(texts), self.size), np.float32)
+        rates = np.linspace(model.alpha, model.min_alpha, self.epochs, endpoint=False)
+        for row, text in enumerate(texts):
+            model.random = np.random.RandomState(self.seed)
+            start = np.random.default_rng(self.seed).random((1, self.size), np.float32)
+            vector = (start - np.float32(0.5)) / np.float32(self.size)
+            words = tokenize(text)
+            for rate in rates:
+                train_document_dbow(
+                    model,
+                    words,
+                    [0],
+                    float(rate),
+                    learn_words=False,
+                    learn_hidden=False,
+                    doctag_vectors=vector,
+                    doctags_lockf=np.ones(1, np.float32),
+                )
+            found[row] = vector[0]
+        return found
+
+
+class DynaMax:
+    """Sentence pairs by :func:`resift.similarity.dynamax`, of words' rows times their weights, repeated words too."""
+
+    similarity = "dynamax"
+
+    def __init__(self, table: WordVectors) -> None:
+        self.table = table
+        self._rows = table.rows() * table.weights[:, None]
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """There is no vector of a text alone: BadInput."""
+        raise BadInput("dynamax has no vectors of documents", value="dynamax", expected="sentence pairs (eval sts)")
+
+    queries = fit
+
+    def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
+        """Similarity of each of ``left`` with the same of ``right``, (n,)."""
+        sides = [
+            [self._rows[ids[start:end]] for start, end in pairwise(offsets)]
+            for ids, offsets in (self.table.ids(left), self.table.ids(right))
+        ]
+        return np.array([dynamax(a, b) for a, b in zip(*sides, strict=True)], np.float64)
+
+
+class Sif:
+    """Smooth inverse frequency (Arora et al. 2017, algorithm 1): words weighted a / (a + p(w)), a = 1e-3.
+
+    p(w) follows from the rank in the word vectors' vocabulary (Zipf). The first singular vector of the documents'
+    means is taken off every vector.
+    """
+
+    similarity = "cosine"
+
+    def __init__(self, vectors: WordVectors) -> None:
+        table = _reweighted(vectors, weights_by_rank(len(vectors), "sif"))
+        self._model = _RawMean("sif", table, "mean", "jaccard")
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Learn the common direction."""
+        means = self._model.encode(documents)
+        _, axes = np.linalg.eigh(means.T.astype(np.float64) @ means)
+        self._common = axes[:, -1].astype(np.float32)
+        return self._remove(means)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Means without the common direction."""
+        return self._remove(self._model.encode(texts))
+
+    def _remove(self, means: Floats) -> Floats:
+        return means - (means @ self._common)[:, None] * self._common
+
+
+class _RawMean(Model):
+    """sum(w · u) over the number of words, neither divided by the weights nor brought to length 1 (SIF, eq. 3)."""
+
+    def _mean(self, texts: list[str]) -> Floats:
+        counts = self._counts(texts)
+        return np.asarray((counts @ self._rows) / np.maximum(counts.sum(axis=1), 1), np.float32)
+
+
+def build_system(name: str, vectors: str | Path = DEFAULT, seed: int = 0, similarity: str | None = None) -> System:
+    """A system by its name (see the module). ``vectors``: word vectors' folder; ``similarity`` in place of its own.
+
+    The similarity ``dynamax`` compares sentences by the word table of any of our encoders.
+    Raises BadInput for an unknown name or one whose numbers are no numbers, ModelNotFound for missing vectors.
+    """
+    _check(similarity)
+    system = _baseline(name, vectors, seed)
+    if system is None:
+        return _encoder(name, vectors, seed, similarity)
+    if similarity is not None:
+        system.similarity = similarity
+    return system
+
+
+def _check(similarity: str | None) -> None:
+    known = (*SIMILARITIES, "dot", "dynamax")
+    if similarity is not None and similarity not in known:
+        raise BadInput(f"unknown similarity {similarity!r}", value=similarity, expected=" | ".join(known))
+
+
+def _baseline(name: str, vectors: str | Path, seed: int) -> System | None:
+    kind, _, options = name.partition(":")
+    if kind == "st" and options:
+        return _sentence_transformer(options)
+    plain: dict[str, Callable[[], System]] = {
+        "bm25": Lexical,
+        "sif": lambda: Sif(load_vectors(vectors)),
+        "dynamax": lambda: DynaMax(load_vectors(vectors)),
+        "mean-plain": lambda: _mean(load_vectors(vectors), "none"),
+        "model2vec": lambda: _mean(load_vectors(vectors), "zipf"),
+    }
+    if kind in plain and not options:
+        return plain[kind]()
+    sized: dict[str, tuple[int, int, Callable[..., System]]] = {
+        "tfidf": (0, 1, lambda least=1: TfIdf(tokenize, least)),
+        "tfidf-stop": (0, 1, lambda least=1: TfIdf(without_stop_words, least)),
+        "lsi": (1, 2, lambda size, least=1: Lsi(size, least, seed)),
+        "pv-dbow": (1, 1, lambda size: Paragraphs(size, seed)),
+    }
+    if kind not in sized:
+        return None
+    fewest, most, make = sized[kind]
+    numbers = options.split(",") if options else []
+    if not fewest <= len(numbers) <= most or not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        expected = next(form for form in BASELINES if form.partition(":")[0].partition("[")[0] == kind)
+        raise BadInput(f"unknown encoder {name!r}", value=name, expected=f"{expected}, numbers from 1")
+    return make(*map(int, numbers))
+
+
+def _encoder(name: str, vectors: str | Path, seed: int, similarity: str | None) -> System:
+    if name == DEFAULT or Path(name, "model.json").is_file():
+        return load_system(name, similarity)
+    try:
+        model = build_model(name, load_vectors(vectors), seed)
+    except BadInput as error:
+        raise BadInput(
+            error.message, value=name, expected=f"{error.expected} | {' | '.join(BASELINES)} | a model's folder"
+        ) from error
+    return _of_model(model, similarity)
+
+
+def load_system(folder: str | Path, similarity: str | None = None) -> System:
+    """A saved model as a system. Raises ModelNotFound or CorruptModel."""
+    _check(similarity)
+    return _of_model(load_model(folder), similarity)
+
+
+def _of_model(model: Model, similarity: str | None) -> System:
+    if similarity == "dynamax":
+        return DynaMax(model.table)
+    if similarity is not None:
+        model.similarity = similarity
+    return Encoder(model.encode, model.similarity)
+
+
+def _mean(vectors: WordVectors, weighting: str) -> System:
+    table = _reweighted(vectors, weights_by_rank(len(vectors), weighting))
+    return Encoder(Model("mean", table, "mean", "cosine").encode)
+
+
+def _sentence_transformer(folder: str) -> System:
+    from resift.training.distill import load
+
+    model = load(folder)
+
+    def encode(texts: Sequence[str]) -> Floats:
+        found: Any = model.encode(list(texts), batch_size=32, convert_to_numpy=True, show_progress_bar=False)
+        return unit_rows(found)
+
+    return Encoder(encode)
+
+
+def _reweighted(vectors: WordVectors, weights: NDArray[Any]) -> WordVectors:
+    return WordVectors(vectors.words, vectors.matrix, weights, vectors.scales, vectors.info)
