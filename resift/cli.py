@@ -296,7 +296,7 @@ def refine_vectors(
 @click.option("--seed", default=0, show_default=True)
 @_out
 def build(encoder: str, source: str, seed: int, out: str) -> None:
-    """Make a model: mean, sfbow, boew:K or boew:K,SIGMA."""
+    """Make a model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
     made = build_model(encoder, load_vectors(source), seed)
     made.save(out)
     click.echo(f"{made.name}, {made.dim} dimensions, hash {made.hash}, in {out}")

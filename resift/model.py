@@ -6,6 +6,7 @@ name              row of a word                              pool   similarity
 ``mean``          its vector                                 mean   cosine
 ``boew:K[,σ]``    softmax(-‖x - v_k‖ / σ²) over K codewords  mean   cosine
 ``sfbow``         its vector (identity universe)             max    jaccard
+``sfbow:U``       its products with the rows of a universe   max    jaccard
 ================  =========================================  =====  ==========
 
 Memberships are computed once a word when the model is built, so that encoding a text only gathers rows.
@@ -26,6 +27,7 @@ from scipy.sparse import csr_matrix
 
 from resift.errors import BadInput, DimensionMismatch
 from resift.similarity import SIMILARITIES, unit_rows
+from resift.universe import build_universe
 from resift.vectors import Floats, WordVectors, batched, content_hash, read_folder, write_folder
 
 DEFAULT = "resift-en"
@@ -171,12 +173,15 @@ class Model:
 
 
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
-    """An untrained model by its name: ``mean``, ``sfbow``, ``boew:K`` or ``boew:K,σ`` (σ is 0.25 if not given)."""
+    """An untrained model by its name: ``mean``, ``sfbow``, ``sfbow:U``, ``boew:K`` or ``boew:K,σ`` (else σ is 0.25).
+
+    U names a universe, see :func:`resift.universe.build_universe`.
+    """
     kind, _, options = name.partition(":")
     if kind == "mean" and not options:
         return Model(name, vectors, "mean", "cosine")
-    if kind == "sfbow" and not options:
-        return Model(name, vectors, "max", "jaccard")
+    if kind == "sfbow":
+        return Model(name, _memberships(vectors, options, seed) if options else vectors, "max", "jaccard")
     try:
         size, _, sigma = options.partition(",")
         codewords, width = int(size), float(sigma or 0.25)
@@ -186,12 +191,18 @@ def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
         raise BadInput(
             f"unknown encoder {name!r}",
             value=name,
-            expected=f"mean | sfbow | boew:K[,σ], K at most {len(vectors)}",
+            expected=f"mean | sfbow[:U] | boew:K[,σ], K at most {len(vectors)}",
         ) from None
     codebook = learn_codebook(vectors, codewords, seed)
     table = WordVectors(vectors.words, membership(unit_rows(vectors.rows()), codebook, width), vectors.weights)
     table.info = {**vectors.info, "sigma": width, "seed": seed}
     return Model(name, table, "mean", "cosine")
+
+
+def _memberships(vectors: WordVectors, universe: str, seed: int) -> WordVectors:
+    rows = vectors.rows()
+    table = rows @ build_universe(universe, rows, seed).T
+    return WordVectors(vectors.words, table, vectors.weights, info={**vectors.info, "universe": universe, "seed": seed})
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:

@@ -15,7 +15,7 @@ from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFou
 from resift.model import learn_codebook, membership
 from resift.text import tokenize
 
-NAMES = ["mean", "sfbow", "boew:4", "boew:4,0.7"]
+NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7"]
 TEXTS = ["Bush fire!", "", "zzz", "army gun the the the", "forest " * 500, "fire zzz"]
 
 

@@ -7,6 +7,7 @@ product of two texts is the mean of what both sources say.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -75,7 +76,7 @@ def words_of(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]:
             slots[slot] = position
         else:
             continue
-        kept[position] = tokenize(text)
+        kept[position] = list(map(sys.intern, tokenize(text)))
     return [kept[position] for position in sorted(kept)]
 
 
