@@ -10,7 +10,7 @@ from flask import Blueprint, current_app, request
 from resift.errors import BadInput
 from resift.reranker import requests as read
 from resift.reranker.service import Reranker, Search
-from resift.similarity import NORMALIZATIONS, combine
+from resift.similarity import NORMALIZATIONS, combine, dynamax
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 
@@ -44,7 +44,13 @@ def rerank() -> dict[str, Any]:
     query, documents = read.text(body, "query"), read.texts(body, "documents")
     top = read.natural(body, "top_n", len(documents), 10**9)
     feedback = service.feedback_of(read.text(body, "session", None))
-    scores = service.similarities(query, service.model.encode(documents), feedback)
+    if read.choice(body, "method", "vectors", ["vectors", "dynamax"]) == "vectors":
+        scores = service.similarities(query, service.model.encode(documents), feedback)
+    elif feedback is None:
+        first, *others = service.model.words([query, *documents])
+        scores = np.array([dynamax(first, other) for other in others], np.float32)
+    else:
+        raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
     order = np.argsort(-scores, kind="stable")[:top]
     results: list[dict[str, Any]] = [
         {"index": int(i), "relevance_score": _decimal((1 + float(scores[i])) / 2)} for i in order

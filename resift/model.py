@@ -14,9 +14,10 @@ Memberships are computed once a word when the model is built, so that encoding a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ class Model:
             pooled = self._mean(batch) if self.pool == "mean" else self._max(batch)
             vectors = pooled * self.mask
             yield unit_rows(vectors) if self.similarity == "cosine" else vectors
+
+    def words(self, texts: Sequence[str]) -> list[Floats]:
+        """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
+        ids, offsets = self.table.ids(texts)
+        return [self._rows[ids[start:end]] for start, end in pairwise(offsets)]
 
     def _counts(self, texts: list[str]) -> csr_matrix:
         ids, offsets = self.table.ids(texts)

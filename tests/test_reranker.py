@@ -19,7 +19,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.engine import Document, Engine, SearchResult
 from resift.reranker import Config, create_app
-from resift.similarity import combine
+from resift.similarity import combine, dynamax
 
 TEXTS = {
     "bush": "fire in the bush with smoke",
@@ -102,6 +102,16 @@ def test_rerank(plain: FlaskClient, model: Model) -> None:
     expected = (1 + model.score(model.encode(["fire"])[0], model.encode(["bush fire"]))[0]) / 2
     assert next(r for r in results if r["index"] == 1)["relevance_score"] == pytest.approx(expected, abs=1e-6)
     assert len(post(plain, "/v1/rerank", query="fire", documents=documents, top_n=2)["results"]) == 2
+
+
+def test_rerank_by_dynamax(plain: FlaskClient, model: Model) -> None:
+    documents = ["gun of the army", "bush fire", "", "fire"]
+    results = post(plain, "/v1/rerank", query="fire", documents=documents, method="dynamax")["results"]
+    assert {result["index"] for result in results[:2]} == {1, 3}
+    words = model.words(["fire", *documents])
+    for result in results:
+        expected = (1 + dynamax(words[0], words[1 + result["index"]])) / 2
+        assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: Model) -> None:
@@ -351,6 +361,7 @@ BAD = [
     ("/v1/embeddings", {"input": "x" * 300_000}, 413, "too_large", "Too Large"),
     ("/v1/rerank", {"query": "x"}, 400, "bad_input", "documents"),
     ("/v1/rerank", {"query": "x", "documents": ["a"], "top_n": -1}, 400, "bad_input", "top_n"),
+    ("/v1/rerank", {"query": "x", "documents": ["a"], "method": "magic"}, 400, "bad_input", "method"),
     ("/v1/rerank", {"query": ["x"], "documents": ["a"]}, 400, "bad_input", "query"),
     ("/v1/score", {"vectors": [[1] * 8]}, 400, "bad_input", "query"),
     ("/v1/score", {"query": "x", "vectors": [[1, 2]]}, 400, "dimension_mismatch", "2 dimensions"),

@@ -21,7 +21,6 @@ What has to be learnt is learnt from the documents (the database), never from th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -209,9 +208,8 @@ class DynaMax:
 
     similarity = "dynamax"
 
-    def __init__(self, table: WordVectors) -> None:
-        self.table = table
-        self._rows = table.rows() * table.weights[:, None]
+    def __init__(self, model: Model) -> None:
+        self.model = model
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """There is no vector of a text alone: BadInput."""
@@ -221,11 +219,8 @@ class DynaMax:
 
     def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
         """Similarity of each of ``left`` with the same of ``right``, (n,)."""
-        sides = [
-            [self._rows[ids[start:end]] for start, end in pairwise(offsets)]
-            for ids, offsets in (self.table.ids(left), self.table.ids(right))
-        ]
-        return np.array([dynamax(a, b) for a, b in zip(*sides, strict=True)], np.float64)
+        sides = zip(self.model.words(left), self.model.words(right), strict=True)
+        return np.array([dynamax(a, b) for a, b in sides], np.float64)
 
 
 class Sif:
@@ -292,7 +287,7 @@ def _baseline(name: str, vectors: str | Path, seed: int) -> System | None:
     plain: dict[str, Callable[[], System]] = {
         "bm25": Lexical,
         "sif": lambda: Sif(load_vectors(vectors)),
-        "dynamax": lambda: DynaMax(load_vectors(vectors)),
+        "dynamax": lambda: DynaMax(build_model("mean", load_vectors(vectors))),
         "mean-plain": lambda: _mean(load_vectors(vectors), "none"),
         "model2vec": lambda: _mean(load_vectors(vectors), "zipf"),
     }
@@ -334,7 +329,7 @@ def load_system(folder: str | Path, similarity: str | None = None) -> System:
 
 def _of_model(model: Model, similarity: str | None) -> System:
     if similarity == "dynamax":
-        return DynaMax(model.table)
+        return DynaMax(model)
     if similarity is not None:
         model.similarity = similarity
     return Encoder(model.encode, model.similarity)
