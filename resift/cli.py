@@ -15,6 +15,8 @@ import numpy as np
 
 from resift import __version__, serving
 from resift.cli_eval import evaluate
+from resift.cli_train import train as train_group
+from resift.cli_train_self import adapt_files, self_command
 from resift.demo import Demo, lee_corpus
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
@@ -100,6 +102,7 @@ def main() -> None:
 @click.option("--map", "renames", multiple=True, metavar="OLD=NEW", help="Rename a column; may be repeated.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[by the file's ending; jsonl for stdin]")
 @click.option("--analyzer", type=click.Choice(ANALYZERS), default="english", show_default=True, help="Of a new index.")
+@click.option("--adapt", metavar="DIR", help="Adapt the packaged vectors to these documents first; the model's folder.")
 @click.option("--dead-letters", metavar="FILE", help="Where refused documents go. [INDEX.dead.jsonl]")
 @engine_option
 @model_option
@@ -111,6 +114,7 @@ def index(
     renames: tuple[str, ...],
     format_: str | None,
     analyzer: str,
+    adapt: str | None,
     dead_letters: str | None,
     engine: str,
     model: str,
@@ -118,11 +122,12 @@ def index(
     """Index documents with their vectors, from JSON lines, CSV, TSV or plain text ('-' is stdin)."""
     source = Files(files, format_, Columns(id_column, dict(_renaming(rename) for rename in renames)))
     dead = DeadLetters(Path(dead_letters or f"{index}.dead.jsonl"))
+    encoder = adapt_files(source, fields, adapt) if adapt else load_model(model)
     with (
         opened(engine) as target,
         click.progressbar(length=source.total, label="indexing", file=sys.stderr) as bar,
     ):
-        indexer = Indexer(target, load_model(model), index, dead)
+        indexer = Indexer(target, encoder, index, dead)
         report = indexer.run(source, fields, analyzer, lambda _: bar.update(source.position - bar.pos))
     rate = report.indexed / report.seconds if report.seconds else 0
     click.echo(f"{report.indexed} documents in index {index}, {rate:.0f} a second, {report.retries} retries")
@@ -176,6 +181,8 @@ def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | N
 
 
 main.add_command(evaluate)
+main.add_command(train_group)
+train_group.add_command(self_command)
 
 
 @main.group()

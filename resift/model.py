@@ -1,10 +1,13 @@
-"""Encoders: every model is a word table, a pool, a mask and a similarity, run by one kernel.
+"""Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
 
 ================  =========================================  =====  ==========
 name              row of a word                              pool   similarity
 ================  =========================================  =====  ==========
 ``mean``          its vector                                 mean   cosine
 ``boew:K[,σ]``    softmax(-‖x - v_k‖ / σ²) over K codewords  mean   cosine
+``ro-boew:K``     the same, trained, with a trained mask     mean   cosine
+``rn-bof:K,R``    softmax(-‖x - v_k‖ / σ_k), trained, and a  mean   cosine
+                  trained head to R dimensions
 ``sfbow``         its vector (identity universe)             max    jaccard
 ``sfbow:U``       its products with the rows of a universe   max    jaccard
 ================  =========================================  =====  ==========
@@ -14,6 +17,7 @@ Memberships are computed once a word when the model is built, so that encoding a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.resources import files
@@ -41,23 +45,40 @@ class Model:
 
     ``table``: the word table, (V, K) memberships with a weight a word; ``pool``: ``mean``, sum(w·u) / sum(w)
     (Passalis and Tefas 2018, eq. 3, with word weights), or ``max``, the fuzzy union max(w·u) clipped at 0 (Muffo et
-    al. 2021, eq. 6, for sets of words); ``mask``: (K,) weights of the dimensions (Passalis and Tefas, eq. 4).
-    Vectors for cosine have length 1. Words without a row are skipped; a text without any known word has the zero
+    al. 2021, eq. 6, for sets of words); ``mask``: weights of the dimensions (Passalis and Tefas, eq. 4).
+    With ``segments`` S > 1 a text's words fall into S consecutive parts of equal length (give or take a word), which
+    are pooled each by itself and joined; ``head``: (S·K, R), after which a vector is relu(headᵀ s), R long (Passalis
+    and Tefas 2017, Neural bag-of-features, eq. 8 and section 3.2.3); both want pool ``mean``. Vectors for cosine have
+    length 1. Words without a row are skipped; a text without any known word has the zero
     vector, which is similar to nothing.
     """
 
     def __init__(
-        self, name: str, table: WordVectors, pool: str, similarity: str, mask: NDArray[Any] | None = None
+        self,
+        name: str,
+        table: WordVectors,
+        pool: str,
+        similarity: str,
+        mask: NDArray[Any] | None = None,
+        head: NDArray[Any] | None = None,
+        segments: int = 1,
     ) -> None:
         if pool not in ("mean", "max") or similarity not in SIMILARITIES:
             raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
-        self.name, self.table, self.pool, self.similarity = name, table, pool, similarity
-        self.mask = np.ones(table.dim, np.float32) if mask is None else np.asarray(mask, np.float32)
+        if segments < 1 or (pool == "max" and (segments > 1 or head is not None)):
+            raise BadInput(f"{segments} segments, pool {pool!r}", expected="1 or more, and with a head: pool mean")
+        self.name, self.table, self.pool, self.similarity, self.segments = name, table, pool, similarity, segments
+        width = segments * table.dim
+        self.mask = np.ones(width, np.float32) if mask is None else np.asarray(mask, np.float32)
+        self.head = None if head is None else np.asarray(head, np.float32)
+        shapes = [self.mask.shape, *([] if self.head is None else [self.head.shape[:-1]])]
+        if any(shape != (width,) for shape in shapes):
+            raise DimensionMismatch(f"mask and head of {shapes} weights", expected=f"{width}, segments times codewords")
 
     @property
     def dim(self) -> int:
-        """Number of dimensions of a vector, K."""
-        return self.table.dim
+        """Number of dimensions of a vector: R with a head, else S·K."""
+        return int(self.mask.size if self.head is None else self.head.shape[1])
 
     @property
     def space_type(self) -> str:
@@ -74,7 +95,7 @@ class Model:
         return self.table.rows() * self.table.weights[:, None]
 
     def encode(self, texts: Iterable[str], batch_size: int = 1024) -> Floats:
-        """Vectors of the texts, shape (n, K), float32. ``texts`` may be any iterable, and is read batch by batch.
+        """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
 
         Raises BadInput where an item is not a string.
         """
@@ -82,7 +103,7 @@ class Model:
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
     def encode_batches(self, texts: Iterable[str], batch_size: int = 1024) -> Iterator[Floats]:
-        """The same, yielding one (at most ``batch_size``, K) array after another."""
+        """The same, yielding one (at most ``batch_size``, dim) array after another."""
         if isinstance(texts, str):
             raise BadInput("one string was given", value=texts, expected="a list of texts")
         done = 0
@@ -94,7 +115,7 @@ class Model:
                     )
             done += len(batch)
             pooled = self._mean(batch) if self.pool == "mean" else self._max(batch)
-            vectors = pooled * self.mask
+            vectors = self._finish(pooled)
             yield unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def words(self, texts: Sequence[str]) -> list[Floats]:
@@ -102,22 +123,31 @@ class Model:
         ids, offsets = self.table.ids(texts)
         return [self._rows[ids[start:end]] for start, end in pairwise(offsets)]
 
-    def _counts(self, texts: list[str]) -> csr_matrix:
+    def counts(self, texts: Sequence[str]) -> csr_matrix:
+        """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
         ids, offsets = self.table.ids(texts)
-        shape = (len(texts), len(self.table))
-        counts = csr_matrix((np.ones(len(ids), np.float32), ids, offsets), shape=shape)
+        lengths = np.diff(offsets)[:, None]
+        starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
+        indptr = np.append(starts.ravel(), offsets[-1])
+        counts = csr_matrix((np.ones(len(ids), np.float32), ids, indptr), shape=(indptr.size - 1, len(self.table)))
         counts.sum_duplicates()
         return counts
 
+    _counts = counts
+
     def _mean(self, texts: list[str]) -> Floats:
-        counts = self._counts(texts)
+        counts = self.counts(texts)
         total = (counts @ self.table.weights)[:, None]
-        return np.asarray(
-            np.divide(counts @ self._rows, total, out=np.zeros((len(texts), self.dim), np.float32), where=total > 0)
-        )
+        pooled = np.zeros((len(total), self.table.dim), np.float32)
+        np.divide(counts @ self._rows, total, out=pooled, where=total > 0)
+        return pooled.reshape(len(texts), -1)
+
+    def _finish(self, pooled: Floats) -> Floats:
+        masked = pooled * self.mask
+        return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
 
     def _max(self, texts: list[str]) -> Floats:
-        counts = self._counts(texts)
+        counts = self.counts(texts)
         pooled = np.zeros((len(texts), self.dim), np.float32)
         for row in np.flatnonzero(np.diff(counts.indptr)):
             ids = counts.indices[counts.indptr[row] : counts.indptr[row + 1]]
@@ -126,7 +156,7 @@ class Model:
         return pooled
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
-        """Similarity of ``query`` (K,) with each of ``documents`` (n, K), all weighted by ``mask`` (K,); (n,)."""
+        """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,)."""
         for vectors in (query, documents):
             if np.shape(vectors)[-1] != self.dim:
                 raise DimensionMismatch(
@@ -139,7 +169,7 @@ class Model:
         return SIMILARITIES[self.similarity](query, documents)
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (K,), best first."""
+        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
@@ -151,7 +181,8 @@ class Model:
 
     @cached_property
     def _units(self) -> Floats:
-        return unit_rows(self.table.rows()[:_FREQUENT])
+        """Texts of one word: (at most 20,000, dim)."""
+        return unit_rows(self._finish(np.tile(self.table.rows()[:_FREQUENT], self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -161,10 +192,12 @@ class Model:
             "tokenizer": "words-1",
             "unknown_words": "skip",
             "vectors": self.table.info,
+            **({"segments": self.segments} if self.segments > 1 else {}),
         }
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.table.arrays(), "mask": self.mask}
+        head = {} if self.head is None else {"head": self.head}
+        return {**self.table.arrays(), "mask": self.mask, **head}
 
     def save(self, folder: str | Path) -> Path:
         """Write the model as a folder of JSON, words and arrays, whole or not at all."""
@@ -175,7 +208,8 @@ class Model:
         """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel where its hash differs."""
         info, words, arrays = read_folder(folder, "model.json")
         table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
-        return cls(info["name"], table, info["pool"], info["similarity"], arrays["mask"])
+        settings = (info["name"], table, info["pool"], info["similarity"], arrays["mask"])
+        return cls(*settings, arrays.get("head"), info.get("segments", 1))
 
 
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
@@ -212,9 +246,21 @@ def _memberships(vectors: WordVectors, universe: str, seed: int) -> WordVectors:
 
 
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
-    """Codewords (size, D): k-means (k-means++ start) of the most frequent 20,000 words' vectors at length 1."""
-    words = unit_rows(vectors.rows()[: max(_FREQUENT, size)])
-    codebook, _ = kmeans2(words, size, iter=30, minit="++", seed=np.random.default_rng(seed), missing="warn")
+    """Codewords (size, D): k-means (k-means++ start) of the most frequent 20,000 words' vectors at length 1.
+
+    A codeword that no word is nearest to stays where it started.
+    """
+    words, chance = unit_rows(vectors.rows()[: max(_FREQUENT, size)]), np.random.default_rng(seed)
+    lengths = (words**2).sum(1)
+    start, nearest = [int(chance.integers(len(words)))], np.full(len(words), np.inf)
+    while len(start) < size:
+        last = words[start[-1]]
+        nearest = np.minimum(nearest, np.maximum(lengths + last @ last - 2 * words @ last, 0))
+        reached = nearest.cumsum()
+        start.append(min(int(np.searchsorted(reached, chance.random() * reached[-1], "right")), len(words) - 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        codebook, _ = kmeans2(words, words[start], iter=30, minit="matrix", missing="warn")
     return np.asarray(codebook, np.float32)
 
 

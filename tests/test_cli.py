@@ -84,6 +84,27 @@ def test_index_from_stdin_with_mapping_and_dead_letters(here: Path, model_folder
     )
 
 
+def test_index_adapts_to_the_documents_first(here: Path) -> None:
+    topics = ("stove pan oven butter flour sugar", "engine wheel brake clutch gear tyre")
+    lines = [
+        {
+            "_id": str(i),
+            "text": " ".join(np.random.default_rng(i).permutation((topics[i % 2] + " the of and").split() * 3)),
+        }
+        for i in range(200)
+    ]
+    (here / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    output = resift("index", "docs.jsonl", "--index", "docs", "--adapt", "own").output
+    assert "200 documents in index docs" in output
+    assert "untrained  adapted" in output
+    assert Model.load("own").dim
+    assert "200 documents: 0 without a vector" in resift("verify", "docs", "--model", "own").output
+    assert (
+        "stdin cannot be read twice"
+        in resift("index", "-", "--index", "docs", "--adapt", "own", status=1, input="{}").output
+    )
+
+
 def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
     (here / "docs.csv").write_text("id,text\n1,fire\n2,gun\n")
     resift(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,28 +16,40 @@ from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFou
 from resift.model import learn_codebook, membership
 from resift.text import tokenize
 
-NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7"]
+TRAINED = ["mask", "segments", "head", "segments and head"]
+NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]
 TEXTS = ["Bush fire!", "", "zzz", "army gun the the the", "forest " * 500, "fire zzz"]
 
 
 def reference(model: Model, text: str) -> np.ndarray:
     """One text, word by word."""
     rows = [model.table.index[word] for word in tokenize(text) if word in model.table.index]
+    weights, words = model.table.weights.astype(np.float64), model.table.rows().astype(np.float64)
     if not rows:
         return np.zeros(model.dim)
-    weights = model.table.weights[rows][:, None].astype(np.float64)
-    words = model.table.rows()[rows].astype(np.float64)
     if model.pool == "max":
-        return np.maximum((words * weights).max(axis=0), 0) * model.mask
-    pooled = (words * weights).sum(axis=0) / weights.sum() * model.mask
-    return pooled / np.linalg.norm(pooled)
+        return np.maximum((words[rows] * weights[rows, None]).max(axis=0), 0) * model.mask
+    parts: list[list[int]] = [[] for _ in range(model.segments)]
+    for place, row in enumerate(rows):
+        parts[place * model.segments // len(rows)].append(row)
+    means = [np.average(words[part], axis=0, weights=weights[part]) if part else 0 * words[0] for part in parts]
+    vector = np.concatenate(means) * model.mask
+    if model.head is not None:
+        vector = np.maximum(model.head.T.astype(np.float64) @ vector, 0)
+    return vector / (np.linalg.norm(vector) or 1)
 
 
 @pytest.fixture(scope="module")
 def models(vectors: WordVectors) -> dict[str, Model]:
     """Every kind of encoder, with word weights."""
     weighted = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
-    return {name: build_model(name, weighted) for name in NAMES}
+    made = {name: build_model(name, weighted) for name in NAMES if name not in TRAINED}
+    rng, table = np.random.default_rng(0), made["boew:4"].table
+    for name in TRAINED:
+        segments = 3 if "segments" in name else 1
+        head = rng.normal(size=(4 * segments, 5)) + 0.2 if "head" in name else None
+        made[name] = Model(name, table, "mean", "cosine", rng.random(4 * segments), head, segments)
+    return made
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,6 +110,45 @@ def test_membership_hardens_with_sigma() -> None:
     words, codebook = np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32)
     np.testing.assert_allclose(membership(words, codebook, 0.01), np.eye(2), atol=1e-6)
     np.testing.assert_allclose(membership(words, codebook, 100), np.full((2, 2), 0.5), atol=1e-3)
+
+
+def test_sizes_of_heads_and_segments(models: dict[str, Model]) -> None:
+    assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
+    model = models["segments"]
+    counts = model.counts(["fire bush flame smoke forest", "gun", ""]).toarray()
+    first, second, third = (np.flatnonzero(row) for row in counts[:3])
+    words = [{model.table.words[row] for row in part} for part in (first, second, third)]
+    assert words == [{"fire", "bush"}, {"flame", "smoke"}, {"forest"}]
+    assert counts[3:].sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0]
+    both = models["segments and head"]
+    assert "rain" in both.nearest_words(both.encode(["rain rain rain"])[0], 3)
+
+
+@pytest.mark.parametrize(
+    ("pool", "mask", "head", "segments"),
+    [
+        ("mean", 3, None, 1),
+        ("mean", 9, None, 2),
+        ("mean", 4, 8, 1),
+        ("mean", None, 4, 2),
+        ("mean", None, None, 0),
+        ("max", None, None, 2),
+        ("max", None, 4, 1),
+        ("median", None, None, 1),
+    ],
+)
+def test_parts_that_do_not_fit(
+    models: dict[str, Model], pool: str, mask: int | None, head: int | None, segments: int
+) -> None:
+    parts = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
+    with pytest.raises(BadInput):
+        Model("x", models["boew:4"].table, pool, "cosine", *parts, segments)
+
+
+def test_models_without_the_new_parts_are_saved_as_ever(tmp_path: Path, model: Model) -> None:
+    saved = json.loads((model.save(tmp_path / "m") / "model.json").read_text())
+    assert "segments" not in saved
+    assert saved["arrays"] == ["mask", "vectors", "weights"]
 
 
 def test_mask_weights_dimensions(vectors: WordVectors) -> None:

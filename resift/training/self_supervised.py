@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from resift.vectors import Floats, WordVectors
 Progress = Callable[[int, int], None]
 
 _LEAST_WORDS, _LEAST_DOCUMENTS = 4, 8
-_QUERY = 8
+_QUERY, _ROUNDS = 8, 5
 _DECAY, _FLOOR = (0.9, 0.999), 0.02
 _UNSEEN = 0.5
 
@@ -37,14 +36,16 @@ _UNSEEN = 0.5
 class Options:
     """Settings of :func:`adapt`; the defaults are the recipe.
 
-    ``epochs`` passes over the documents, more where that is fewer than ``min_steps`` steps; ``batch`` documents a
-    step; ``rate`` and ``weight_rate``, Adam's for rows and log weights, falling to nothing; ``temperature`` of the
-    softmax; ``dim`` dimensions of the result (None: as the given vectors); ``spectral`` dimensions from the corpus
-    itself; ``min_count``, rarer words are not trained; ``limit`` documents at most, drawn by chance;
-    ``held_back``, the part of the documents that judges; ``codewords``, if given, makes a BoEW model of so many.
+    ``epochs`` passes over the documents, up to ``most_epochs`` where that makes fewer than ``min_steps`` steps (more
+    would learn a small corpus by heart); ``batch`` documents a step; ``rate`` and ``weight_rate``, Adam's for rows and
+    log weights, falling to nothing; ``temperature`` of the softmax; ``dim`` dimensions of the result (None: as the
+    given vectors); ``spectral`` dimensions from the corpus itself; ``min_count``, rarer words are not trained;
+    ``limit`` documents at most, drawn by chance; ``held_back``, the part of the documents that judges; ``codewords``,
+    if given, makes a BoEW model of so many.
     """
 
     epochs: int = 5
+    most_epochs: int = 20
     min_steps: int = 200
     batch: int = 128
     rate: float = 0.004
@@ -59,7 +60,7 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "spectral", "min_count", "dim", "codewords"):
+        for name in ("epochs", "most_epochs", "batch", "spectral", "min_count", "dim", "codewords"):
             value, least = getattr(self, name), 2 if name == "batch" else 1
             if value is not None and value < least:
                 raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")
@@ -104,9 +105,10 @@ def adapt(
         return lambda done, _: progress(before + done, sum(steps)) if progress else None
 
     judge = _fitted(Corpus(seen, options.min_count), vectors, options, report(0))
-    pairs = [_halves(words, rng) for words, out in zip(documents, held, strict=True) if out]
+    apart = [words for words, out in zip(documents, held, strict=True) if out]
+    rounds = [[_halves(words, rng) for words in apart] for _ in range(_ROUNDS)]
     start = build_model("mean" if options.codewords is None else f"boew:{options.codewords}", vectors, options.seed)
-    before, after = _found(start, pairs), _found(judge, pairs)
+    before, after = (np.mean([_found(model, pairs) for pairs in rounds], axis=0).tolist() for model in (start, judge))
     model = _fitted(Corpus(documents, options.min_count), vectors, options, report(steps[0]))
     model.table.info["adapted"] = {
         "documents": len(documents),
@@ -126,11 +128,8 @@ def _halves(words: Sequence[str], rng: np.random.Generator) -> tuple[str, str]:
     """A query of a few words of a document, drawn by chance, and the rest of it."""
     picked = np.zeros(len(words), bool)
     picked[rng.choice(len(words), min(_QUERY, len(words) // 2), replace=False)] = True
-    query, rest = ([word for word, chosen in zip(words, picked, strict=True) if chosen is side] for side in _SIDES)
+    query, rest = ([words[place] for place in np.flatnonzero(side).tolist()] for side in (picked, ~picked))
     return " ".join(query), " ".join(rest)
-
-
-_SIDES = (np.True_, np.False_)
 
 
 def _found(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:
@@ -153,7 +152,7 @@ def _fitted(corpus: Corpus, vectors: WordVectors, options: Options, progress: Pr
 def _steps(documents: int, options: Options) -> tuple[int, int]:
     """Steps an epoch, and in all."""
     epoch = max(1, documents // options.batch)
-    return epoch, epoch * max(options.epochs, -(-options.min_steps // epoch))
+    return epoch, epoch * max(options.epochs, min(options.most_epochs, -(-options.min_steps // epoch)))
 
 
 def fit(

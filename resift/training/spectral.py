@@ -64,7 +64,8 @@ def words_of(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]:
 
     Raises BadInput where an item is not a string.
     """
-    rng, kept = np.random.default_rng(seed), {}
+    rng = np.random.default_rng(seed)
+    kept: dict[int, list[str]] = {}
     slots: list[int] = []
     for position, text in enumerate(texts):
         if not isinstance(text, str):

@@ -1,0 +1,222 @@
+"""Adapting to documents without labels: what it learns, what it refuses, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.sparse import csr_matrix
+
+from resift import Model, WordVectors, build_model
+from resift.cli_train_self import adapt_files, self_command
+from resift.errors import BadInput
+from resift.ingest.readers import Files
+from resift.training.self_supervised import Options, adapt, exported, fit, slopes
+from resift.training.spectral import Corpus, from_corpus, from_vectors, side_by_side, words_of
+from resift.vectors import Floats
+
+TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
+NOISE = [f"noise{i}" for i in range(40)]
+MISSING = {"sea0", "law0"}
+FAST = Options(min_steps=40, batch=32)
+
+
+def documents(count: int, seed: int) -> tuple[list[str], list[int]]:
+    """Texts of 10 words of one of two topics among 14 of noise, and their topics."""
+    rng = np.random.default_rng(seed)
+    texts = []
+    for i in range(count):
+        words = [*rng.choice(TOPICS[i % 2], 10), *rng.choice(NOISE, 14)]
+        texts.append(" ".join(rng.permutation(words)))
+    return texts, [i % 2 for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def table() -> WordVectors:
+    """Vectors that know nothing of the topics, and lack two words."""
+    words = [word for word in [*NOISE, *TOPICS[0], *TOPICS[1], "elsewhere"] if word not in MISSING]
+    return WordVectors.build(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
+
+
+@pytest.fixture(scope="module")
+def adapted(table: WordVectors) -> Model:
+    """Trained on 160 documents."""
+    return adapt(documents(160, 2)[0], table, FAST)
+
+
+def contrast(model: Model) -> float:
+    """Mean similarity within a topic less that across, of documents that had no part in training."""
+    texts, topics = documents(60, 3)
+    vectors = model.encode(texts)
+    similarity, same = vectors @ vectors.T, np.equal.outer(topics, topics)
+    return float(similarity[same & ~np.eye(60, dtype=bool)].mean() - similarity[~same].mean())
+
+
+def test_documents_of_one_topic_come_closer(adapted: Model, table: WordVectors) -> None:
+    assert contrast(adapted) > contrast(build_model("mean", table)) + 0.3
+    found = adapted.table.info["adapted"]
+    assert found["better"]
+    assert found["mrr_after"] > found["mrr_before"]
+    assert (found["documents"], found["held_back"], found["words"]) == (160, 16, 100)
+
+
+def test_words_of_no_topic_lose_weight(adapted: Model) -> None:
+    weights = dict(zip(adapted.table.words, adapted.table.weights, strict=True))
+    assert np.mean([weights[word] for word in NOISE]) < 0.7 * np.mean([weights[w] for t in TOPICS for w in t])
+
+
+def test_unknown_words_get_rows_and_known_ones_stay(adapted: Model) -> None:
+    sea, law, rest = adapted.encode(["sea0", "law0", "sea1 sea2 sea3"])
+    assert sea @ rest > law @ rest + 0.3
+    assert np.linalg.norm(adapted.encode(["elsewhere"])) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_path: Path) -> None:
+    texts = documents(160, 2)[0]
+    again = adapt(iter(texts), table, FAST)
+    assert again.hash == adapted.hash
+    assert Model.load(again.save(tmp_path / "model")).hash == adapted.hash
+    assert adapt(texts, table, Options(min_steps=40, batch=32, seed=1)).hash != adapted.hash
+
+
+def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
+    texts = documents(80, 4)[0]
+    corpus = Corpus(words_of(texts, 100, 0))
+    given, known = from_vectors(corpus, table, 0)
+    rows, weights = fit(corpus, side_by_side(corpus, [given, from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
+    model = exported(corpus, rows, weights, table, known, Options(dim=24))
+    means = corpus.means(rows, weights)
+    centred = means - means.mean(axis=0)
+    trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    served = model.encode(texts)
+    assert served.shape == (80, 24)
+    np.testing.assert_allclose(served @ served.T, trained @ trained.T, atol=0.03)
+
+
+def test_slopes_are_the_derivatives() -> None:
+    rng = np.random.default_rng(0)
+    counts = csr_matrix(rng.integers(0, 3, size=(8, 6)).astype(np.float64))
+    rows, logs = rng.normal(size=(6, 3)), rng.normal(size=6)
+
+    def loss(values: Floats, weights: Floats) -> float:
+        return slopes(counts, values, weights, 0.5)[0]
+
+    _, by_row, by_log = slopes(counts, rows, logs, 0.5)
+    step = 1e-3
+    for i in range(6):
+        moved = np.eye(6)[i] * step
+        assert by_log[i] == pytest.approx((loss(rows, logs + moved) - loss(rows, logs - moved)) / 2 / step, abs=1e-3)
+        for j in range(3):
+            aside = np.outer(np.eye(6)[i], np.eye(3)[j]) * step
+            assert by_row[i, j] == pytest.approx(
+                (loss(rows + aside, logs) - loss(rows - aside, logs)) / 2 / step, abs=1e-3
+            )
+
+
+def test_dimensions_codewords_and_progress(table: WordVectors) -> None:
+    texts, steps = documents(40, 5)[0], []
+    options: dict[str, Any] = {"min_steps": 5, "epochs": 1, "spectral": 4}
+    assert adapt(texts, table, Options(dim=6, **options)).dim == 6
+    model = adapt(texts, table, Options(codewords=5, **options), lambda *step: steps.append(step))
+    assert (model.name, model.dim) == ("boew:5", 5)
+    assert steps == [(done, 10) for done in range(1, 11)]
+
+
+def test_empty_and_repeated_documents_do_no_harm(table: WordVectors) -> None:
+    texts = documents(20, 6)[0]
+    model = adapt([*texts, "", "!", *[texts[0]] * 20], table, FAST)
+    assert np.isfinite(model.encode([*texts, ""])).all()
+    assert not model.encode([""]).any()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "0 documents"),
+        (["", "..."], "0 documents"),
+        (["sea1 sea2 sea3 sea4 sea5"], "1 documents"),
+        ([" ".join(f"w{i}x{j}" for j in range(6)) for i in range(20)], "no word occurs 2 times"),
+        (["hippo lake mud hippo reed"] * 20, "has a vector"),
+        (["sea1 sea2 sea3 sea4", 5], "text 1 is a int"),
+    ],
+)
+def test_corpora_that_cannot_be_used(table: WordVectors, texts: list[Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        adapt(texts, table, FAST)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("batch", 1),
+        ("dim", 0),
+        ("min_count", 0),
+        ("spectral", 0),
+        ("codewords", 0),
+        ("limit", 1),
+        ("seed", -1),
+        ("rate", -1.0),
+        ("rate", np.nan),
+        ("temperature", 0.0),
+        ("held_back", 0.0),
+        ("held_back", 0.9),
+    ],
+)
+def test_bad_options(name: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=name):
+        Options(**{name: value})
+
+
+def test_texts_are_drawn_evenly() -> None:
+    texts = [str(i) for i in range(200)]
+    drawn = [int(words[0]) for words in words_of(iter(texts), 50, 0)]
+    assert len(set(drawn)) == 50
+    assert drawn == sorted(drawn)
+    assert 70 < np.mean(drawn) < 130
+
+
+@pytest.fixture
+def corpus_file(tmp_path: Path) -> Path:
+    """80 documents as JSON lines, and a line that is none."""
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps({"title": "", "text": text}) + "\n" for text in documents(80, 7)[0]) + "{\n")
+    return path
+
+
+def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
+    folder, out = table.save(tmp_path / "table"), tmp_path / "model"
+    arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out)]
+    result = CliRunner().invoke(self_command, [*arguments, "--dim", "8"])
+    assert result.exit_code == 0, result.output
+    assert "80 documents, 100 words" in result.output
+    assert "mean reciprocal rank" in result.output
+    assert Model.load(out).dim == 8
+
+
+def test_command_keeps_nothing_that_is_no_better(
+    corpus_file: Path, table: WordVectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resift.training.self_supervised._found", lambda model, pairs: (0.5, 0.5))
+    folder, out = table.save(tmp_path / "table"), tmp_path / "model"
+    arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--epochs", "1"]
+    result = CliRunner().invoke(self_command, arguments)
+    assert result.exit_code == 3
+    assert "no better than the untrained vectors" in result.output
+    assert not out.exists()
+    model = adapt_files(Files([str(corpus_file)]), ["text"], out, str(folder))
+    assert model.hash == Model.load(out).hash == build_model("mean", table).hash
+
+
+def test_adapt_before_indexing(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
+    files, out = Files([str(corpus_file)]), tmp_path / "model"
+    model = adapt_files(files, ["title", "text"], out, str(table.save(tmp_path / "table")))
+    assert model.hash == Model.load(out).hash
+    assert files.position == 0
+    assert len(list(files)) == 81
+    with pytest.raises(BadInput, match="stdin"):
+        adapt_files(Files(["-"]), ["text"], out)

@@ -1,0 +1,363 @@
+"""Supervised training: losses against plain numpy, what training gains, exact resumption, and bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from resift import Model, WordVectors, load_model
+from resift.cli_train import read_labelled
+from resift.cli_train import train as train_commands
+from resift.errors import BadInput
+from resift.feedback import spherical_entropy
+from resift.training.boew import Options, RoBoew, class_means, entropy, vocabulary
+from resift.training.rnbof import NeuralOptions
+from resift.training.supervised import held_back, shares, train
+
+GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", "mango", "olive"]
+NOISE = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+SMALL: dict[str, Any] = {"codewords": 6, "epochs": 6, "batch": 16, "rate": 0.03, "patience": 5, "validation": 0.25}
+KINDS = {
+    "ro-boew": Options(**SMALL),
+    "ro-boew, entropy": Options(**SMALL, tied=False),
+    "ro-boew, euclidean": Options(**SMALL, entropy="euclidean"),
+    "rn-bof": NeuralOptions(**SMALL, size=4),
+    "rn-bof, segments": NeuralOptions(**SMALL, size=7, segments=3),
+}
+
+
+@pytest.fixture(scope="module")
+def table() -> WordVectors:
+    """Twelve dimensions that know nothing of the topics; every third word of a topic has no vector at all."""
+    words = [word for word in GREEK + FRUIT + NOISE if word not in GREEK[::3] + FRUIT[::3]] + ["unseen", "other"]
+    rows = np.random.default_rng(3).normal(size=(len(words), 12)).astype(np.float32)
+    return WordVectors.build(words, rows, "zipf")
+
+
+@pytest.fixture(scope="module")
+def corpus() -> tuple[list[str], list[str]]:
+    """A hundred and sixty documents: three words of the class's topic among nine of noise; one is
+    empty, one has no known word."""
+    rng = np.random.default_rng(4)
+    topics = {"greek": GREEK, "fruit": FRUIT}
+    labels = ["greek", "fruit"] * 80
+    texts = [
+        " ".join(rng.permutation([*rng.choice(topics[label], 3), *rng.choice(NOISE, 9)]).tolist()) for label in labels
+    ]
+    return ["", "qqq", *texts], ["greek", "fruit", *labels]
+
+
+@pytest.fixture(scope="module")
+def trained(table: WordVectors, corpus: tuple[list[str], list[str]]) -> Callable[[str], tuple[Model, dict[str, Any]]]:
+    """Each kind trained once."""
+    done: dict[str, tuple[Model, dict[str, Any]]] = {}
+
+    def get(kind: str) -> tuple[Model, dict[str, Any]]:
+        if kind not in done:
+            done[kind] = train(*corpus, table, KINDS[kind])
+        return done[kind]
+
+    return get
+
+
+@pytest.mark.parametrize("m", [0.02, 0.1, 1.0])
+def test_entropy_and_gradient_equal_plain_numpy(m: float) -> None:
+    rng = np.random.default_rng(1)
+    z, labels = rng.random((9, 5)), np.r_[0, 1, 2, rng.integers(0, 3, 6)]
+    centres = np.stack([z[labels == label].mean(0) for label in range(3)])
+    mask = rng.uniform(0.2, 2, 5)
+    value, gradient = spherical_entropy(mask, z, labels, centres, m)
+    leaf, targets = torch.tensor(mask, requires_grad=True), torch.eye(3, dtype=torch.float64)[labels]
+    np.testing.assert_allclose(class_means(z, targets.numpy()), centres, rtol=1e-5)
+    settings = Options(fuzziness=m, tied=False)
+    loss = entropy(leaf * torch.tensor(z), targets, torch.tensor(centres), settings)
+    loss.backward()
+    assert loss.item() == pytest.approx(value, rel=1e-9)
+    assert leaf.grad is not None
+    np.testing.assert_allclose(leaf.grad.numpy(), gradient, rtol=1e-6, atol=1e-10)
+
+
+def test_euclidean_soft_and_tied_entropy_written_out() -> None:
+    rng = np.random.default_rng(2)
+    s, centres, targets = rng.random((7, 4)), rng.random((3, 4)), rng.dirichlet(np.ones(3), 7)
+    distance = np.linalg.norm(s[:, None] - centres, axis=2)
+    w = np.exp(-distance / 0.3)
+    w /= w.sum(axis=1, keepdims=True)
+    h = targets.T @ w
+    expected = -(h * np.log(h / w.sum(axis=0))).sum() / 7
+    tensors = [torch.tensor(array) for array in (s, targets, centres)]
+    settings = {"fuzziness": 0.3, "entropy": "euclidean"}
+    assert entropy(*tensors, Options(**settings, tied=False)).item() == pytest.approx(expected)
+    tied = -(targets * np.log(w)).sum() / 7
+    assert entropy(*tensors, Options(**settings)).item() == pytest.approx(tied)
+    assert tied > expected
+
+
+def test_zero_vectors_and_empty_clusters_give_finite_gradients() -> None:
+    for settings in KINDS.values():
+        for values, centres in [(torch.zeros(3, 2), torch.zeros(2, 2)), (torch.eye(2)[[0, 0, 0]], 99 * torch.eye(2))]:
+            s = values.clone().requires_grad_()
+            entropy(s, torch.eye(2)[[0, 1, 1]], centres, replace(settings, fuzziness=0.001)).backward()
+            assert s.grad is not None
+            assert torch.isfinite(s.grad).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_beats_no_training(trained: Callable[[str], tuple[Model, dict[str, Any]]], kind: str) -> None:
+    model, summary = trained(kind)
+    assert summary["map11"]["trained"] > summary["map11"]["untrained"] + 0.05
+    assert summary["better"]
+    assert summary["held_back"] == pytest.approx(162 / 4, abs=1)
+    assert model.dim == {"rn-bof": 4, "rn-bof, segments": 7}.get(kind, 6)
+    apple, mango, theta = model.encode(["apple apple apple", "mango mango mango", "theta theta theta"])
+    assert apple @ mango > apple @ theta
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exported_model_equals_the_network(
+    tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]], kind: str
+) -> None:
+    texts, options = corpus[0], KINDS[kind]
+    start = vocabulary(texts, table, 2, 0)
+    network = options.network(start)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(0.1 * torch.rand(value.shape, generator=torch.Generator().manual_seed(1)))
+    model = network.export(start, table, {})
+    counts = Model("", start, "mean", "cosine", segments=network.segments).counts(texts)
+    vectors = network.encode(counts, batch=7)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.encode(texts), vectors / np.where(lengths > 0, lengths, 1), atol=1e-5)
+    assert model.name == {"rn-bof": "rn-bof:6,4", "rn-bof, segments": "rn-bof:6,7"}.get(kind, "ro-boew:6")
+    loaded = load_model(model.save(tmp_path / "m"))
+    assert loaded.hash == model.hash
+    np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
+    assert not model.encode(["", "qqq"]).any()
+    assert model.table.index["unseen"] >= 0
+    float16 = model.encode(texts).astype(np.float16)
+    np.testing.assert_allclose(float16.astype(np.float32), model.encode(texts), atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["ro-boew", "rn-bof, segments"])
+def test_a_step_touches_only_the_batch_s_words(
+    table: WordVectors, corpus: tuple[list[str], list[str]], kind: str
+) -> None:
+    start = vocabulary(corpus[0], table, 2, 0)
+    network = KINDS[kind].network(start)
+    counts = Model("", start, "mean", "cosine", segments=network.segments).counts(["apple banana apple"])
+    network(counts).sum().backward()
+    grad = network.rows.grad.coalesce()
+    assert sorted(start.words[row] for row in grad.indices()[0]) == ["apple", "banana"]
+
+
+@pytest.mark.parametrize("kind", ["ro-boew", "rn-bof"])
+@pytest.mark.parametrize("stop", [2, 7])
+def test_resumed_equals_uninterrupted(
+    tmp_path: Path,
+    table: WordVectors,
+    corpus: tuple[list[str], list[str]],
+    trained: Callable[[str], tuple[Model, dict[str, Any]]],
+    kind: str,
+    stop: int,
+) -> None:
+    """Interrupted in the first stage and, with six epochs behind it, in the second."""
+    whole, summary = trained(kind)
+    kept, file = summary["documents"] - summary["held_back"], tmp_path / "out.checkpoint"
+
+    def interrupt(done: int, total: int) -> None:
+        assert 0 < done <= total
+        if done > (stop + 0.5) * kept:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(*corpus, table, KINDS[kind], interrupt, file)
+    resumed, again = train(*corpus, table, KINDS[kind], None, file, resume=True)
+    assert again == summary
+    assert resumed.hash == whole.hash
+    with pytest.raises(BadInput, match="other documents, vectors or options"):
+        train(*corpus, table, Options(**{**SMALL, "epochs": 4}), None, file, resume=True)
+    file.write_bytes(b"damaged")
+    with pytest.raises(BadInput, match="checkpoint"):
+        train(*corpus, table, KINDS[kind], None, file, resume=True)
+
+
+def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    quick = {**SMALL, "epochs": 1, "validation": 0}
+    hashes = [train(*corpus, table, Options(**quick, seed=seed))[0].hash for seed in (0, 0, 1)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_without_held_back_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    _, summary = train(*corpus, table, Options(**{**SMALL, "epochs": 2, "validation": 0}))
+    assert (summary["better"], summary["map11"], summary["held_back"], summary["epochs"]) == (None, {}, 0, 2)
+
+
+def test_patience_ends_training(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    seen: list[tuple[int, int]] = []
+    options = Options(**{**SMALL, "epochs": 40, "patience": 1, "rate": 1e-7})
+    _, summary = train(*corpus, table, options, lambda done, total: seen.append((done, total)))
+    assert summary["epochs"] < 5
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_soft_labels(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    texts, labels = corpus
+    soft = [{label: 9.0, "fruit" if label == "greek" else "greek": 1.0} for label in labels]
+    classes, targets = shares(soft)
+    assert classes == ["fruit", "greek"]
+    np.testing.assert_allclose(targets[:2], [[0.1, 0.9], [0.9, 0.1]], rtol=1e-6)
+    _, summary = train(texts, soft, table, KINDS["ro-boew"])
+    assert summary["better"]
+    assert shares([{"a": 2}, 7])[1].tolist() == [[0, 1], [1, 0]]
+
+
+def test_held_back_is_stratified_and_spares_single_documents() -> None:
+    classes = np.repeat([0, 1, 2, 3], [100, 40, 1, 2])
+    held = held_back(classes, 0.1, 0)
+    assert np.abs(np.bincount(classes[held], minlength=4) - [10, 4, 0, 0]).max() <= 1
+    assert not held[140]
+    assert not held_back(classes, 0, 0).any()
+    assert (held != held_back(classes, 0.1, 1)).any()
+
+
+def test_vocabulary_start(table: WordVectors) -> None:
+    texts = ["mango bananas xyz xyz once", "mango banana xyz"]
+    start = vocabulary(texts, table, 2, 0)
+    assert start.words == ["xyz", "mango"]
+    start = vocabulary(texts, table, 1, 0)
+    rows, unit = start.rows(), table.rows()[table.index["banana"]]
+    np.testing.assert_allclose(rows[start.index["bananas"]], unit / np.linalg.norm(unit), rtol=1e-5)
+    assert 0 < np.linalg.norm(rows[start.index["xyz"]]) < 0.1
+    assert start.weights[start.index["xyz"]] == table.weights.max()
+
+
+@pytest.mark.parametrize("labels", [["a", "a"], ["a", None], ["a", ""], ["a", {}], ["a", {"b": -1}], ["a", {"b": "x"}]])
+def test_bad_labels(table: WordVectors, labels: list[Any]) -> None:
+    with pytest.raises(BadInput, match=r"of class|document 2"):
+        train(["apple", "mango"], labels, table, KINDS["ro-boew"])
+
+
+def test_bad_corpora(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    with pytest.raises(BadInput, match="0 texts"):
+        train([], [], table, Options())
+    with pytest.raises(BadInput, match="none of them in the word vectors"):
+        train(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, Options())
+    with pytest.raises(BadInput, match="codewords for"):
+        train(*corpus, table, Options())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"codewords": 0},
+        {"sigma": 0},
+        {"fuzziness": float("nan")},
+        {"epochs": 0},
+        {"batch": 0},
+        {"rate": -1},
+        {"min_count": 0},
+        {"validation": 0.9},
+        {"patience": 0},
+        {"seed": -1},
+        {"entropy": "cubic"},
+        {"size": 0},
+        {"segments": 0},
+    ],
+)
+def test_bad_options(bad: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(bad))):
+        NeuralOptions(**bad)
+
+
+def test_class_with_one_document_and_identical_documents(table: WordVectors) -> None:
+    texts, labels = ["apple mango"] * 6 + ["theta iota"] * 6 + ["fig"], ["f"] * 6 + ["g"] * 6 + ["one"]
+    model, summary = train(texts, labels, table, Options(codewords=2, epochs=2, min_count=1, validation=0.5))
+    assert summary["classes"] == 3
+    assert np.isfinite(model.encode(texts)).all()
+
+
+@pytest.fixture
+def files(tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]]) -> list[str]:
+    """A corpus and vectors on disk, as the command's options."""
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as handle:
+        for text, label in zip(*corpus, strict=True):
+            handle.write(json.dumps({"text": text, "label": label}) + "\n")
+    table.save(tmp_path / "v")
+    small = ["--codewords", "6", "--epochs", "6", "--batch", "16", "--rate", "0.03", "--validation", "0.25"]
+    return [f"--train={tmp_path / 'c.jsonl.gz'}", f"--vectors={tmp_path / 'v'}", f"--out={tmp_path / 'm'}", *small]
+
+
+@pytest.mark.parametrize(("name", "more", "dim"), [("ro-boew", [], 6), ("rn-bof", ["--size=3", "--segments=2"], 3)])
+def test_commands(
+    tmp_path: Path, files: list[str], corpus: tuple[list[str], list[str]], name: str, more: list[str], dim: int
+) -> None:
+    ran = CliRunner().invoke(train_commands, [name, *files, *more], catch_exceptions=False)
+    assert ran.exit_code == 0
+    assert "162 documents of 2 classes" in ran.output
+    assert "untrained" in ran.output
+    assert not (tmp_path / "m.checkpoint").exists()
+    model = load_model(tmp_path / "m")
+    assert model.dim == dim
+    assert f"hash {model.hash}" in ran.output
+    assert model.table.matrix.dtype == np.int8
+    lengths = np.linalg.norm(model.encode(corpus[0]), axis=1)
+    assert (np.isclose(lengths, 1, atol=1e-5) | (lengths == 0)).all()
+
+
+def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: list[str]) -> None:
+    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--rate", "1e-9"], catch_exceptions=False)
+    assert ran.exit_code == 3
+    assert "no better" in ran.output
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "holds no document"),
+        ('{"text": "a"}\n', "line 1: no text or no label"),
+        ('{"text": "a", "label": "x"}\n{"text": "a", "label": null}', "line 2"),
+        ('{"text": "a", "label": ["x"]}', "line 1"),
+        ('{"label": "x"}', "line 1"),
+        ("[1]", "line 1"),
+        ("{", "Expecting"),
+    ],
+)
+def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text(content)
+    with pytest.raises(BadInput, match=message):
+        read_labelled(str(path))
+    with pytest.raises(BadInput, match="none"):
+        read_labelled(str(tmp_path / "none"))
+
+
+def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
+    """All of V, X, r and σ move, and RN-BoF has a width a codeword and a head (S · K, R)."""
+    start = vocabulary(corpus[0], table, 2, 0)
+    assert isinstance(Options(codewords=6).network(start), RoBoew)
+    head = NeuralOptions(codewords=6, size=5, segments=2).network(start)
+    assert tuple(head.head.shape) == (12, 5)
+    assert head.head.abs().max() <= 1
+    assert (head.head.sum(0) > 0).all()
+    book = head.codebook.detach()
+    apart = torch.cdist(book, book).sum() / 30
+    np.testing.assert_allclose(head.width.detach().numpy(), np.full(6, 0.5 * apart), rtol=1e-4)
+    for kind in KINDS.values():
+        network = kind.network(start)
+        before = {name: value.detach().clone() for name, value in network.named_parameters()}
+        counts = Model("", start, "mean", "cosine", segments=network.segments).counts(corpus[0])
+        targets = torch.from_numpy(shares(corpus[1])[1])
+        centres = torch.from_numpy(class_means(network.encode(counts), targets.numpy()))
+        entropy(network(counts), targets, centres, kind).backward()
+        assert all(value.grad.to_dense().abs().sum() > 0 for value in network.parameters()), before.keys()
