@@ -100,7 +100,7 @@ def class_table(name: str, title: str, size: int, paper: dict[str, tuple[float |
     trained = {
         f"RO-BoEW, {size}": (f"ro-boew {train} {GLOVE} --codewords {size}", paper["RO-BoEW"]),
         f"EO-BoW, {size}": (f"ro-boew {train} {GLOVE} --codewords {size} --entropy euclidean", paper["EO-BoW"]),
-        "RN-BoF, N_R 16": (f"rn-bof {train} {GLOVE} --dim 16", ()),
+        "RN-BoF, N_R 16": (f"rn-bof {train} {GLOVE} --size 16", ()),
         "self-supervised, no labels": (f"self --corpus $RESIFT_DATA/{name}.train.jsonl.gz", ()),
     }
     rows += [
