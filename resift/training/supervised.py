@@ -76,12 +76,14 @@ class _Run:
         self.table = vocabulary(texts, vectors, options.min_count, options.seed)
         self.network = options.network(self.table)
         self.counts, self.targets = self.count(texts), torch.from_numpy(targets)
-        means = class_means(self.network.encode(self.counts), targets)
-        self.centres = torch.nn.Parameter(torch.from_numpy(means))
+        self.centres = torch.nn.Parameter(self._means(), requires_grad=options.tied)
         dense, lazy = self.network.groups(options.rate)
         dense.append({"params": [self.centres], "lr": options.rate / 10})
         self.optimizers = [torch.optim.Adam(dense), torch.optim.SparseAdam(lazy)]
         self.rates = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
+
+    def _means(self) -> torch.Tensor:
+        return torch.from_numpy(class_means(self.network.encode(self.counts), self.targets.numpy()))
 
     def count(self, texts: Sequence[str]) -> Any:
         """Counts of the trained words, (n · S, V)."""
@@ -91,6 +93,8 @@ class _Run:
         """One pass over the documents, in an order that seed and epoch give; ``step`` hears how many were seen."""
         options, size, parts = self.options, len(self.targets), np.arange(self.network.segments)
         order = np.random.default_rng([options.seed, self.done]).permutation(size)
+        if self.done and not options.tied:
+            self.centres.data.copy_(self._means())
         for start in range(0, size, options.batch):
             batch = order[start : start + options.batch]
             left = 1 - (self.done + start / size) / options.epochs
