@@ -141,6 +141,16 @@ class Engine(ABC):
         with suppress(IndexNotFound):
             self.drop(index)
 
+    def search_all(
+        self,
+        index: str,
+        bodies: Sequence[dict[str, Any]],
+        vectors: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[SearchResult]:
+        """Run several search bodies on one index, in one round trip where the engine has such a thing."""
+        return [self.search(index, body, vectors, headers) for body in bodies]
+
     def knn(
         self,
         index: str,
@@ -151,11 +161,7 @@ class Engine(ABC):
         source: Any = True,
     ) -> SearchResult:
         """The ``size`` documents whose vectors are nearest to ``vector`` (K,), among those that match ``filter``."""
-        clause: dict[str, Any] = {"vector": np.asarray(vector, np.float32).tolist(), "k": size}
-        if filter:
-            clause["filter"] = filter
-        body = {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
-        return self.search(index, body, vectors=True, headers=headers)
+        return self.search(index, knn_body(vector, size, filter, source), vectors=True, headers=headers)
 
     def documents(
         self, index: str, ids: Sequence[str], headers: Mapping[str, str] | None = None
@@ -176,6 +182,14 @@ class Engine(ABC):
             if self.put(index, Document(id, merged, vector), version):
                 return
         raise EngineError(f"document {id!r} was changed by others all the time", status=409, value=id)
+
+
+def knn_body(vector: Floats, size: int, filter: dict[str, Any] | None = None, source: Any = True) -> dict[str, Any]:
+    """Search body for the ``size`` documents whose vectors are nearest to ``vector`` (K,) and that match ``filter``."""
+    clause: dict[str, Any] = {"vector": np.asarray(vector, np.float32).tolist(), "k": size}
+    if filter:
+        clause["filter"] = filter
+    return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:

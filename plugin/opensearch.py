@@ -145,21 +145,23 @@ class OpenSearchEngine(Engine):
         vectors: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
-        spec = body.get("_source")
-        asked = names_vector(spec)
-        source = with_vector(spec) if vectors else spec
-        if source is None or source is True:
-            source = True if vectors else {"excludes": [VECTOR_FIELD]}
-        response = self.call(self.client.search, index=index, body={**body, "_source": source}, headers=headers)
-        found: list[Floats | None] = []
-        for hit in response["hits"]["hits"]:
-            values = hit.get("_source", {}).get(VECTOR_FIELD)
-            found.append(None if values is None else np.asarray(values, np.float32))
-            if not asked:
-                hit.get("_source", {}).pop(VECTOR_FIELD, None)
-            if spec is False:
-                hit.pop("_source", None)
-        return SearchResult(response, found)
+        response = self.call(self.client.search, index=index, body=_asking(body, vectors), headers=headers)
+        return _result(response, body)
+
+    def search_all(
+        self,
+        index: str,
+        bodies: Sequence[dict[str, Any]],
+        vectors: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[SearchResult]:
+        """By ``_msearch``; what it refuses is raised as the single search would."""
+        lines = [line for body in bodies for line in ({}, _asking(body, vectors))]
+        answer = self.call(self.client.msearch, index=index, body=lines, headers=headers)
+        for response in answer["responses"]:
+            if "error" in response:
+                raise _translated(TransportError(response["status"], "", response))
+        return [_result(response, body) for response, body in zip(answer["responses"], bodies, strict=True)]
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         found = self.call(self.client.get, index=index, id=id)
@@ -190,6 +192,30 @@ class OpenSearchEngine(Engine):
         lines = "".join(json.dumps({"delete": {"_id": id}}) + "\n" for id in ids)
         answer = self.call(self.client.bulk, index=index, body=lines)
         return sum(item["delete"]["status"] == 200 for item in answer["items"])
+
+
+def _asking(body: dict[str, Any], vectors: bool) -> dict[str, Any]:
+    """A search body that brings the vector field, or leaves it out."""
+    spec = body.get("_source")
+    source = with_vector(spec) if vectors else spec
+    if source is None or source is True:
+        source = True if vectors else {"excludes": [VECTOR_FIELD]}
+    return {**body, "_source": source}
+
+
+def _result(response: dict[str, Any], body: dict[str, Any]) -> SearchResult:
+    """A response with the vectors taken out of the hits, as their ``_source`` was asked for."""
+    spec = body.get("_source")
+    asked = names_vector(spec)
+    found: list[Floats | None] = []
+    for hit in response["hits"]["hits"]:
+        values = hit.get("_source", {}).get(VECTOR_FIELD)
+        found.append(None if values is None else np.asarray(values, np.float32))
+        if not asked:
+            hit.get("_source", {}).pop(VECTOR_FIELD, None)
+        if spec is False:
+            hit.pop("_source", None)
+    return SearchResult(response, found)
 
 
 def _source(document: Document) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from flask import Blueprint, current_app, request
 
 from resift.errors import BadInput
+from resift.feedback import GRADES
 from resift.reranker import requests as read
 from resift.reranker.service import Reranker, Search
 from resift.similarity import NORMALIZATIONS, combine, dynamax
@@ -43,7 +44,7 @@ def rerank() -> dict[str, Any]:
     read.check_model(body, service.model)
     query, documents = read.text(body, "query"), read.texts(body, "documents")
     top = read.natural(body, "top_n", len(documents), 10**9)
-    feedback = service.feedback_of(read.text(body, "session", None))
+    feedback = service.feedback_of(read.text(body, "session", None), _headers())
     if read.choice(body, "method", "vectors", ["vectors", "dynamax"]) == "vectors":
         scores = service.similarities(query, service.model.encode(documents), feedback)
     elif feedback is None:
@@ -72,7 +73,7 @@ def score() -> dict[str, Any]:
     body, service = read.json_body(), _service()
     read.check_model(body, service.model)
     query, session = read.text(body, "query", ""), read.text(body, "session", None) or None
-    feedback = service.feedback_of(session)
+    feedback = service.feedback_of(session, _headers())
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
     vectors = read.vectors(body, "vectors", service.model.dim)
@@ -122,7 +123,7 @@ def search() -> dict[str, Any]:
         window=read.natural(body, "window", config.window, 10_000, low=1),
         alpha=read.number(body, "alpha", config.alpha, 0, 1),
         normalization=_normalization(body),
-        knn=read.natural(body, "knn", config.knn, 10_000),
+        knn=None if body.get("knn") is None else read.natural(body, "knn", 0, 10_000),
         highlight=read.flag(body, "highlight", False),
         filter=condition,
         headers=_headers(),
@@ -134,32 +135,50 @@ def search() -> dict[str, Any]:
 def feedback() -> dict[str, Any]:
     """Marks of hits, and what changed."""
     body = read.json_body()
-    marks: dict[str, int] = {}
-    for name, label in (("relevant", 1), ("irrelevant", -1), ("neutral", 0)):
+    marks: dict[str, float] = {}
+    for name, grade in GRADES.items():
         for id in read.identifiers(body, name):
-            if marks.setdefault(id, label) != label:
+            if marks.setdefault(id, grade) != grade:
                 raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
     if not marks:
-        raise BadInput("no document is marked", value=[], expected="ids in relevant, irrelevant or neutral")
+        raise BadInput("no document is marked", value=[], expected=f"ids in {' | '.join(GRADES)}")
     session, index = read.text(body, "session"), read.text(body, "index")
     return _service().feedback(session, index, read.text(body, "query", ""), marks, _headers())
 
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
-    """A session's marks and what was learned from them."""
-    return _service().session(session)
+    """All that is kept of a session, and what was learned from it."""
+    service = _service()
+    return service.told(service.sessions.get(session), _headers())
+
+
+@api.put("/sessions/<session>")
+def put_session(session: str) -> dict[str, Any]:
+    """Make a session of the judgements that a GET gave."""
+    service = _service()
+    judgements = read.judgements(read.json_body(), "judgements")
+    return service.told(service.sessions.put(session, judgements), _headers())
 
 
 @api.delete("/sessions/<session>")
 def delete_session(session: str) -> dict[str, Any]:
     """Forget a session."""
-    _service().store.delete(session)
+    _service().sessions.delete(session)
     return {"session": session, "deleted": True}
+
+
+@api.delete("/sessions")
+def delete_sessions() -> dict[str, Any]:
+    """Forget all sessions with a judgement in an index."""
+    index = request.args.get("index")
+    if not index:
+        raise BadInput("index is missing", value="index", expected="/v1/sessions?index=NAME")
+    return {"index": index, "deleted": _service().sessions.store.delete_index(index)}
 
 
 @api.post("/sessions/<session>/undo")
 def undo(session: str) -> dict[str, Any]:
     """Take a session's last step back."""
-    _service().store.undo(session)
-    return _service().session(session)
+    service = _service()
+    return service.told(service.sessions.undo(session), _headers())

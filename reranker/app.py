@@ -23,10 +23,11 @@ from resift import __version__
 from resift.errors import ResiftError
 from resift.model import Model, load_model
 from resift.plugin.engine import Engine, open_engine
+from resift.plugin.store import open_store
 from resift.reranker.api import api
 from resift.reranker.config import Config
 from resift.reranker.service import Reranker
-from resift.reranker.sessions import SessionStore
+from resift.reranker.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     app.extensions["resift"] = Reranker(
         engine or open_engine(config.engine),
         model or load_model(config.model),
-        SessionStore(config.store, config.session_hours),
+        Sessions(open_store(config.store, config.session_index), config.session_hours),
         config,
     )
     app.register_blueprint(api)

@@ -16,28 +16,30 @@ class Config:
     """What an application is made of. Each setting is read from the variable RESIFT_<NAME>, ``engine`` also from
     OPENSEARCH_URL.
 
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: the
-    sessions' SQLite file. ``index``: what the search page starts with. ``window``: hits that are
-    reranked. ``alpha``: weight of the similarity against the engine's
-    score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query. ``session_hours``: a session
-    ends when it was not used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request,
-    in bytes.
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
+    sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there. ``index``: what the
+    search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against the
+    engine's score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query; ``session_knn``: the
+    same in a session that has taught something, where it is more. ``session_hours``: a session ends when it was not
+    used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request, in bytes.
     """
 
     engine: str = "resift.db"
     model: str = DEFAULT
     store: str = "sessions.db"
+    session_index: str = "resift_sessions"
     index: str = ""
     window: int = 100
     alpha: float = 0.3
     knn: int = 0
+    session_knn: int = 50
     session_hours: float = 24.0
     max_text: int = 1_000_000
     max_body: int = 100 * 2**20
 
     def __post_init__(self) -> None:
         ranges = {"window": (1, 10_000), "alpha": (0, 1), "knn": (0, 10_000), "session_hours": (0.001, 1e6)}
-        ranges.update(max_text=(1, 10**9), max_body=(1, 2**31))
+        ranges.update(session_knn=(0, 10_000), max_text=(1, 10**9), max_body=(1, 2**31))
         for name, (low, high) in ranges.items():
             if not low <= getattr(self, name) <= high:
                 raise BadInput(

@@ -10,10 +10,11 @@ import numpy as np
 from flask import current_app, request
 
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
+from resift.feedback import Judgement
 from resift.model import Model
 from resift.vectors import Floats
 
-_REQUIRED = object()
+_REQUIRED: Any = object()
 
 
 def json_body() -> dict[str, Any]:
@@ -120,6 +121,22 @@ def identifiers(body: dict[str, Any], name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         _wrong(name, value, "a list of document ids")
     return list(value)
+
+
+def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
+    """A list of judgements as a session's answer has them."""
+    value = _get(body, name, _REQUIRED, "a list of judgements")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        _wrong(name, value, "a list of judgements")
+    found = []
+    for item in value:
+        index, document = text(item, "index"), text(item, "document")
+        if not index or not document:
+            _wrong(f"{name}: index or document", "", "a name")
+        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, 1e12)
+        step = natural(item, "step", 1, 10**9, low=1)
+        found.append(Judgement(index, document, grade, text(item, "query", ""), at, step))
+    return found
 
 
 def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from resift.errors import NotFound, ResiftError
-from resift.feedback import Feedback
+from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError, SessionsUnavailable
+from resift.feedback import Feedback, Judged, Judgement
 from resift.model import Model
-from resift.plugin.engine import Engine, IndexInfo, SearchResult, document_text
+from resift.plugin.engine import Engine, IndexInfo, SearchResult, document_text, knn_body
 from resift.reranker.config import Config
-from resift.reranker.sessions import Judgement, SessionStore
+from resift.reranker.explain import explain, reasons
+from resift.reranker.recent import Recent
+from resift.reranker.sessions import Session, Sessions
 from resift.similarity import combine
 from resift.vectors import Floats
 
 log = logging.getLogger(__name__)
-_INFO_SECONDS = 5.0
+OVERSAMPLING = 4
+_INFO_SECONDS, _DOCUMENT_SECONDS = 5.0, 300.0
+_INFOS, _DOCUMENTS, _TEXT = 1000, 5000, 20_000
 _AS_IT_IS = ("sort", "search_after", "collapse", "rescore")
 _TEXT_CLAUSES = (
     "match",
@@ -34,7 +38,10 @@ _TEXT_CLAUSES = (
 
 @dataclass(frozen=True)
 class Search:
-    """One search as a caller asked for it; ``query`` is a text, a query clause or a whole search body."""
+    """One search as a caller asked for it; ``query`` is a text, a query clause or a whole search body.
+
+    ``knn`` None is the configured number of nearest documents, which is another where a session has taught something.
+    """
 
     index: str
     query: str | dict[str, Any]
@@ -44,7 +51,7 @@ class Search:
     window: int = 100
     alpha: float = 0.3
     normalization: str = "min_max"
-    knn: int = 0
+    knn: int | None = None
     highlight: bool = False
     filter: dict[str, Any] | None = None
     headers: Mapping[str, str] | None = None
@@ -53,23 +60,18 @@ class Search:
 class Reranker:
     """Joins an engine, a model and the sessions."""
 
-    def __init__(self, engine: Engine, model: Model, store: SessionStore, config: Config) -> None:
-        self.engine, self.model, self.store, self.config = engine, model, store, config
-        self._infos: dict[tuple[str, str], tuple[float, IndexInfo]] = {}
+    def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
+        self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
+        self._infos: Recent[IndexInfo] = Recent(_INFOS, _INFO_SECONDS)
+        self._documents: Recent[tuple[Floats, str]] = Recent(_DOCUMENTS, _DOCUMENT_SECONDS)
 
     def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds for each caller. Raises ModelMismatch."""
         key = (index, str(headers))
-        known = self._infos.get(key)
-        if known is None or time.monotonic() - known[0] > _INFO_SECONDS:
-            known = (time.monotonic(), self.engine.info(index, headers))
-            self._infos = {
-                **{k: v for k, v in self._infos.items() if v[0] > known[0] - _INFO_SECONDS},
-                key: known,
-            }
-        if known[1].model is not None:
-            known[1].require(self.model)
-        return known[1]
+        known = self._infos.get(key) or self._infos.put(key, self.engine.info(index, headers))
+        if known.model is not None:
+            known.require(self.model)
+        return known
 
     def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
         """Similarity of the query, moved and masked by the session's feedback, with each of ``vectors`` (n, K)."""
@@ -78,9 +80,47 @@ class Reranker:
             return self.model.score(vector, vectors)
         return self.model.score(feedback.move(vector), vectors, feedback.mask)
 
-    def feedback_of(self, session: str | None) -> Feedback | None:
+    def feedback_of(self, session: str | None, headers: Mapping[str, str] | None = None) -> Feedback | None:
         """What a session has taught, if it has."""
-        return None if session is None else self.store.learned(session, self.model.hash)
+        found = None if session is None else self.sessions.find(session)
+        return self._learned(self.judged(found, headers))
+
+    def _learned(self, judged: Sequence[Judged]) -> Feedback | None:
+        return Feedback.of(judged, self.model.dim) if judged else None
+
+    def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[Judged]:
+        """A session's judgements that count, with their documents as they are in the index now.
+
+        Left out are those of documents that are gone, and of indices that are gone or of another model. Documents are
+        remembered for five minutes.
+        """
+        judgements = [] if session is None else session.standing
+        found: dict[tuple[str, str], tuple[Floats, str]] = {}
+        for index in dict.fromkeys(one.index for one in judgements):
+            ids = [one.document for one in judgements if one.index == index]
+            known = {id: self._documents.get((index, id, str(headers))) for id in ids}
+            if None in known.values():
+                try:
+                    known |= self._fetch(index, [id for id, value in known.items() if value is None], headers)
+                except (IndexNotFound, ModelMismatch):
+                    continue
+            found |= {(index, id): value for id, value in known.items() if value is not None}
+        return [
+            Judged(one, *found[one.index, one.document]) for one in judgements if (one.index, one.document) in found
+        ]
+
+    def _fetch(
+        self, index: str, ids: Sequence[str], headers: Mapping[str, str] | None
+    ) -> dict[str, tuple[Floats, str] | None]:
+        """Vectors and texts of documents, by their ids; None where one does not exist."""
+        info = self.info(index, headers)
+        found = self.engine.documents(index, ids, headers)
+        here = [id for id in ids if id in found]
+        vectors = self.fill([{"_source": found[id][0]} for id in here], [found[id][1] for id in here], info.fields)
+        texts = [document_text(found[id][0], info.fields)[:_TEXT] for id in here]
+        pairs = zip(here, zip(vectors, texts, strict=True), strict=True)
+        fetched = {id: self._documents.put((index, id, str(headers)), value) for id, value in pairs}
+        return {id: fetched.get(id) for id in ids}
 
     def search(self, search: Search) -> dict[str, Any]:
         """The engine's answer with its hits reranked, and ``resift``: whether, why not, and each hit's sub-scores."""
@@ -104,23 +144,35 @@ class Reranker:
     def _reranked(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> dict[str, Any]:
         start, size = body.get("from", search.start), body.get("size", search.size)
         depth = max(search.window, start + size)
-        found = self.engine.search(
-            search.index, {**body, "from": 0, "size": depth}, vectors=True, headers=search.headers
-        )
-        feedback = self.feedback_of(search.session)
+        judged, notes = self._judged_or_why_not(search)
+        feedback = self._learned(judged)
+        query = self.model.encode([text])[0]
+        engine_body = {**body, "from": 0, "size": depth}
+        wanted = self._wanted(search, info, feedback)
+        source = body.get("_source", True)
+        near_body = knn_body(*self._probe(query, feedback, wanted), search.filter, source) if wanted else None
+        found, near = self._asked(search, engine_body, near_body, notes)
         hits, vectors = found.hits[: search.window], found.vectors[: search.window]
         ranks: list[int | None] = list(range(1, len(hits) + 1))
-        if search.knn and isinstance(search.query, str):
+        matrix = self.fill(hits, vectors, info.fields)
+        if near is not None:
             known = {(hit["_index"], hit["_id"]) for hit in found.hits}
-            near = self._nearest(search, body, text, feedback)
-            new = [i for i, hit in enumerate(near.hits) if (hit["_index"], hit["_id"]) not in known]
-            hits = hits + [near.hits[i] for i in new]
-            vectors = vectors + [near.vectors[i] for i in new]
+            rows = self.fill(near.hits, near.vectors, info.fields)
+            nearness = self.similarities(text, rows, feedback)
+            order = np.argsort(-nearness, kind="stable")[:wanted]
+            best = [i for i in order if nearness[i] > 0 and (near.hits[i]["_index"], near.hits[i]["_id"]) not in known]
+            new = [near.hits[i] for i in best]
+            hits, matrix = hits + new, np.concatenate([matrix, rows[best]])
             ranks += [None] * len(new)
-        similar = self.similarities(text, self.fill(hits, vectors, info.fields), feedback)
-        ordered = _ordered(hits, ranks, similar, search)
+        similar = self.similarities(text, matrix, feedback)
+        ordered, order = _ordered(hits, ranks, similar, search)
         beyond = [_with_parts(hit, None, None, rank) for rank, hit in enumerate(found.hits, 1)][search.window :]
         page = (ordered + beyond)[start : start + size]
+        if feedback is not None:
+            shown = order[start : start + size]
+            change = similar[shown] - self.similarities(text, matrix[shown], None)
+            for hit, reason in zip(page, reasons(self.model, feedback, judged, matrix[shown], change), strict=False):
+                hit["resift"]["because"] = reason
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = ordered[0]["_score"] if ordered else None
         response["resift"] = {
@@ -130,16 +182,56 @@ class Reranker:
             "window": search.window,
             "candidates": len(hits),
             "session": search.session if feedback is not None else None,
+            **({"reason": "; ".join(notes)} if notes else {}),
         }
         return response
 
-    def _nearest(self, search: Search, body: dict[str, Any], text: str, feedback: Feedback | None) -> SearchResult:
-        vector = self.model.encode([text])[0]
-        if feedback is not None:
-            vector = feedback.mask**2 * feedback.move(vector)
-        return self.engine.knn(
-            search.index, vector, search.knn, search.filter, search.headers, body.get("_source", True)
-        )
+    def _judged_or_why_not(self, search: Search) -> tuple[list[Judged], list[str]]:
+        """The session's judged documents; none, and why, where the sessions cannot be asked."""
+        try:
+            session = None if search.session is None else self.sessions.find(search.session)
+            return self.judged(session, search.headers), []
+        except SessionsUnavailable as error:
+            log.warning("searching without the session: %s", error.message)
+            return [], [error.message]
+
+    def _wanted(self, search: Search, info: IndexInfo, feedback: Feedback | None) -> int:
+        """How many nearest documents join the candidates."""
+        if not isinstance(search.query, str):
+            return 0
+        if search.knn is not None:
+            return search.knn
+        learned = feedback is not None and info.model is not None
+        return max(self.config.knn, self.config.session_knn) if learned else self.config.knn
+
+    def _probe(self, query: Floats, feedback: Feedback | None, wanted: int) -> tuple[Floats, int]:
+        """The vector whose neighbours the engine is asked for, and how many.
+
+        In a session these are more than are wanted: the engine ranks them by r² ⊙ q · d, which leaves out the length
+        of r ⊙ d, and the order that counts is that of the masked similarity.
+        """
+        if feedback is None:
+            return query, wanted
+        inner = self.model.space_type == "innerproduct"
+        return feedback.probe(query) if inner else feedback.move(query), min(wanted * OVERSAMPLING, 10_000)
+
+    def _asked(
+        self, search: Search, body: dict[str, Any], near: dict[str, Any] | None, notes: list[str]
+    ) -> tuple[SearchResult, SearchResult | None]:
+        """The engine's hits and the nearest documents, in one round trip; the hits alone, and a note, if it must be."""
+        if near is not None:
+            try:
+                found, nearest = self.engine.search_all(search.index, [body, near], True, search.headers)
+                return found, nearest
+            except ResiftError as error:
+                if error.code == "engine_unavailable":
+                    raise
+                failure = error
+        found = self.engine.search(search.index, body, vectors=True, headers=search.headers)
+        if near is not None:
+            log.warning("no nearest documents: %s", failure.message)
+            notes.append(f"no nearest documents: {failure.message}")
+        return found, None
 
     def fill(self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]) -> Floats:
         """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text."""
@@ -157,76 +249,57 @@ class Reranker:
         session: str,
         index: str,
         query: str,
-        marks: dict[str, int],
+        marks: dict[str, float],
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Note a step of marks (document id → 1, -1 or 0) and tell what changed. Raises NotFound for unknown ids."""
-        info = self.info(index, headers)
-        found = self.engine.documents(index, list(marks), headers)
-        unknown = [id for id in marks if id not in found]
+        """Note a step of marks (document id → grade) and tell what changed. Raises NotFound for unknown ids."""
+        fetched = self._fetch(index, list(marks), headers)
+        unknown = [id for id, value in fetched.items() if value is None]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        sources = [{"_source": found[id][0]} for id in marks]
-        vectors = self.fill(sources, [found[id][1] for id in marks], info.fields)
-        before = self.store.learned(session, self.model.hash)
-        judgements = [Judgement(id, label, vectors[i]) for i, (id, label) in enumerate(marks.items())]
-        after = self.store.add(session, self.model.hash, index, query, judgements)
-        return {**self.session(session), "changed": _change(before, after)}
+        before = self.feedback_of(session, headers)
+        steps = [Judgement(index, id, grade) for id, grade in marks.items()]
+        added = self.sessions.add(session, query, steps)
+        after = self._learned(self.judged(added, headers))
+        return {**self.told(added, headers), "changed": _change(before, after, self.model.dim)}
 
-    def session(self, session: str) -> dict[str, Any]:
-        """A session's marks and what was learned from them, in words."""
-        found = self.store.get(session)
-        feedback = self.store.learned(session, self.model.hash)
+    def told(self, session: Session, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """All that is kept of a session, and what was learned from it, in words."""
+        judged = self.judged(session, headers)
+        feedback = self._learned(judged)
+        counting = {id(one) for one in session.standing}
         return {
-            "session": found.id,
-            "created": found.created,
-            "expires": found.expires,
-            "steps": len({mark["step"] for mark in found.judgements}),
-            "judgements": found.judgements,
-            "learned": None if feedback is None else self.explain(feedback, _labels(found.judgements)),
-        }
-
-    def explain(self, feedback: Feedback, labels: Container[int], count: int = 5) -> dict[str, Any]:
-        """Words that the session moves queries towards and away from; dimensions that weigh more and less.
-
-        ``labels`` are the kinds of marks that count now: without a relevant one there is nothing to move towards.
-        """
-        change = feedback.mask - 1
-        order = np.argsort(-change, kind="stable")
-        towards = feedback.shift * feedback.mask**2
-
-        def dimensions(rows: Any) -> list[dict[str, Any]]:
-            return [
+            "session": session.id,
+            "created": session.created,
+            "expires": session.expires,
+            "steps": session.steps,
+            "judgements": [
                 {
-                    "dimension": int(row),
-                    "weight": round(float(feedback.mask[row]), 4),
-                    "words": self.model.words_of(int(row)),
+                    "step": one.step,
+                    "at": one.at,
+                    "query": one.query,
+                    "index": one.index,
+                    "document": one.document,
+                    "grade": one.grade,
+                    "counts": id(one) in counting,
                 }
-                for row in rows
-                if change[row]
-            ]
-
-        return {
-            "towards": self.model.nearest_words(towards, count) if 1 in labels else [],
-            "away": self.model.nearest_words(-towards, count) if -1 in labels else [],
-            "stronger": dimensions(order[:count]),
-            "weaker": dimensions(order[::-1][:count]),
+                for one in session.judgements
+            ],
+            "learned": None if feedback is None else explain(self.model, feedback, judged),
         }
-
-
-def _labels(judgements: Sequence[dict[str, Any]]) -> set[int]:
-    """The labels of the documents' latest marks."""
-    return set({(mark["index"], mark["document"]): mark["label"] for mark in judgements}.values())
 
 
 def _ordered(
     hits: Sequence[dict[str, Any]], ranks: Sequence[int | None], similar: Floats, search: Search
-) -> list[dict[str, Any]]:
-    """Hits by their combined score, best first, each with its sub-scores; ``ranks`` are the engine's, if it has one."""
+) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
+    """Hits by their combined score, best first, each with its sub-scores, and their positions before.
+
+    ``ranks`` are the engine's, if it has one.
+    """
     scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
     combined = combine(np.asarray(scores, np.float64), similar, search.alpha, search.normalization)
     order = np.argsort(-combined, kind="stable")
-    return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order]
+    return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order], order
 
 
 def _with_parts(hit: dict[str, Any], score: float | None, similarity: float | None, rank: int | None) -> dict[str, Any]:
@@ -239,13 +312,12 @@ def _with_parts(hit: dict[str, Any], score: float | None, similarity: float | No
     return {**hit, "_score": score, "resift": parts}
 
 
-def _change(before: Feedback | None, after: Feedback) -> dict[str, float]:
+def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:
     """How far mask and query shift moved, as lengths (l2)."""
-    mask = np.ones_like(after.mask) if before is None else before.mask
-    shift = np.zeros_like(after.shift) if before is None else before.shift
+    old, new = (Feedback.of([], dim) if one is None else one for one in (before, after))
     return {
-        "mask": round(float(np.linalg.norm(after.mask - mask)), 6),
-        "shift": round(float(np.linalg.norm(after.shift - shift)), 6),
+        "mask": round(float(np.linalg.norm(new.mask - old.mask)), 6),
+        "shift": round(float(np.linalg.norm(new.shift - old.shift)), 6),
     }
 
 

@@ -1,195 +1,161 @@
-"""Sessions: who judged what, step by step, and what was learned from it. One SQLite file, shared by all workers."""
+"""Sessions: who judged what, step by step. What is learned from it is learned anew, so a step can be taken back.
+
+A session is kept as one small JSON object, changed by reading it and writing over the version that was read; where
+another writer was faster it is read again. So no replica of the reranker loses what another noted.
+"""
 
 from __future__ import annotations
 
+import random
 import re
-import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
+from resift.errors import BadInput, SessionBusy, SessionNotFound
+from resift.feedback import Judgement, standing
+from resift.plugin.store import Kept, SessionStore
 
-from resift.errors import BadInput, SessionNotFound
-from resift.feedback import Feedback
-from resift.vectors import Floats
-
-MAX_JUDGEMENTS = 1000
+MAX_JUDGEMENTS = 100
+MAX_QUERY = 200
+_ATTEMPTS = 40
+_WAIT, _LONGEST_WAIT = 0.004, 0.25
+_PURGE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, created REAL NOT NULL, used REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS judgements (
-    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, step INTEGER NOT NULL, at REAL NOT NULL,
-    query TEXT NOT NULL, idx TEXT NOT NULL, document TEXT NOT NULL, label INTEGER NOT NULL,
-    model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (session, step, idx, document)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS learned (
-    session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE, model TEXT NOT NULL,
-    mask BLOB NOT NULL, shift BLOB NOT NULL, PRIMARY KEY (session, model)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS sessions_used ON sessions (used);
-"""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """One mark: ``label`` 1 relevant, -1 not relevant, 0 taken back."""
-
-    document: str
-    label: int
-    vector: Floats
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session's marks in order (each with its step, time, query, index, document and label) and its times."""
+    """A session's judgements in order, and its times in Unix seconds."""
 
     id: str
     created: float
     expires: float
-    judgements: list[dict[str, Any]]
+    judgements: tuple[Judgement, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """How many steps can be taken back."""
+        return len({judgement.step for judgement in self.judgements})
+
+    @property
+    def standing(self) -> list[Judgement]:
+        """The judgements that count now."""
+        return standing(self.judgements)
+
+    def with_step(self, judgements: Sequence[Judgement]) -> Session:
+        """With one more step; the oldest steps are forgotten where it would hold more than MAX_JUDGEMENTS."""
+        number = self.judgements[-1].step + 1 if self.judgements else 1
+        kept = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
+        while len(kept) > MAX_JUDGEMENTS:
+            oldest = kept[0].step
+            kept = [judgement for judgement in kept if judgement.step != oldest]
+        return replace(self, judgements=tuple(kept))
+
+    def without_last_step(self) -> Session:
+        """One step back. Raises BadInput where none is left."""
+        if not self.judgements:
+            raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
+        last = self.judgements[-1].step
+        return replace(self, judgements=tuple(one for one in self.judgements if one.step != last))
 
 
-class SessionStore:
-    """Sessions in an SQLite file. ``hours``: how long an unused session lives. ``clock`` gives seconds."""
+class Sessions:
+    """The sessions of a store. ``hours``: how long an unused one lives. ``clock`` gives Unix seconds."""
 
-    def __init__(self, path: str, hours: float = 24.0, clock: Callable[[], float] = time.time) -> None:
-        self.path, self.seconds, self.clock = path, hours * 3600, clock
-        with self._open() as db:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(_SCHEMA)
+    def __init__(self, store: SessionStore, hours: float = 24.0, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.seconds, self.clock = store, hours * 3600, clock
+        self._purged = -_PURGE_SECONDS
 
-    @contextmanager
-    def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection, in one transaction if it writes; what expired is not seen, and goes with the next write."""
-        try:
-            db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-        except sqlite3.Error as error:
-            raise BadInput(f"{self.path} cannot be opened: {error}", value=self.path, expected="a file") from error
-        try:
-            db.execute("PRAGMA foreign_keys = ON")
-            if write:
-                db.execute("BEGIN IMMEDIATE")
-                db.execute("DELETE FROM sessions WHERE used < ?", (self.clock() - self.seconds,))
-            yield db
-            if write:
-                db.execute("COMMIT")
-        finally:
-            db.close()
+    def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> Session:
+        """Note one step's judgements; the session begins with the first. SessionBusy if others always were faster.
 
-    def add(self, session: str, model: str, index: str, query: str, judgements: Sequence[Judgement]) -> Feedback:
-        """Note one step's marks and learn again; a document's latest mark counts. Returns what is learned now."""
-        with self._open(write=True) as db:
+        Their ``query`` (at most MAX_QUERY characters of it) and time are this call's. Raises BadInput where there are
+        more than a session holds.
+        """
+        if len(judgements) > MAX_JUDGEMENTS:
+            raise BadInput(
+                f"{len(judgements)} documents are marked at once",
+                value=len(judgements),
+                expected=f"at most {MAX_JUDGEMENTS}, which is what a session holds",
+            )
+        query = query[:MAX_QUERY]
+
+        def change(session: Session) -> Session:
             now = self.clock()
-            db.execute(
-                "INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET used = excluded.used",
-                (check_id(session), now, now),
-            )
-            ((count, step),) = db.execute(
-                "SELECT count(*), coalesce(max(step), 0) FROM judgements WHERE session = ?", (session,)
-            )
-            if count + len(judgements) > MAX_JUDGEMENTS:
-                raise BadInput(
-                    f"session {session!r} would have {count + len(judgements)} marks",
-                    value=session,
-                    expected=f"at most {MAX_JUDGEMENTS}: undo some, or begin another session",
-                )
-            db.executemany(
-                "INSERT INTO judgements VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        session,
-                        step + 1,
-                        now,
-                        query,
-                        index,
-                        mark.document,
-                        mark.label,
-                        model,
-                        _blob(mark.vector),
-                    )
-                    for mark in judgements
-                ],
-            )
-            return self._learn(db, session, model, len(judgements[0].vector))
+            return session.with_step([replace(one, query=query, at=now) for one in judgements])
 
-    def _learn(self, db: sqlite3.Connection, session: str, model: str, dim: int) -> Feedback:
-        rows = db.execute(
-            "SELECT idx, document, label, vector FROM judgements WHERE session = ? AND model = ? ORDER BY step",
-            (session, model),
-        )
-        latest = {(index, document): (label, vector) for index, document, label, vector in rows}
-        by_label = {
-            wanted: np.array([_vector(blob) for label, blob in latest.values() if label == wanted]).reshape(-1, dim)
-            for wanted in (1, -1)
-        }
-        feedback = Feedback.learn(by_label[1], by_label[-1])
-        db.execute(
-            "INSERT OR REPLACE INTO learned VALUES (?, ?, ?, ?)",
-            (session, model, _blob(feedback.mask), _blob(feedback.shift)),
-        )
-        return feedback
+        return self._change(id, change, create=True)
 
-    def learned(self, session: str, model: str) -> Feedback | None:
-        """What a session has taught for this model, or None: it is new, expired, or has no marks."""
-        oldest = self.clock() - self.seconds
-        with self._open() as db:
-            row = db.execute(
-                "SELECT mask, shift, used FROM learned JOIN sessions ON id = session "
-                "WHERE session = ? AND model = ? AND used >= ?",
-                (check_id(session), model, oldest),
-            ).fetchone()
-            if row is None:
-                return None
-            if self.clock() - row[2] > self.seconds / 100:
-                db.execute("UPDATE sessions SET used = ? WHERE id = ?", (self.clock(), session))
-        return Feedback(_vector(row[0]), _vector(row[1]))
+    def undo(self, id: str) -> Session:
+        """Take the last step back. Raises SessionNotFound, BadInput where no step is left."""
+        return self._change(id, Session.without_last_step)
 
-    def get(self, session: str) -> Session:
-        """A session with its marks. Raises SessionNotFound."""
-        with self._open() as db:
-            return self._read(db, session)
+    def put(self, id: str, judgements: Sequence[Judgement]) -> Session:
+        """Replace what the session holds by these judgements, at most MAX_JUDGEMENTS, in the order of their steps."""
+        if len(judgements) > MAX_JUDGEMENTS:
+            raise BadInput(f"{len(judgements)} judgements", value=len(judgements), expected=f"at most {MAX_JUDGEMENTS}")
+        ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
+        return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
 
-    def _read(self, db: sqlite3.Connection, session: str) -> Session:
-        row = db.execute(
-            "SELECT created, used FROM sessions WHERE id = ? AND used >= ?",
-            (check_id(session), self.clock() - self.seconds),
-        ).fetchone()
-        if row is None:
-            raise SessionNotFound(
-                f"no session {session!r}", value=session, expected="a session with marks, not expired"
-            )
-        names = ("step", "at", "query", "index", "document", "label")
-        marks = db.execute(
-            "SELECT step, at, query, idx, document, label FROM judgements WHERE session = ? ORDER BY step, document",
-            (session,),
-        )
-        return Session(session, row[0], row[1] + self.seconds, [dict(zip(names, mark, strict=True)) for mark in marks])
+    def find(self, id: str) -> Session | None:
+        """A session, or None: it is new or has expired. Finding it puts its end off."""
+        session, kept = self._read(id)
+        if session is None or kept is None:
+            return None
+        expires = self.clock() + self.seconds
+        if expires - session.expires > self.seconds / 100:
+            session = replace(session, expires=expires)
+            self.store.write(id, replace(kept, expires=expires))  # who was faster has put it off too
+        return session
 
-    def undo(self, session: str) -> Session:
-        """Take the last step back and learn from the rest. Raises SessionNotFound, BadInput where no step is left."""
-        with self._open(write=True) as db:
-            found = self._read(db, session)
-            if not found.judgements:
-                raise BadInput(
-                    f"session {session!r} has no step to undo", value=session, expected="a session with marks"
-                )
-            last = found.judgements[-1]["step"]
-            ((model, size),) = db.execute(
-                "SELECT DISTINCT model, length(vector) FROM judgements WHERE session = ? AND step = ?",
-                (session, last),
-            )
-            db.execute("DELETE FROM judgements WHERE session = ? AND step = ?", (session, last))
-            self._learn(db, session, model, size // 4)
-            return self._read(db, session)
+    def get(self, id: str) -> Session:
+        """A session. Raises SessionNotFound."""
+        found = self.find(id)
+        if found is None:
+            raise _not_found(id)
+        return found
 
-    def delete(self, session: str) -> None:
+    def delete(self, id: str) -> None:
         """Forget a session. Raises SessionNotFound."""
-        with self._open(write=True) as db:
-            if not db.execute("DELETE FROM sessions WHERE id = ?", (check_id(session),)).rowcount:
-                raise SessionNotFound(f"no session {session!r}", value=session, expected="a session with marks")
+        if not self.store.delete(check_id(id)):
+            raise _not_found(id)
+
+    def purge(self) -> int:
+        """Delete all expired sessions; how many."""
+        return self.store.purge(self.clock())
+
+    def _read(self, id: str) -> tuple[Session | None, Kept | None]:
+        """The session, None if it has expired, and what is kept of it, None if there is nothing."""
+        kept = self.store.read(check_id(id))
+        if kept is None or kept.expires < self.clock():
+            return None, kept
+        return _decoded(id, kept), kept
+
+    def _change(self, id: str, change: Callable[[Session], Session], create: bool = False) -> Session:
+        for attempt in range(_ATTEMPTS):
+            session, kept = self._read(id)
+            now = self.clock()
+            if session is None:
+                if not create:
+                    raise _not_found(id)
+                session = Session(id, now, now)
+            changed = replace(change(session), expires=now + self.seconds)
+            if self.store.write(id, _encoded(changed, kept.version if kept else None)):
+                self._purge_now_and_then(now)
+                return changed
+            time.sleep(random.uniform(0, min(_LONGEST_WAIT, _WAIT * 2**attempt)))
+        raise SessionBusy(
+            f"session {id!r} was changed by others {_ATTEMPTS} times in a row; nothing was noted",
+            value=id,
+            expected="try again",
+        )
+
+    def _purge_now_and_then(self, now: float) -> None:
+        if now - self._purged > _PURGE_SECONDS:
+            self._purged = now
+            self.store.purge(now, wait=False)
 
 
 def check_id(session: str) -> str:
@@ -199,9 +165,32 @@ def check_id(session: str) -> str:
     return session
 
 
-def _blob(vector: Floats) -> bytes:
-    return np.asarray(vector, "<f4").tobytes()
+def _not_found(id: str) -> SessionNotFound:
+    return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks, not expired")
 
 
-def _vector(blob: bytes) -> Floats:
-    return np.frombuffer(blob, "<f4")
+def _encoded(session: Session, version: Any) -> Kept:
+    """Queries and indices are written once, times as milliseconds since the session began."""
+    queries = list(dict.fromkeys(one.query for one in session.judgements))
+    indices = list(dict.fromkeys(one.index for one in session.judgements))
+    rows = [
+        [
+            one.step,
+            round((one.at - session.created) * 1000),
+            queries.index(one.query),
+            indices.index(one.index),
+            one.document,
+            int(one.grade) if one.grade == int(one.grade) else one.grade,
+        ]
+        for one in session.judgements
+    ]
+    return Kept({"at": session.created, "q": queries, "j": rows}, session.expires, indices, version)
+
+
+def _decoded(id: str, kept: Kept) -> Session:
+    created, queries = kept.body["at"], kept.body["q"]
+    judgements = [
+        Judgement(kept.indices[index], document, float(grade), queries[query], created + at / 1000, step)
+        for step, at, query, index, document, grade in kept.body["j"]
+    ]
+    return Session(id, created, kept.expires, tuple(judgements))

@@ -99,6 +99,18 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
 
+class SessionBusy(ResiftError):
+    """A session was changed by others all the time; nothing was written."""
+
+    code, status = "session_busy", 409
+
+
+class SessionsUnavailable(ResiftError):
+    """The store of the sessions does not answer, or refuses."""
+
+    code, status = "sessions_unavailable", 503
+
+
 class ModelMismatch(ResiftError):
     """The index's vectors were made by another model than the one at work."""
 

@@ -8,7 +8,7 @@ ones. A hit's similarity is then that of mask ⊙ query with mask ⊙ document.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,51 @@ FUZZINESS = 0.1
 ITERATIONS = 20
 RATE = 0.01
 ROCCHIO = (1.0, 0.8, 0.2)
+GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One judgement of a session: a document of an index, its ``grade``, and the query and time it was made at.
+
+    Grades are those of GRADES: 1 and -1 are explicit marks, fractions implicit ones (a hit that was clicked, or was
+    skipped on the way to a click), 0 takes earlier ones back. ``at`` is in Unix seconds; judgements of one ``step``
+    are undone together.
+    """
+
+    index: str
+    document: str
+    grade: float
+    query: str = ""
+    at: float = 0.0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A judgement that counts, with what is learned from: the document's ``vector`` (K,) and its ``text``."""
+
+    judgement: Judgement
+    vector: Floats
+    text: str
+
+
+def standing(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """The judgements that count, at most one a document, in the order in which their documents were first judged.
+
+    The latest counts, but a click or a skip does not replace an explicit mark, nor a skip a click.
+
+    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25), Judgement("i", "a", 0.5), Judgement("i", "b", 0.5)]
+    >>> [(judgement.document, judgement.grade) for judgement in standing(marks)]
+    [('a', 1), ('b', 0.5)]
+    """
+    latest: dict[tuple[str, str], Judgement] = {}
+    for judgement in judgements:
+        key = (judgement.index, judgement.document)
+        known = abs(latest[key].grade) if key in latest else 0
+        if not judgement.grade or abs(judgement.grade) >= 1 or abs(judgement.grade) >= known:
+            latest[key] = judgement
+    return [judgement for judgement in latest.values() if judgement.grade]
 
 
 def spherical_entropy(
@@ -114,3 +159,16 @@ class Feedback:
         """
         size = float(np.linalg.norm(query)) or 1.0
         return np.asarray(query + size * self.shift, np.float32)
+
+    @classmethod
+    def of(cls, judged: Sequence[Judged], dim: int) -> Feedback:
+        """What a session's judged documents teach, for vectors of ``dim`` dimensions."""
+        sides = [[one.vector for one in judged if one.judgement.grade * sign > 0] for sign in (1, -1)]
+        return cls.learn(*(np.array(side, np.float32).reshape(-1, dim) for side in sides))
+
+    def probe(self, query: NDArray[Any]) -> Floats:
+        """The vector (K,) whose product with a document is that of the masked moved query with the masked document.
+
+        It is r² ⊙ q, so that an index of unmasked vectors finds the candidates for the masked cosine.
+        """
+        return np.asarray(self.mask**2 * self.move(query), np.float32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from resift import Model, WordVectors, build_model
 from resift.plugin.engine import Engine, open_engine
+from resift.plugin.store import SessionStore, open_store
 
 pytest_plugins = ["opensearch_fixture"]
 
@@ -77,3 +78,36 @@ def index(engine: Engine) -> Iterator[str]:
     name = f"resift-test-{uuid.uuid4().hex[:12]}"
     yield name
     engine.drop_if_exists(name)
+
+
+@pytest.fixture(params=["sqlite", "opensearch"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Both places for sessions in turn: a fresh file, and a real OpenSearch."""
+    if request.param == "sqlite":
+        return str(tmp_path / "sessions.db")
+    return str(request.getfixturevalue("opensearch_url"))
+
+
+@pytest.fixture
+def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name for an index of sessions that no other test uses; the index, if made, is dropped."""
+    name = f"resift_sessions_{uuid.uuid4().hex[:12]}"
+    yield name
+    if "store_url" in request.fixturenames and request.getfixturevalue("store_url").startswith("http"):
+        engine = open_engine(request.getfixturevalue("store_url"))
+        engine.drop_if_exists(name)
+        engine.close()
+
+
+@pytest.fixture
+def open_stores(store_url: str, session_index: str) -> Iterator[Callable[[], SessionStore]]:
+    """Opens the same store again, as another replica would."""
+    opened = []
+
+    def open_one() -> SessionStore:
+        opened.append(open_store(store_url, session_index))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from resift import Model, ResiftError, WordVectors, build_model
+from resift import Feedback, Model, ResiftError, WordVectors, build_model
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
-from resift.plugin.engine import VECTOR_FIELD, Document, Engine, check_name, document_text, open_engine
+from resift.plugin.engine import VECTOR_FIELD, Document, Engine, check_name, document_text, knn_body, open_engine
+from resift.reranker.service import OVERSAMPLING
 
 TEXTS = [
     "Bush fires in the forest",
@@ -182,6 +183,55 @@ def test_knn_and_filter(engine: Engine, filled: str, model: Model) -> None:
     np.testing.assert_allclose(found.hits[0]["_score"], 1 + truth.max(), rtol=1e-5)
     even = engine.knn(filled, query, 5, {"term": {"tags": "even"}})
     assert {hit["_id"] for hit in even.hits} == {"0", "2", "4"}
+
+
+def test_several_searches_at_once_are_those_searches(engine: Engine, filled: str, model: Model) -> None:
+    bodies = [
+        {"query": {"match": {"text": "fire"}}, "size": 2, "_source": ["year"]},
+        knn_body(model.encode(["soldier"])[0], 3, {"term": {"tags": "even"}}, False),
+        {"query": {"match": {"text": "nothing"}}, "_source": [VECTOR_FIELD]},
+    ]
+    for vectors in (True, False):
+        together = engine.search_all(filled, bodies, vectors)
+        for body, found in zip(bodies, together, strict=True):
+            alone = engine.search(filled, body, vectors)
+            assert found.hits == alone.hits
+            assert found.response["hits"] == alone.response["hits"]
+            assert len(found.vectors) == len(found.hits)
+            for one, other in zip(found.vectors, alone.vectors, strict=True):
+                np.testing.assert_array_equal(one, other)
+    with pytest.raises(ResiftError) as caught:
+        engine.search_all(filled, [bodies[0], {"query": {"nonsense": {}}}])
+    assert caught.value.status == 400
+    with pytest.raises(IndexNotFound):
+        engine.search_all("missing", bodies)
+
+
+@pytest.mark.parametrize("kind", ["mean", "boew:40"])
+def test_oversampled_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
+    """Of documents that BM25 finds none of: the best under the mask, from four times as many by their product."""
+    rng = np.random.default_rng(5)
+    words = [f"w{i}" for i in range(200)]
+    model = build_model(kind, WordVectors.build([*words, "peace"], rng.normal(size=(201, 64)).astype(np.float32)))
+    texts = [" ".join(rng.choice(words, 12)) for _ in range(1000)]
+    encoded = model.encode(texts)
+    engine.create(index, ["text"], model)
+    batch = [Document(str(i), {"text": text}, encoded[i]) for i, text in enumerate(texts)]
+    assert engine.bulk(index, batch) == []
+    engine.refresh(index)
+    query = model.encode(["peace"])[0]
+    assert ids(engine, index, {"match": {"text": "peace"}}) == []
+    missed = 0
+    for seed in range(5):
+        some = np.random.default_rng(seed).permutation(len(texts))
+        feedback = Feedback.learn(encoded[some[:5]], encoded[some[5:10]])
+        truth = model.score(feedback.move(query), encoded, feedback.mask)
+        best = np.sort(truth)[::-1][:20]
+        found = engine.knn(index, feedback.probe(query), 20 * OVERSAMPLING)
+        candidates = np.array([int(hit["_id"]) for hit in found.hits])
+        np.testing.assert_allclose(np.sort(truth[candidates])[::-1][:20], best, atol=1e-6)
+        missed += int((truth[candidates[:20]] < best[-1] - 1e-6).sum())
+    assert missed or kind != "mean"
 
 
 def test_knn_of_a_jaccard_model(engine: Engine, index: str, vectors: WordVectors) -> None:

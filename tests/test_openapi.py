@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from flask import Flask
@@ -16,9 +17,11 @@ from jsonschema import Draft202012Validator
 
 from resift import Model, __version__
 from resift.errors import ResiftError
+from resift.feedback import GRADES
 from resift.plugin.engine import Document
 from resift.plugin.sqlite import SqliteEngine
 from resift.reranker import Config, create_app
+from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
 from resift.similarity import NORMALIZATIONS
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -87,8 +90,12 @@ def _check(schema: dict[str, Any], value: Any) -> None:
     assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)] == []
 
 
-def _url(path: str) -> str:
-    return path.format(session=SPEC["components"]["parameters"]["Session"]["example"])
+def _url(name: str) -> str:
+    """An operation's path, its parameters filled in with their examples."""
+    _, path, operation = OPERATIONS[name]
+    given = {its["name"]: its["example"] for its in operation.get("parameters", ()) if its["in"] == "query"}
+    filled = path.format(session=SPEC["components"]["parameters"]["Session"]["example"])
+    return f"{filled}?{urlencode(given)}" if given else filled
 
 
 def test_every_route_is_documented_and_every_documented_one_exists(app: Flask) -> None:
@@ -109,12 +116,12 @@ def test_the_document_is_served_as_it_is(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: str) -> None:
-    method, path, operation = OPERATIONS[name]
+    method, _, operation = OPERATIONS[name]
     body = None
     if name in WITH_BODY:
         schema, body = _request(name)
         _check(schema, body)
-    answer = client.open(_url(path), method=method.upper(), json=body)
+    answer = client.open(_url(name), method=method.upper(), json=body)
     assert answer.status_code == 200, answer.text
     ((kind, content),) = operation["responses"]["200"]["content"].items()
     assert answer.mimetype == kind
@@ -129,6 +136,8 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("search", {"index": "resift-news", "query": "fire", "knn": 3, "alpha": 1, "window": 1, "session": "anna"}),
         ("search", {"index": "resift-news", "query": {"query": {"match": {"title": "fire"}}, "_source": False}}),
         ("feedback", {"session": "bob", "index": "resift-news", "relevant": ["1"], "neutral": ["2"]}),
+        ("feedback", {"session": "bob", "index": "resift-news", "clicked": ["1"], "skipped": ["2"]}),
+        ("feedback", {"session": "anna", "index": "resift-news", "neutral": ["1", "3"]}),
         ("rerank", {"query": "fire", "documents": "the army"}),
         ("rerank", {"query": "fire", "documents": [None, {"text": "army"}], "top_n": 0, "truncate": True}),
         ("score", {"query": "", "session": "anna", "vectors": [[1.0] * 8]}),
@@ -136,9 +145,9 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
     ],
 )
 def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
-    method, path, operation = OPERATIONS[name]
+    method, _, operation = OPERATIONS[name]
     _check(_request(name)[0], body)
-    answer = client.open(path, method=method.upper(), json=body)
+    answer = client.open(_url(name), method=method.upper(), json=body)
     assert answer.status_code == 200, answer.text
     _check(operation["responses"]["200"]["content"]["application/json"]["schema"], answer.get_json())
 
@@ -160,22 +169,22 @@ def test_the_fields_that_are_read_are_those_documented(
 
     schema, body = _request(name)
     monkeypatch.setattr("resift.reranker.requests.json_body", lambda: Recorded(body))
-    method, path, _ = OPERATIONS[name]
-    assert client.open(path, method=method.upper()).status_code == 200
+    method, _, _ = OPERATIONS[name]
+    assert client.open(_url(name), method=method.upper()).status_code == 200
     assert asked == set(schema["properties"])
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
 def test_required_fields_are_required_and_others_may_be_null(client: FlaskClient, name: str) -> None:
     schema, body = _request(name)
-    method, path, _ = OPERATIONS[name]
+    method, _, _ = OPERATIONS[name]
     nullable = {field for field, its in schema["properties"].items() if _takes_null(_resolved(its))}
     for field in schema.get("required", ()):
         assert field not in nullable
-        answer = client.open(path, method=method.upper(), json={**body, field: None})
+        answer = client.open(_url(name), method=method.upper(), json={**body, field: None})
         assert (answer.status_code, answer.get_json()["error"]["message"]) == (400, f"{field} is missing")
     for field in nullable:
-        answer = client.open(path, method=method.upper(), json={**body, field: None})
+        answer = client.open(_url(name), method=method.upper(), json={**body, field: None})
         assert answer.status_code == 200, answer.text
 
 
@@ -186,7 +195,7 @@ def _takes_null(schema: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", WITH_BODY)
 def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, name: str) -> None:
     schema, body = _request(name)
-    method, path, _ = OPERATIONS[name]
+    method, _, _ = OPERATIONS[name]
     for field, its in schema["properties"].items():
         limits = _resolved(its)
         wrong = [limits[bound] + step for bound, step in (("minimum", -1), ("maximum", 1)) if bound in limits]
@@ -194,7 +203,7 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
         wrong += ["zzz"] if "enum" in limits else []
         wrong += ["a" * (limits["maxLength"] + 1)] if "maxLength" in limits else []
         for value in [*wrong, [[]]]:
-            answer = client.open(path, method=method.upper(), json={**body, field: value})
+            answer = client.open(_url(name), method=method.upper(), json={**body, field: value})
             assert answer.status_code == (413 if len(str(value)) > 1_000_000 else 400), field
             _check(_resolved({"$ref": "#/components/schemas/Error"}), answer.get_json())
 
@@ -202,8 +211,13 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
 def test_documented_defaults_are_the_codes() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
     search = {field: _resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
-    for field in ("window", "alpha", "knn"):
+    for field in ("window", "alpha"):
         assert search[field]["default"] == getattr(config, field)
+    assert f"0 [RESIFT_KNN], and {config.session_knn} [RESIFT_SESSION_KNN]" in search["knn"]["description"]
+    assert config.knn == 0
+    assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
+    assert f"{MAX_QUERY} characters" in schemas["FeedbackRequest"]["properties"]["query"]["description"]
+    assert all(f"{grade:g} {name}" in schemas["Grade"]["description"] for name, grade in GRADES.items() if grade)
     assert search["query"]["maxLength"] == config.max_text
     assert schemas["Normalization"]["enum"] == [*NORMALIZATIONS, None]
     assert f"{config.max_body} by default" in SPEC["info"]["description"]

@@ -14,7 +14,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from resift import Model, WordVectors, build_model
-from resift.errors import BadInput
+from resift.errors import BadInput, EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.engine import Document, Engine, SearchResult
@@ -257,13 +257,125 @@ def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClie
     )
     assert answer["changed"]["mask"] > 0
     assert answer["changed"]["shift"] > 0
-    assert {(mark["document"], mark["label"]) for mark in answer["judgements"]} == {("bush", 1), ("army", -1)}
+    assert {(mark["document"], mark["grade"]) for mark in answer["judgements"]} == {("bush", 1), ("army", -1)}
     after = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=0.9)
     assert after["resift"]["session"] == "a"
     assert set(ids(after)[:3]) == {"bush", "tree", "wood"}
-    assert set(ids(after)[3:]) == {"army", "war"}
+    assert set(ids(after)[3:]) - {"rain"} == {"army", "war"}
     for other in (None, "b"):
         assert ids(post(client, "/v1/search", index=filled, query="fire", session=other)) == before
+
+
+def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, filled: str) -> None:
+    answer = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"], skipped=["war"])
+    assert [(mark["document"], mark["grade"]) for mark in answer["judgements"]] == [("bush", 0.5), ("war", -0.25)]
+    marked = post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])["changed"]["shift"]
+    assert marked >= 0
+    again = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"])
+    assert again["changed"] == {"mask": 0, "shift": 0}
+    assert [mark["counts"] for mark in again["judgements"]] == [False, True, True, False]
+
+
+def test_a_session_follows_what_its_documents_became(client: FlaskClient, filled: str, engine: Engine) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+    post(client, "/v1/feedback", session="b", index=filled, relevant=["bush", "war"])
+    fresh = create_app(client.application.config["RESIFT"], engine=engine, model=_model(client)).test_client()
+    engine.delete(filled, ["bush"])
+    engine.refresh(filled)
+    gone = fresh.get("/v1/sessions/a").get_json()
+    assert (gone["learned"], gone["steps"]) == (None, 1)
+    assert post(fresh, "/v1/search", index=filled, query="fire", session="a")["resift"]["session"] is None
+    assert [one["document"] for one in fresh.get("/v1/sessions/b").get_json()["learned"]["because"]] == ["war"]
+    engine.drop(filled)
+    assert fresh.get("/v1/sessions/b").get_json()["steps"] == 1
+
+
+def _model(client: FlaskClient) -> Model:
+    model: Model = client.application.extensions["resift"].model
+    return model
+
+
+def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
+    marks = {"relevant": ["bush"], "irrelevant": ["army"]}
+    learned = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)["learned"]
+    because = {one["document"]: one for one in learned["because"]}
+    assert because["bush"]["title"] == TEXTS["bush"]
+    assert because["bush"]["words"]
+    assert set(because["bush"]["words"]) <= set(TEXTS["bush"].split())
+    assert "army" in because["army"]["words"]
+    hits = post(client, "/v1/search", index=filled, query="fire", session="a")["hits"]["hits"]
+    plain = post(client, "/v1/search", index=filled, query="fire")["hits"]["hits"]
+    before = {hit["_id"]: hit["resift"]["similarity"] for hit in plain}
+    for hit in hits:
+        if hit["_id"] in before:
+            reason = hit["resift"]["because"]
+            gain = hit["resift"]["similarity"] - before[hit["_id"]]
+            assert reason["gain"] == pytest.approx(gain, abs=1e-5)
+            assert reason["document"] == ("bush" if gain > 0 else "army")
+    assert "because" not in plain[0]["resift"]
+
+
+def test_a_session_is_exported_and_imported(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], skipped=["army"])
+    exported = client.get("/v1/sessions/a").get_json()
+    imported = client.put("/v1/sessions/b", json=exported).get_json()
+    assert imported["judgements"] == exported["judgements"]
+    assert imported["learned"] == exported["learned"]
+    for session in ("a", "b"):
+        assert post(client, "/v1/search", index=filled, query="fire", session=session)["hits"]["hits"]
+    other = {"index": "other", "document": "1", "grade": -1}
+    assert client.put("/v1/sessions/c", json={"judgements": [other]}).get_json()["learned"] is None
+    for wrong in ({"grade": 2}, {"grade": None}, {"document": ""}, {"step": 0}, {"at": "now"}, {"index": 1}):
+        answer = client.put("/v1/sessions/c", json={"judgements": [{**other, **wrong}]})
+        assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "bad_input")
+    assert client.delete(f"/v1/sessions?index={filled}").get_json()["deleted"] == 2
+    assert client.get("/v1/sessions/a").status_code == 404
+    assert client.get("/v1/sessions/c").status_code == 200
+    assert client.delete("/v1/sessions").status_code == 400
+
+
+def test_sessions_that_cannot_be_asked_are_left_out(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = post(client, "/v1/search", index=filled, query="fire forest")
+    store = client.application.extensions["resift"].sessions.store
+    monkeypatch.setattr(store, "path", "/nowhere/sessions.db")
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/search", index=filled, query="fire forest", session="a")
+        error = post(client, "/v1/feedback", 503, session="a", index=filled, relevant=["bush"])["error"]
+    assert ids(answer) == ids(plain)
+    assert (answer["resift"]["reranked"], answer["resift"]["session"]) == (True, None)
+    assert "/nowhere/sessions.db" in answer["resift"]["reason"]
+    assert error["code"] == "sessions_unavailable"
+
+
+def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClient, filled: str) -> None:
+    query = "ceasefire peace"
+    assert ids(post(client, "/v1/search", index=filled, query=query)) == []
+    post(client, "/v1/feedback", session="a", index=filled, query=query, relevant=["army"], irrelevant=["rain"])
+    answer = post(client, "/v1/search", index=filled, query=query, session="a", size=2)
+    assert set(ids(answer)) == {"army", "war"}
+    assert ids(post(client, "/v1/search", index=filled, query=query, session="a", knn=0)) == []
+
+
+def test_without_nearest_documents_there_is_still_a_ranking(
+    client: FlaskClient,
+    filled: str,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+
+    def refused(*_: Any) -> list[SearchResult]:
+        raise EngineError("no such field", status=400)
+
+    monkeypatch.setattr(engine, "search_all", refused)
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/search", index=filled, query="fire", session="a")
+    assert len(ids(answer)) == 5
+    assert answer["resift"]["session"] == "a"
+    assert answer["resift"]["reason"] == "no nearest documents: no such field"
 
 
 def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str) -> None:
@@ -272,9 +384,14 @@ def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str
     post(client, "/v1/feedback", session="a", index=filled, query="fire", irrelevant=["bush"], neutral=["war"])
     session = client.get("/v1/sessions/a").get_json()
     assert session["steps"] == 2
-    assert set(session["learned"]) == {"towards", "away", "stronger", "weaker"}
+    assert set(session["learned"]) == {"because", "towards", "away", "stronger", "weaker"}
     assert session["learned"]["towards"] == []
     assert session["learned"]["away"]
+    assert [(mark["document"], mark["counts"]) for mark in session["judgements"]] == [
+        ("war", False),
+        ("bush", True),
+        ("war", False),
+    ]
     assert post(client, "/v1/sessions/a/undo")["steps"] == 1
     assert post(client, "/v1/sessions/a/undo")["steps"] == 0
     assert ids(post(client, "/v1/search", index=filled, query="fire", session="a")) == ids(before)

@@ -1,152 +1,258 @@
-"""Sessions: they keep marks, survive a restart, expire, can be undone and forgotten, and never mix."""
+"""Sessions, in both stores: they keep judgements, survive a restart, expire, can be undone and forgotten, never mix."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from resift import Feedback
-from resift.errors import BadInput, SessionNotFound
-from resift.reranker.sessions import MAX_JUDGEMENTS, Judgement, SessionStore
+from resift.errors import BadInput, SessionBusy, SessionNotFound
+from resift.feedback import Judgement
+from resift.plugin.store import Kept, SessionStore
+from resift.reranker import sessions as module
+from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY, Session, Sessions
 
-EYE = np.eye(4, dtype=np.float32)
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    """The store's file."""
-    return str(tmp_path / "sessions.db")
+def clock() -> Clock:
+    """The sessions' clock, at 0."""
+    return Clock()
 
 
 @pytest.fixture
-def store(path: str) -> SessionStore:
-    """A store of one-hour sessions at the time 0."""
-    return SessionStore(path, hours=1, clock=lambda: 0.0)
+def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
+    """Sessions of one hour."""
+    return Sessions(open_stores(), 1, clock)
 
 
-def add(store: SessionStore, session: str, *marks: tuple[str, int], model: str = "m") -> Feedback:
-    """Mark documents d0 … d3, whose vectors are the axes."""
-    return store.add(session, model, "docs", "q", [Judgement(name, label, EYE[int(name[1])]) for name, label in marks])
+def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> Session:
+    """Mark documents."""
+    return sessions.add(session, query, [Judgement("docs", name, grade) for name, grade in marks])
 
 
-def test_marks_are_kept_and_learned(store: SessionStore) -> None:
-    feedback = add(store, "s", ("d0", 1), ("d1", -1))
-    expected = Feedback.learn(EYE[[0]], EYE[[1]])
-    np.testing.assert_array_equal(feedback.mask, expected.mask)
-    np.testing.assert_array_equal(feedback.shift, expected.shift)
-    session = store.get("s")
-    assert [(mark["document"], mark["label"], mark["step"], mark["query"]) for mark in session.judgements] == [
-        ("d0", 1, 1, "q"),
-        ("d1", -1, 1, "q"),
-    ]
-    assert (session.created, session.expires) == (0, 3600)
+def marks(session: Session) -> list[tuple[str, float, int]]:
+    """Documents, grades and steps."""
+    return [(one.document, one.grade, one.step) for one in session.judgements]
 
 
-def test_the_latest_mark_of_a_document_counts(store: SessionStore) -> None:
-    add(store, "s", ("d0", 1), ("d1", 1))
-    feedback = add(store, "s", ("d0", -1), ("d1", 0))
-    np.testing.assert_array_equal(feedback.shift, Feedback.learn(np.zeros((0, 4)), EYE[[0]]).shift)
+def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock) -> None:
+    clock.now = 1_795_270_631.684
+    add(sessions, "s", ("d0", 1), ("d1", -1), query="fire é")
+    clock.now += 10
+    added = sessions.add("s", "other", [Judgement("docs", "d2", 0.5), Judgement("else", "d0", -0.25)])
+    found = sessions.get("s")
+    assert found.judgements == (
+        Judgement("docs", "d0", 1, "fire é", 1_795_270_631.684, 1),
+        Judgement("docs", "d1", -1, "fire é", 1_795_270_631.684, 1),
+        Judgement("docs", "d2", 0.5, "other", 1_795_270_641.684, 2),
+        Judgement("else", "d0", -0.25, "other", 1_795_270_641.684, 2),
+    )
+    assert added == found
+    assert (found.created, found.expires, found.steps) == (1_795_270_631.684, 1_795_274_241.684, 2)
 
 
-def test_sessions_survive_a_restart(store: SessionStore, path: str) -> None:
-    before = add(store, "s", ("d0", 1))
-    after = SessionStore(path, hours=1, clock=lambda: 1.0).learned("s", "m")
-    assert after is not None
-    np.testing.assert_array_equal(after.shift, before.shift)
+def test_the_latest_judgement_counts_but_a_click_is_no_mark(sessions: Sessions) -> None:
+    def standing(*step: tuple[str, float]) -> dict[str, float]:
+        return {one.document: one.grade for one in add(sessions, "s", *step).standing}
+
+    assert standing(("a", 1), ("b", 0.5), ("c", -0.25)) == {"a": 1, "b": 0.5, "c": -0.25}
+    assert standing(("a", 0.5), ("b", -0.25), ("c", 0.5)) == {"a": 1, "b": 0.5, "c": 0.5}
+    assert standing(("a", -1), ("b", 0)) == {"a": -1, "c": 0.5}
+    assert standing(("a", 0), ("b", 0.5)) == {"b": 0.5, "c": 0.5}
+    assert standing(("a", -0.25)) == {"a": -0.25, "b": 0.5, "c": 0.5}
 
 
-def test_sessions_and_models_do_not_mix(store: SessionStore) -> None:
-    add(store, "s", ("d0", 1))
-    add(store, "other", ("d1", 1))
-    add(store, "s", ("d2", 1), model="m2")
-    for session, model, axis in (("s", "m", 0), ("other", "m", 1), ("s", "m2", 2)):
-        found = store.learned(session, model)
-        assert found is not None
-        assert np.flatnonzero(found.shift).tolist() == [axis]
-    assert store.learned("new", "m") is None
-    store.delete("other")
-    assert store.learned("s", "m") is not None
+def test_sessions_survive_a_restart_and_do_not_mix(
+    sessions: Sessions, open_stores: Callable[[], SessionStore], clock: Clock
+) -> None:
+    add(sessions, "s", ("d0", 1))
+    add(sessions, "other", ("d1", 1))
+    again = Sessions(open_stores(), 1, clock)
+    assert marks(again.get("s")) == [("d0", 1, 1)]
+    again.delete("other")
+    assert again.find("other") is None
+    assert marks(sessions.get("s")) == [("d0", 1, 1)]
+    assert sessions.find("new") is None
 
 
-def test_undo_goes_back_step_by_step(store: SessionStore) -> None:
-    first = add(store, "s", ("d0", 1))
-    add(store, "s", ("d1", -1), ("d2", 1))
-    assert len(store.undo("s").judgements) == 1
-    back = store.learned("s", "m")
-    assert back is not None
-    np.testing.assert_array_equal(back.mask, first.mask)
-    np.testing.assert_array_equal(back.shift, first.shift)
-    assert store.undo("s").judgements == []
-    empty = store.learned("s", "m")
-    assert empty is not None
-    assert not empty.shift.any()
+def test_undo_goes_back_step_by_step(sessions: Sessions) -> None:
+    first = add(sessions, "s", ("d0", 1))
+    add(sessions, "s", ("d1", -1), ("d2", 1))
+    assert sessions.undo("s").judgements == first.judgements
+    add(sessions, "s", ("d0", 0))
+    assert sessions.get("s").standing == []
+    assert [one.grade for one in sessions.undo("s").standing] == [1]
+    assert sessions.undo("s").judgements == ()
     with pytest.raises(BadInput, match="no step"):
-        store.undo("s")
+        sessions.undo("s")
+    assert marks(add(sessions, "s", ("d3", 1))) == [("d3", 1, 1)]
 
 
-def test_forgotten_sessions_are_gone(store: SessionStore) -> None:
-    add(store, "s", ("d0", 1))
-    store.delete("s")
-    assert store.learned("s", "m") is None
-    for call in (store.get, store.undo, store.delete):
+def test_forgotten_sessions_are_gone(sessions: Sessions) -> None:
+    add(sessions, "s", ("d0", 1))
+    sessions.delete("s")
+    assert sessions.find("s") is None
+    calls: list[Callable[[str], object]] = [sessions.get, sessions.undo, sessions.delete]
+    for call in calls:
         with pytest.raises(SessionNotFound):
             call("s")
 
 
-def test_sessions_expire_when_not_used(path: str) -> None:
-    now = [0.0]
-    store = SessionStore(path, hours=1, clock=lambda: now[0])
-    add(store, "used", ("d0", 1))
-    add(store, "idle", ("d0", 1))
-    now[0] = 3000
-    assert store.learned("used", "m") is not None
-    now[0] = 5000
-    assert store.learned("used", "m") is not None
-    assert store.learned("idle", "m") is None
-    with pytest.raises(SessionNotFound):
-        store.get("idle")
-    add(store, "idle", ("d1", 1))
-    assert [mark["document"] for mark in store.get("idle").judgements] == ["d1"]
+def test_sessions_expire_when_not_used(sessions: Sessions, clock: Clock) -> None:
+    add(sessions, "used", ("d0", 1))
+    add(sessions, "idle", ("d0", 1))
+    clock.now = 3000
+    assert sessions.find("used") is not None
+    clock.now = 5000
+    assert sessions.find("used") is not None
+    assert sessions.find("idle") is None
+    for call in (sessions.get, sessions.undo):
+        with pytest.raises(SessionNotFound):
+            call("idle")
+    assert marks(add(sessions, "idle", ("d1", 1))) == [("d1", 1, 1)]
+    assert sessions.get("idle").created == 5000
 
 
+def test_expired_sessions_are_purged(sessions: Sessions, clock: Clock) -> None:
+    for i in range(5):
+        add(sessions, f"s{i}", ("d0", 1))
+    clock.now = 2000
+    sessions.get("s4")
+    clock.now = 4000
+    assert sessions.purge() == 4
+    assert sessions.purge() == 0
+    assert sessions.store.count() == 1
+    assert sessions.get("s4").steps == 1
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> None:
+    add(sessions, "old", ("d0", 1))
+    clock.now = 4000
+    add(sessions, "new", ("d0", 1))
+    assert sessions.store.count() == 1
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["", "a b", "é", "x" * 129, "a/b"])
-def test_bad_names(store: SessionStore, name: str) -> None:
+def test_bad_names(sessions: Sessions, name: str) -> None:
     calls: list[Callable[[], object]] = [
-        lambda: add(store, name, ("d0", 1)),
-        lambda: store.learned(name, "m"),
-        lambda: store.get(name),
+        lambda: add(sessions, name, ("d0", 1)),
+        lambda: sessions.find(name),
+        lambda: sessions.put(name, []),
+        lambda: sessions.undo(name),
+        lambda: sessions.delete(name),
     ]
     for call in calls:
         with pytest.raises(BadInput, match="session id"):
             call()
 
 
-def test_a_session_has_room_for_so_many_marks(store: SessionStore) -> None:
-    marks = [Judgement(f"d{i}", 1, EYE[0]) for i in range(MAX_JUDGEMENTS)]
-    store.add("s", "m", "docs", "q", marks)
-    with pytest.raises(BadInput, match="1001 marks"):
-        add(store, "s", ("d0", 1))
-    assert len(store.get("s").judgements) == MAX_JUDGEMENTS
+def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
+    add(sessions, "s", ("a", 1), ("b", 1))
+    full = add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS - 2)))
+    assert len(full.judgements) == MAX_JUDGEMENTS
+    assert marks(add(sessions, "s", ("c", 1)))[0] == ("d0", 1, 2)
+    assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
+    with pytest.raises(BadInput, match="101 documents"):
+        add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS + 1)))
+    with pytest.raises(BadInput, match="101 judgements"):
+        sessions.put("s", [Judgement("docs", str(i), 1) for i in range(MAX_JUDGEMENTS + 1)])
+    assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
 
 
-def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="cannot be opened"):
-        SessionStore(str(tmp_path / "missing" / "sessions.db"))
+def test_a_session_of_ten_judgements_is_small(sessions: Sessions) -> None:
+    for i in range(10):
+        session = add(sessions, "s", (f"comp.sys.mac.hardware/{51000 + i}", 1 - 2 * (i % 2)), query="x" * 10_000)
+    assert {len(one.query) for one in session.judgements} == {MAX_QUERY}
+    kept = sessions.store.read("s")
+    assert kept is not None
+    assert len(json.dumps(kept.body).encode()) <= 1024
 
 
-def test_parallel_marks_lose_nothing(store: SessionStore, path: str) -> None:
-    def mark(number: int) -> None:
-        SessionStore(path, hours=1, clock=lambda: 0.0).add("s", "m", "docs", "q", [Judgement(f"p{number}", 1, EYE[0])])
+def test_a_session_can_be_copied(sessions: Sessions) -> None:
+    add(sessions, "s", ("d0", 1), ("d1", -1))
+    add(sessions, "s", ("d2", 0.5), query="other")
+    original = sessions.get("s")
+    assert sessions.put("copy", original.judgements).judgements == original.judgements
+    add(sessions, "copy", ("d3", 1))
+    assert sessions.put("copy", reversed_steps(original)).judgements == original.judgements
+    assert sessions.undo("copy").steps == 1
 
-    threads = [threading.Thread(target=mark, args=(i,)) for i in range(12)]
+
+def reversed_steps(session: Session) -> list[Judgement]:
+    """The last step first, as nobody should give them."""
+    return sorted(session.judgements, key=lambda one: -one.step)
+
+
+def test_parallel_marks_lose_nothing(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
+    failed: list[Exception] = []
+
+    def mark(store: SessionStore, thread: int) -> None:
+        try:
+            for i in range(5):
+                add(Sessions(store, 1, clock), "s", (f"{thread}-{i}", 1))
+        except Exception as error:
+            failed.append(error)
+
+    replicas = [open_stores(), open_stores()]
+    threads = [threading.Thread(target=mark, args=(replicas[i % 2], i)) for i in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    session = store.get("s")
-    assert {mark["document"] for mark in session.judgements} == {f"p{i}" for i in range(12)}
-    assert sorted(mark["step"] for mark in session.judgements) == list(range(1, 13))
+    assert failed == []
+    session = Sessions(open_stores(), 1, clock).get("s")
+    assert {one.document for one in session.judgements} == {f"{t}-{i}" for t in range(8) for i in range(5)}
+    assert sorted(one.step for one in session.judgements) == list(range(1, 41))
+
+
+def test_marks_and_undo_in_parallel_leave_whole_steps(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
+    replicas = [Sessions(open_stores(), 1, clock) for _ in range(2)]
+    for i in range(8):
+        add(replicas[0], "s", (f"a{i}", 1), (f"b{i}", -1))
+
+    def undo() -> None:
+        for _ in range(8):
+            replicas[1].undo("s")
+
+    thread = threading.Thread(target=undo)
+    thread.start()
+    for i in range(8, 16):
+        add(replicas[0], "s", (f"a{i}", 1), (f"b{i}", -1))
+    thread.join()
+    left = replicas[0].get("s").judgements
+    assert len(left) == 16
+    for first, second in zip(left[::2], left[1::2], strict=True):
+        assert (first.document[0], second.document[0]) == ("a", "b")
+        assert (first.step, first.document[1:]) == (second.step, second.document[1:])
+
+
+def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(sessions, "s", ("d0", 1))
+    original = sessions.store.write
+
+    def always_later(id: str, kept: Kept) -> bool:
+        """Somebody else writes between our reading and writing."""
+        before = sessions.store.read(id)
+        assert before is not None
+        assert original(id, before)
+        return original(id, kept)
+
+    monkeypatch.setattr(sessions.store, "write", always_later)
+    monkeypatch.setattr(module, "_LONGEST_WAIT", 0.001)
+    with pytest.raises(SessionBusy, match="40 times"):
+        add(sessions, "s", ("d1", 1))
+    monkeypatch.undo()
+    assert marks(sessions.get("s")) == [("d0", 1, 1)]

@@ -122,7 +122,7 @@ async function mark(hit, value) {
 
 function showSession(state) {
   marks = {};
-  for (const { index, document: id, label: value } of state?.judgements || []) marks[`${index} ${id}`] = value;
+  for (const { index, document: id, grade, counts } of state?.judgements || []) if (counts) marks[`${index} ${id}`] = grade;
   const box = $("session-state");
   const counts = Object.values(marks);
   const learned = state?.learned || {};

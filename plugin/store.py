@@ -1,0 +1,160 @@
+"""Where sessions are kept: a small contract with two implementations, an SQLite file and an OpenSearch index.
+
+A store knows nothing of what a session means. It keeps a JSON object under an id, and writes only over the version
+that was read (optimistic concurrency), so that several processes may share it and none undoes another's change.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from resift.errors import BadInput, SessionsUnavailable
+
+PURGED_AT_ONCE = 10_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS session_log (
+    id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, indices TEXT NOT NULL, body TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS session_log_expires ON session_log (expires);
+"""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A session as it is kept: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
+
+    ``version`` is the store's own, None for one that is not kept yet.
+    """
+
+    body: dict[str, Any]
+    expires: float
+    indices: list[str]
+    version: Any = None
+
+
+class SessionStore(ABC):
+    """A store of sessions. Whatever keeps it from answering is SessionsUnavailable."""
+
+    @abstractmethod
+    def read(self, id: str) -> Kept | None:
+        """A session, expired or not, as it was last written by anybody; None if there is none."""
+
+    @abstractmethod
+    def write(self, id: str, kept: Kept) -> bool:
+        """Write if the session still has ``kept.version`` (None: does not exist); else False, and nothing is written.
+
+        Once it is True the write survives a restart.
+        """
+
+    @abstractmethod
+    def delete(self, id: str) -> bool:
+        """Delete a session; whether there was one."""
+
+    @abstractmethod
+    def delete_index(self, index: str) -> int:
+        """Delete all sessions that name ``index``; how many there were."""
+
+    @abstractmethod
+    def purge(self, before: float, wait: bool = True) -> int:
+        """Delete sessions that expired before that time; how many.
+
+        Without ``wait`` it takes no more than a moment: it may do only a part, or leave the work to the store.
+        """
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many sessions there are, expired ones included."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+class SqliteStore(SessionStore):
+    """Sessions in an SQLite file, shared by threads and processes of one machine."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            with self._open() as db:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(_SCHEMA)
+        except SessionsUnavailable as error:
+            raise BadInput(f"{path} cannot be opened: {error}", value=path, expected="a file") from error
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            try:
+                yield db
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise SessionsUnavailable(
+                f"{self.path}: {error}", value=self.path, expected="a file of sessions"
+            ) from error
+
+    def read(self, id: str) -> Kept | None:
+        with self._open() as db:
+            sql = "SELECT body, expires, indices, version FROM session_log WHERE id = ?"
+            row = db.execute(sql, (id,)).fetchone()
+        return None if row is None else Kept(json.loads(row[0]), row[1], json.loads(row[2]), row[3])
+
+    def write(self, id: str, kept: Kept) -> bool:
+        values = (kept.expires, _json(kept.indices), _json(kept.body))
+        with self._open() as db:
+            if kept.version is None:
+                sql = "INSERT INTO session_log VALUES (?, 1, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
+                return db.execute(sql, (id, *values)).rowcount == 1
+            sql = (
+                "UPDATE session_log SET version = version + 1, expires = ?, indices = ?, body = ? "
+                "WHERE id = ? AND version = ?"
+            )
+            return db.execute(sql, (*values, id, kept.version)).rowcount == 1
+
+    def delete(self, id: str) -> bool:
+        with self._open() as db:
+            return db.execute("DELETE FROM session_log WHERE id = ?", (id,)).rowcount == 1
+
+    def delete_index(self, index: str) -> int:
+        with self._open() as db:
+            sql = "DELETE FROM session_log WHERE EXISTS (SELECT 1 FROM json_each(indices) WHERE value = ?)"
+            return db.execute(sql, (index,)).rowcount
+
+    def purge(self, before: float, wait: bool = True) -> int:
+        sql = "DELETE FROM session_log WHERE id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)"
+        purged = 0
+        with self._open() as db:
+            while True:
+                deleted = db.execute(sql, (before, PURGED_AT_ONCE)).rowcount
+                purged += deleted
+                if not wait or deleted < PURGED_AT_ONCE:
+                    return purged
+
+    def count(self) -> int:
+        with self._open() as db:
+            ((count,),) = db.execute("SELECT count(*) FROM session_log")
+            return int(count)
+
+    def close(self) -> None:
+        """Every call has its own connection: there is nothing to let go of."""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def open_store(url: str, index: str) -> SessionStore:
+    """``http(s)://…`` is an OpenSearch cluster with the sessions in ``index``; anything else the path of a file."""
+    if url.startswith(("http://", "https://")):
+        from resift.plugin.store_opensearch import OpenSearchStore
+
+        return OpenSearchStore(url, index)
+    return SqliteStore(url)

@@ -1,0 +1,103 @@
+"""Why a session ranks as it does: what its judgements have taught, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from resift.feedback import Feedback, Judged
+from resift.model import Model
+from resift.similarity import unit_rows
+from resift.text import tokenize
+from resift.vectors import Floats
+
+_TITLE, _READ = 80, 5000
+
+
+def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: int = 5) -> dict[str, Any]:
+    """What the session has taught. ``because``: each document that counts, with its words that pull or push most.
+
+    ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``stronger``
+    and ``weaker``: the mask's dimensions that changed most, each with the words that are largest in it.
+    """
+    direction = feedback.probe(np.zeros(model.dim, np.float32))
+    change = feedback.mask - 1
+    order = np.argsort(-change, kind="stable")
+    signs = {one.judgement.grade > 0 for one in judged}
+
+    def dimensions(rows: Any) -> list[dict[str, Any]]:
+        return [
+            {"dimension": int(row), "weight": round(float(feedback.mask[row]), 4), "words": model.words_of(int(row))}
+            for row in rows
+            if change[row]
+        ]
+
+    return {
+        "because": [_because(model, direction, one, count) for one in judged],
+        "towards": model.nearest_words(direction, count) if True in signs else [],
+        "away": model.nearest_words(-direction, count) if False in signs else [],
+        "stronger": dimensions(order[:count]),
+        "weaker": dimensions(order[::-1][:count]),
+    }
+
+
+def _because(model: Model, direction: Floats, one: Judged, count: int) -> dict[str, Any]:
+    sign = 1 if one.judgement.grade > 0 else -1
+    return {
+        "index": one.judgement.index,
+        "document": one.judgement.document,
+        "grade": one.judgement.grade,
+        "title": title(one.text),
+        "words": _telling(model, one.text, sign * direction, count),
+    }
+
+
+def _telling(model: Model, text: str, direction: Floats, count: int) -> list[str]:
+    """The text's words whose vectors lie most in ``direction`` (K,), best first."""
+    words = [word for word in dict.fromkeys(tokenize(text[:_READ])) if len(word) > 2]
+    if not words:
+        return []
+    scores = model.encode(words) @ direction
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [words[i] for i in order if scores[i] > 0]
+
+
+def title(text: str) -> str:
+    """A text's first line, cut at the end of a word."""
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    return line if len(line) <= _TITLE else re.sub(r"\s+\S*$", "", line[:_TITLE]) + "…"
+
+
+def reasons(
+    model: Model, feedback: Feedback, judged: Sequence[Judged], vectors: Floats, change: Floats
+) -> list[dict[str, Any] | None]:
+    """Of each hit, with its vector (n, K) and the ``change`` (n,) of its similarity: the judgement it comes from.
+
+    It is the judged document nearest to the hit under the mask, a relevant one where the hit went up and an
+    irrelevant one where it went down; None where there is none of that kind.
+    """
+    documents = np.stack([one.vector for one in judged])
+    grades = np.array([one.judgement.grade for one in judged])
+    near = unit_rows(vectors * feedback.mask) @ unit_rows(documents * feedback.mask).T
+    found: list[dict[str, Any] | None] = []
+    for row, gain in zip(near, change, strict=True):
+        weighed = np.where(grades * gain > 0, row * np.abs(grades), -np.inf)
+        best = int(np.argmax(weighed))
+        if not np.isfinite(weighed[best]):
+            found.append(None)
+            continue
+        one = judged[best].judgement
+        found.append(
+            {
+                "index": one.index,
+                "document": one.document,
+                "grade": one.grade,
+                "title": title(judged[best].text),
+                "similarity": round(float(row[best]), 6),
+                "gain": round(float(gain), 6),
+            }
+        )
+    return found

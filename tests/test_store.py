@@ -1,0 +1,154 @@
+"""The contract of a session store: both do all of this, and in the same way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resift.errors import BadInput, SessionsUnavailable
+from resift.plugin import store as store_module
+from resift.plugin.store import Kept, SessionStore, SqliteStore, open_store
+from resift.plugin.store_opensearch import OpenSearchStore
+
+ONE = Kept({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
+
+
+@pytest.fixture
+def store(open_stores: Callable[[], SessionStore]) -> SessionStore:
+    """An empty store of either kind."""
+    return open_stores()
+
+
+def test_what_was_written_is_read_by_all(store: SessionStore, open_stores: Callable[[], SessionStore]) -> None:
+    assert store.read("a") is None
+    assert store.write("a", ONE)
+    for reader in (store, open_stores()):
+        found = reader.read("a")
+        assert found is not None
+        assert replace(found, version=None) == ONE
+    assert store.read("b") is None
+
+
+@pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
+def test_any_name_is_a_name(store: SessionStore, name: str) -> None:
+    assert store.write(name, ONE)
+    assert store.read(name) is not None
+    assert store.count() == 1
+    assert store.delete(name)
+    assert store.read(name) is None
+
+
+def test_only_the_version_that_was_read_is_written_over(
+    store: SessionStore, open_stores: Callable[[], SessionStore]
+) -> None:
+    other = open_stores()
+    assert store.write("a", ONE)
+    assert not other.write("a", ONE)
+    first = store.read("a")
+    second = other.read("a")
+    assert first is not None
+    assert second is not None
+    assert other.write("a", replace(second, expires=200.0))
+    assert not store.write("a", replace(first, expires=300.0))
+    again = store.read("a")
+    assert again is not None
+    assert again.expires == 200
+    assert store.delete("a")
+    assert not store.write("a", again)
+    assert store.read("a") is None
+    assert store.write("a", ONE)
+
+
+def test_deleting(store: SessionStore) -> None:
+    assert not store.delete("a")
+    for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
+        assert store.write(name, replace(ONE, indices=indices))
+    assert store.delete("a")
+    assert not store.delete("a")
+    assert store.delete_index("docs") == 1
+    assert store.delete_index("docs") == 0
+    assert (store.read("b"), store.count()) == (None, 1)
+    assert store.read("c") is not None
+
+
+def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.purge(50) == 0
+    monkeypatch.setattr(store_module, "PURGED_AT_ONCE", 2)
+    for i in range(7):
+        assert store.write(f"s{i}", replace(ONE, expires=float(i)))
+    assert store.count() == 7
+    assert store.purge(5) == 5
+    assert [store.read(f"s{i}") is not None for i in range(7)] == [False] * 5 + [True] * 2
+    store.purge(0.0, wait=False)
+    assert store.count() == 2
+
+
+def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore]) -> None:
+    refused = []
+
+    def count(store: SessionStore, times: int) -> None:
+        while times:
+            kept = store.read("a")
+            body = {"n": kept.body["n"] + 1 if kept else 1}
+            if store.write("a", Kept(body, 1.0, [], kept.version if kept else None)):
+                times -= 1
+            else:
+                refused.append(1)
+
+    threads = [threading.Thread(target=count, args=(store, 10)) for store in (open_stores(), open_stores()) * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = open_stores().read("a")
+    assert found is not None
+    assert found.body == {"n": 60}
+    assert refused
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be opened"):
+        open_store(str(tmp_path / "missing" / "sessions.db"), "sessions")
+
+
+def test_a_file_that_broke(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    store = SqliteStore(str(path))
+    store.write("a", ONE)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"not a database" * 1000)
+    with pytest.raises(SessionsUnavailable):
+        store.read("a")
+
+
+def test_a_cluster_that_is_away() -> None:
+    store = open_store("http://127.0.0.1:1", "sessions")
+    calls: list[Callable[[], object]] = [
+        lambda: store.read("a"),
+        lambda: store.write("a", ONE),
+        lambda: store.delete("a"),
+        lambda: store.purge(1),
+        store.count,
+    ]
+    for call in calls:
+        with pytest.raises(SessionsUnavailable):
+            call()
+    store.close()
+    with pytest.raises(BadInput, match="cannot name an index"):
+        open_store("http://127.0.0.1:1", "Sessions")
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, session_index: str) -> None:
+    assert isinstance(store, OpenSearchStore)
+    for _ in range(2):
+        assert store.write("a", ONE)
+        (found,) = store.client.indices.get(index=session_index).values()
+        assert found["mappings"]["dynamic"] == "strict"
+        assert found["mappings"]["properties"]["session"] == {"type": "object", "enabled": False}
+        store.client.indices.delete(index=session_index)
+        assert store.read("a") is None
