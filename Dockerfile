@@ -5,7 +5,7 @@ RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /d
 
 WORKDIR /app
 COPY . .
-RUN pip install --no-cache-dir .
+RUN pip install --no-cache-dir '.[fast]'
 
 USER resift
 ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db

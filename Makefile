@@ -29,11 +29,11 @@ papers: .venv/dev
 
 .venv/core: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast]'
 	touch $@
 
 .venv/dev: .venv/core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[train,distill,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,train,distill,dev]'
 	touch $@
 
 clean:

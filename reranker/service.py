@@ -75,7 +75,7 @@ class Reranker:
 
     def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
         """Similarity of the query, moved and masked by the session's feedback, with each of ``vectors`` (n, K)."""
-        vector = self.model.encode([query])[0]
+        vector = self.model.encode_one(query)
         if feedback is None:
             return self.model.score(vector, vectors)
         return self.model.score(feedback.move(vector), vectors, feedback.mask)
@@ -146,7 +146,7 @@ class Reranker:
         depth = max(search.window, start + size)
         judged, notes = self._judged_or_why_not(search)
         feedback = self._learned(judged)
-        query = self.model.encode([text])[0]
+        query = self.model.encode_one(text)
         engine_body = {**body, "from": 0, "size": depth}
         wanted = self._wanted(search, info, feedback)
         source = body.get("_source", True)

@@ -164,15 +164,16 @@ def verify(index: str, repair: bool, engine: str, model: str) -> None:
 @click.option("--out", required=True, metavar="FILE.npy", help="Where the float32 matrix is written.")
 @fields_option
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="[by the file's ending; jsonl for stdin]")
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @model_option
-def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | None, model: str) -> None:
+def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | None, threads: int, model: str) -> None:
     """Encode documents into a NumPy file, a row a document."""
     loaded, source = load_model(model), Files(files, format_)
     records = (record for record in source if isinstance(record, Record))
     texts = (document_text(record.source, fields) for record in records)
     blocks = []
     with click.progressbar(length=source.total, label="encoding", file=sys.stderr) as bar:
-        for block in loaded.encode_batches(texts):
+        for block in loaded.encode_batches(texts, threads=threads):
             blocks.append(block)
             bar.update(source.position - bar.pos)
     matrix = np.concatenate([np.zeros((0, loaded.dim), np.float32), *blocks])

@@ -18,26 +18,33 @@ Memberships are computed once a word when the model is built, so that encoding a
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.resources import files
-from itertools import pairwise
+from itertools import islice, pairwise
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
-from scipy.sparse import csr_matrix
 
 from resift.errors import BadInput, DimensionMismatch
 from resift.similarity import SIMILARITIES, unit_rows
+from resift.text import tokenize
 from resift.universe import build_universe
-from resift.vectors import Floats, WordVectors, batched, content_hash, read_folder, write_folder
+from resift.vectors import Floats, WordVectors, content_hash, kernels, read_folder, write_folder
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 DEFAULT = "resift-en"
 _FREQUENT = 20_000
 _GATHER = 16_384
+_BATCH = 1024
+_BATCH_CHARACTERS = 4 * 2**20
 
 
 class Model:
@@ -91,69 +98,132 @@ class Model:
         return content_hash(self._info(), self.table.words, self._arrays())
 
     @cached_property
-    def _rows(self) -> Floats:
-        return self.table.rows() * self.table.weights[:, None]
+    def _matrix(self) -> NDArray[Any]:
+        """The table as the kernels take it, read-only: int8 as it is, others in float32."""
+        kind = np.int8 if self.table.matrix.dtype == np.int8 else np.float32
+        matrix = np.ascontiguousarray(self.table.matrix, kind).view(np.ndarray)
+        matrix.flags.writeable = False
+        return matrix
 
-    def encode(self, texts: Iterable[str], batch_size: int = 1024) -> Floats:
+    @cached_property
+    def _factors(self) -> Floats:
+        """What a row of the matrix is multiplied by, (V,): its word's weight, and its scale if it has one."""
+        scales = 1 if self.table.scales is None else self.table.scales
+        return np.asarray(self.table.weights * scales, np.float32)
+
+    @cached_property
+    def _divisors(self) -> Floats:
+        """What a mean is divided by, (V,): the sum of these over the words."""
+        return np.array(self.table.weights)
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether a vector is the words' mean brought to length 1, and no more."""
+        whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
+        return whole and bool((self.mask == 1).all())
+
+    def encode(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Floats:
         """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
 
-        Raises BadInput where an item is not a string.
+        ``threads`` encode at the same time (with numba; without it they gain nothing). Raises BadInput where an item
+        is not a string.
         """
-        batches = list(self.encode_batches(texts, batch_size))
+        batches = list(self.encode_batches(texts, batch_size, threads))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
-    def encode_batches(self, texts: Iterable[str], batch_size: int = 1024) -> Iterator[Floats]:
-        """The same, yielding one (at most ``batch_size``, dim) array after another."""
+    def encode_batches(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Iterator[Floats]:
+        """The same, yielding one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter.
+
+        At most 2 · ``threads`` batches are held at a time.
+        """
         if isinstance(texts, str):
             raise BadInput("one string was given", value=texts, expected="a list of texts")
-        done = 0
-        for batch in batched(texts, batch_size):
-            for position, text in enumerate(batch):
-                if not isinstance(text, str):
-                    raise BadInput(
-                        f"text {done + position} is a {type(text).__name__}", value=text, expected="a string"
-                    )
-            done += len(batch)
-            pooled = self._mean(batch) if self.pool == "mean" else self._max(batch)
-            vectors = self._finish(pooled)
-            yield unit_rows(vectors) if self.similarity == "cosine" else vectors
+        batches = _text_batches(texts, batch_size)
+        if threads == 1:
+            yield from map(self._encode, batches)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            running = deque(pool.submit(self._encode, batch) for batch in islice(batches, 2 * threads))
+            while running:
+                done = running.popleft().result()
+                running.extend(pool.submit(self._encode, batch) for batch in islice(batches, 1))
+                yield done
+
+    def encode_one(self, text: str) -> Floats:
+        """The vector of one text, shape (dim,), float32; for queries, sooner than a batch of one."""
+        if not self._plain or not isinstance(text, str):
+            return self.encode([text]).reshape(self.dim)
+        rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
+        if not rows:
+            return np.zeros(self.dim, np.float32)
+        ids = np.array(rows)
+        vector: Floats = self._factors.take(ids).dot(self._matrix.take(ids, 0).astype(np.float32))
+        vector *= 1 / (sqrt(vector.dot(vector)) or 1)
+        return vector
+
+    def _encode(self, texts: Sequence[str]) -> Floats:
+        pooled = self._pool(texts).reshape(len(texts), -1)
+        vectors = pooled if self._plain else self._finish(pooled)
+        return unit_rows(vectors) if self.similarity == "cosine" else vectors
+
+    def _pool(self, texts: Sequence[str]) -> Floats:
+        """Pooled rows of each text's parts, (n · S, K)."""
+        ids, offsets = self.table.ids(texts)
+        starts, compiled = self._parts(offsets), kernels()
+        if compiled is None:
+            return (self._mean if self.pool == "mean" else self._max)(ids, starts)
+        pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
+        if self.pool == "mean":
+            compiled.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
+        else:
+            compiled.pool_max(ids, starts, self._matrix, self._factors, pooled)
+        return pooled
+
+    def _parts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each part of each text starts, and the end: (n · S + 1,)."""
+        if self.segments == 1:
+            return offsets
+        lengths = np.diff(offsets)[:, None]
+        starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
+        return np.append(starts.ravel(), offsets[-1])
+
+    def _mean(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
+        from scipy.sparse import csr_matrix
+
+        words, columns = np.unique(ids, return_inverse=True)
+        counts = csr_matrix((np.ones(len(ids), np.float32), columns, starts), shape=(len(starts) - 1, len(words)))
+        counts.sum_duplicates()
+        total = (counts @ self._divisors[words])[:, None]
+        pooled = np.zeros((len(total), self.table.dim), np.float32)
+        np.divide(counts @ (self._factors[words, None] * self._matrix[words]), total, out=pooled, where=total > 0)
+        return pooled
+
+    def _max(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
+        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
+        for row, (start, end) in enumerate(pairwise(starts)):
+            for some in np.split(unique := np.unique(ids[start:end]), range(_GATHER, len(unique), _GATHER)):
+                rows = self._factors[some, None] * self._matrix[some]
+                pooled[row] = np.maximum(pooled[row], rows.max(axis=0, initial=0))
+        return pooled
 
     def words(self, texts: Sequence[str]) -> list[Floats]:
         """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
         ids, offsets = self.table.ids(texts)
-        return [self._rows[ids[start:end]] for start, end in pairwise(offsets)]
+        return [self._factors[part, None] * self._matrix[part] for part in np.split(ids, offsets[1:-1])]
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
         """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
+        from scipy.sparse import csr_matrix
+
         ids, offsets = self.table.ids(texts)
-        lengths = np.diff(offsets)[:, None]
-        starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
-        indptr = np.append(starts.ravel(), offsets[-1])
-        counts = csr_matrix((np.ones(len(ids), np.float32), ids, indptr), shape=(indptr.size - 1, len(self.table)))
+        starts = self._parts(offsets)
+        counts = csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=(starts.size - 1, len(self.table)))
         counts.sum_duplicates()
         return counts
-
-    _counts = counts
-
-    def _mean(self, texts: list[str]) -> Floats:
-        counts = self.counts(texts)
-        total = (counts @ self.table.weights)[:, None]
-        pooled = np.zeros((len(total), self.table.dim), np.float32)
-        np.divide(counts @ self._rows, total, out=pooled, where=total > 0)
-        return pooled.reshape(len(texts), -1)
 
     def _finish(self, pooled: Floats) -> Floats:
         masked = pooled * self.mask
         return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
-
-    def _max(self, texts: list[str]) -> Floats:
-        counts = self.counts(texts)
-        pooled = np.zeros((len(texts), self.dim), np.float32)
-        for row in np.flatnonzero(np.diff(counts.indptr)):
-            ids = counts.indices[counts.indptr[row] : counts.indptr[row + 1]]
-            for start in range(0, len(ids), _GATHER):
-                np.maximum(pooled[row], self._rows[ids[start : start + _GATHER]].max(axis=0), out=pooled[row])
-        return pooled
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
         """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,)."""
@@ -212,6 +282,22 @@ class Model:
         return cls(*settings, arrays.get("head"), info.get("segments", 1))
 
 
+def _text_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of at most ``size`` texts of some million characters together. Raises BadInput for what is no text."""
+    batch: list[str] = []
+    characters = done = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadInput(f"text {done} is a {type(text).__name__}", value=text, expected="a string")
+        batch.append(text)
+        characters, done = characters + len(text), done + 1
+        if len(batch) == size or characters > _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
     """An untrained model by its name: ``mean``, ``sfbow``, ``sfbow:U``, ``boew:K`` or ``boew:K,σ`` (else σ is 0.25).
 
@@ -258,6 +344,8 @@ def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
         nearest = np.minimum(nearest, np.maximum(lengths + last @ last - 2 * words @ last, 0))
         reached = nearest.cumsum()
         start.append(min(int(np.searchsorted(reached, chance.random() * reached[-1], "right")), len(words) - 1))
+    from scipy.cluster.vq import kmeans2
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         codebook, _ = kmeans2(words, words[start], iter=30, minit="matrix", missing="warn")

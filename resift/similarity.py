@@ -18,7 +18,7 @@ from resift.vectors import Floats
 def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
     dense = np.asarray(matrix, np.float32)
-    norms = np.linalg.norm(dense, axis=-1, keepdims=True)
+    norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
     units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
     return units
 

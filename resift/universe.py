@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from resift.errors import BadInput, MissingExtra
 from resift.similarity import unit_rows
@@ -43,6 +42,8 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
         return principal_axes(rows, int(number or rows.shape[1]))
     frequent = np.asarray(rows[:FREQUENT], np.float32)
     if kind == "kmeans":
+        from scipy.cluster.vq import kmeans2
+
         found, _ = kmeans2(frequent, int(number or 0), iter=30, minit="++", seed=np.random.default_rng(seed))
         return np.asarray(found, np.float32)
     if kind == "spherical":

@@ -13,6 +13,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,16 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
     else:
         raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
     return weights.astype(np.float32)
+
+
+@cache
+def kernels() -> Any:
+    """:mod:`resift.kernels`, or None where numba is not installed. It is imported when a batch first needs it."""
+    try:
+        from resift import kernels
+    except ImportError:
+        return None
+    return kernels
 
 
 class _Rows(dict[str, int]):
@@ -120,18 +131,25 @@ class WordVectors:
         """Number of dimensions, D."""
         return int(self.matrix.shape[1])
 
-    def rows(self) -> Floats:
-        """The matrix as float32, shape (V, D), int8 rows scaled."""
-        dense = np.asarray(self.matrix, dtype=np.float32)
-        return dense if self.scales is None else dense * self.scales[:, None]
+    def rows(self, ids: Any = slice(None)) -> Floats:
+        """The matrix as float32, shape (V, D), int8 rows scaled; or the rows of ``ids`` (m,) only, shape (m, D)."""
+        dense = np.asarray(self.matrix[ids], dtype=np.float32)
+        return dense if self.scales is None else dense * self.scales[ids, None]
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
+        if kernels() is not None:
+            found: tuple[NDArray[np.int64], NDArray[np.int64]] = kernels().word_ids(self._lookup, texts)
+            return found
         tokens = [tokenize(text) for text in texts]
         rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int64)
         known = rows >= 0
         ends = np.cumsum([0, *map(len, tokens)])
         return rows[known], np.concatenate(([0], np.cumsum(known)))[ends]
+
+    @cached_property
+    def _lookup(self) -> Any:
+        return kernels().build_lookup(self.words)
 
     def quantized(self) -> WordVectors:
         """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""

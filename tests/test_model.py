@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
@@ -52,14 +52,29 @@ def models(vectors: WordVectors) -> dict[str, Model]:
     return made
 
 
+@pytest.fixture(params=["compiled", "python"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With numba's kernels, and as where numba is not installed."""
+    if request.param == "python":
+        for module in ("resift.model", "resift.vectors"):
+            monkeypatch.setattr(f"{module}.kernels", lambda: None)
+
+
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("name", NAMES)
 def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
     encoded = models[name].encode(TEXTS)
     assert encoded.dtype == np.float32
-    np.testing.assert_allclose(encoded, [reference(models[name], text) for text in TEXTS], atol=1e-6)
+    expected = [reference(models[name], text) for text in TEXTS]
+    np.testing.assert_allclose(encoded, expected, atol=1e-6)
+    np.testing.assert_allclose([models[name].encode_one(text) for text in TEXTS], expected, atol=1e-6)
+    words = models[name].words(TEXTS)
+    assert [len(rows) for rows in words] == [2, 0, 0, 5, 500, 1]
+    np.testing.assert_allclose(words[0], [models[name].words([word])[0][0] for word in ("bush", "fire")])
 
 
-@settings(deadline=None, max_examples=50)
+@pytest.mark.usefixtures("path")
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(alphabet="abefghimnorstuw .é\n", max_size=60), max_size=5))
 def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
     for model in models.values():
@@ -67,6 +82,43 @@ def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
         assert encoded.shape == (len(texts), model.dim)
         expected = np.array([reference(model, text) for text in texts]).reshape(len(texts), model.dim)
         np.testing.assert_allclose(encoded, expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("pool", ["mean", "max"])
+@pytest.mark.parametrize("kind", ["float64", "float32", "float16", "int8", "columns first"])
+def test_tables_of_every_type(vectors: WordVectors, kind: str, pool: str) -> None:
+    table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
+    if kind == "int8":
+        table = table.quantized()
+    else:
+        table.matrix = np.asfortranarray(table.matrix) if kind == "columns first" else table.matrix.astype(kind)
+    model = Model("x", table, pool, "cosine" if pool == "mean" else "jaccard")
+    np.testing.assert_allclose(model.encode(TEXTS), [reference(model, text) for text in TEXTS], atol=1e-6)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_keep_the_order_and_read_no_further_than_they_must(model: Model, threads: int) -> None:
+    texts, read = [f"fire {'gun ' * (i % 7)}" for i in range(200)], 0
+
+    def stream() -> Iterator[str]:
+        nonlocal read
+        for text in texts:
+            read += 1
+            yield text
+
+    batches = model.encode_batches(stream(), batch_size=5, threads=threads)
+    found = [next(batches)]
+    assert read <= 5 * (2 * threads + 2)
+    found += batches
+    np.testing.assert_array_equal(np.concatenate(found), model.encode(texts))
+    with pytest.raises(BadInput, match="text 150 is a int"):
+        model.encode([*texts[:150], 7], batch_size=10, threads=threads)  # type: ignore[list-item]
+
+
+def test_long_texts_make_short_batches(model: Model) -> None:
+    shapes = [len(batch) for batch in model.encode_batches(["fire " * 400_000] * 5 + ["gun"] * 3)]
+    assert shapes == [3, 5]
 
 
 def test_batches_do_not_matter_and_any_iterable_will_do(model: Model) -> None:
@@ -84,6 +136,8 @@ def test_bad_texts(model: Model) -> None:
         model.encode("fire")
     with pytest.raises(BadInput, match="text 3 is a NoneType"):
         model.encode(["a", "b", "c", None], batch_size=2)  # type: ignore[list-item]
+    with pytest.raises(BadInput, match="text 0 is a int"):
+        model.encode_one(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,6 +23,10 @@ from resift.text import tokenize
         ("東京タワーtower", ["東", "京", "タ", "ワ", "ー", "tower"]),
         ("naïve", ["naïve"]),
         ("a\x00b\ufeffc", ["a", "b", "c"]),
+        ("ΣΟΦΟΣ ΣΑΣ", ["σοφος", "σας"]),
+        ("İ K", ["i̇", "k"]),
+        ("か\u3099a\u3099b", ["か", "\u3099", "a", "\u3099", "b"]),
+        ("can’t \ud800x x² ½", ["can", "t", "x", "x²", "½"]),
     ],
 )
 def test_words(text: str, words: list[str]) -> None:

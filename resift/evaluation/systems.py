@@ -21,6 +21,7 @@ What has to be learnt is learnt from the documents (the database), never from th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -254,9 +255,9 @@ class Sif:
 class _RawMean(Model):
     """sum(w · u) over the number of words, neither divided by the weights nor brought to length 1 (SIF, eq. 3)."""
 
-    def _mean(self, texts: list[str]) -> Floats:
-        counts = self._counts(texts)
-        return np.asarray((counts @ self._rows) / np.maximum(counts.sum(axis=1), 1), np.float32)
+    @cached_property
+    def _divisors(self) -> Floats:
+        return np.ones(len(self.table), np.float32)
 
 
 def build_system(name: str, vectors: str | Path = DEFAULT, seed: int = 0, similarity: str | None = None) -> System:
