@@ -3,8 +3,9 @@ BIN := .venv/bin
 SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
+FLOORS ?= 1
 
-.PHONY: demo test lint node node-stop papers clean
+.PHONY: demo test lint node node-stop papers bench bench-quick clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -27,6 +28,12 @@ papers: .venv/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[eval]'
 	$(BIN)/python benchmarks/papers.py
 
+bench: .venv/bench
+	$(BIN)/python benchmarks/speed.py
+
+bench-quick: .venv/bench
+	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)
+
 .venv/core: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast]'
@@ -34,6 +41,10 @@ papers: .venv/dev
 
 .venv/dev: .venv/core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,train,distill,dev]'
+	touch $@
+
+.venv/bench: .venv/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	touch $@
 
 clean:

@@ -1,0 +1,146 @@
+"""Speed side by side with peers: ``python benchmarks/speed.py [--quick] [--floors SHARE] [--json FILE]``.
+
+Prints ratios first, in rounds that take turns, with medians and quartiles, and exits with 1 where a ratio is below its
+floor times SHARE. What cannot be measured here (a peer or an OpenSearch that is not installed) is told, and fails
+nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of tests/node.py. Needs the extra ``bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import speed_peers as peers
+from speed_data import documents
+from speed_timing import Spread, rates, ratio, seconds
+
+from resift import Model, load_model
+
+QUERY = "fire of the army in sydney"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: at least ``floor`` (the aim is ``reach``), or at most where it is a cost; ``note``: of what."""
+
+    name: str
+    found: Spread
+    floor: float
+    reach: float
+    note: str = ""
+    cost: bool = False
+
+    def state(self, share: float) -> str:
+        """below the floor | ok | reached, a floor being ``share`` of itself."""
+        value, sign = self.found.median, -1 if self.cost else 1
+        floor = self.floor / share if self.cost else self.floor * share
+        if sign * value < sign * floor:
+            return "BELOW"
+        return "reached" if sign * value >= sign * self.reach else "ok"
+
+    def __str__(self) -> str:
+        sign = "≤" if self.cost else "≥"
+        spread = f"{self.found.median:8.3g}  ({self.found.low:.3g} to {self.found.high:.3g})"
+        return f"{self.name:52} {spread:32} {sign} {self.floor:<7.3g} {sign} {self.reach:<7.3g} {self.note}"
+
+
+Rows = Iterator[Row]
+
+
+def encoding(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+    """Batches, one thread, against each peer; every peer is timed in turn with ours."""
+    cases: list[tuple[str, Callable[[], peers.Encode], float, float]] = [
+        ("batch encode / model2vec, words", lambda: peers.model2vec(model)[0], 10, 25),
+        ("batch encode / model2vec, word pieces", lambda: peers.model2vec_wordpiece(model), 10, 25),
+        ("batch encode / fse average (words given)", lambda: peers.fse(model, texts), 3, 8),
+        ("batch encode / TF-IDF + SVD", lambda: peers.tfidf_svd(texts[:1500]), 5, 12),
+        ("batch encode / Doc2Vec", lambda: peers.doc2vec(texts[:500]), 0, 0),
+        ("batch encode / MiniLM", peers.minilm, 1000, 3000),
+        ("batch encode / pure scan and hash", peers.scan_and_hash, 1 / 8, 1 / 3),
+    ]
+    for name, make, floor, reach in cases:
+        with told(name):
+            found = rates({"ours": model.encode, "theirs": make()}, texts, rounds)
+            note = f"{np.median(found['ours']):.0f} / {np.median(found['theirs']):.0f} documents a second"
+            yield Row(name, ratio(found["ours"], found["theirs"]), floor, reach, note)
+
+
+def threads(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+    """Two threads against one."""
+    name = "two threads / one"
+    with told(name):
+        if len(os.sched_getaffinity(0)) < 2:
+            raise peers.Missing("one core")
+        load = os.getloadavg()[0] / (os.cpu_count() or 1)
+        if load > 0.75:
+            raise peers.Missing(f"no core is free, the machine's load is {load:.1f} a core")
+        two = lambda batch: model.encode(batch, batch_size=256, threads=2)  # noqa: E731
+        one = lambda batch: model.encode(batch, batch_size=256)  # noqa: E731
+        found = rates({"two": two, "one": one}, texts, rounds, share=0.1)
+        yield Row(name, ratio(found["two"], found["one"]), 1.6, 1.9)
+
+
+def queries(model: Model, rounds: int) -> Rows:
+    """One query, p50 of each round."""
+    name = "one query: model2vec / ours"
+    with told(name):
+        _, static = peers.model2vec(model)
+        assert np.allclose(static(QUERY), model.encode_one(QUERY), atol=1e-3)
+        ours, theirs = [], []
+        for _ in range(rounds + 1):
+            ours.append(np.median([seconds(lambda: model.encode_one(QUERY)) for _ in range(200)]) * 1e6)
+            theirs.append(np.median([seconds(lambda: static(QUERY)) for _ in range(200)]) * 1e6)
+        note = f"{np.median(ours):.1f} / {np.median(theirs):.1f} µs"
+        yield Row(name, ratio(theirs[1:], ours[1:]), 8, 15, note)
+
+
+class told:
+    """Says of what is missing that it was not measured."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, peers.Missing):
+            print(f"{self.name:52} not measured: {error}", flush=True)
+        return isinstance(error, peers.Missing)
+
+
+def main() -> None:
+    """Print the rows as they are measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--floors", type=float, default=1.0, metavar="SHARE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    started, rounds = time.perf_counter(), 9 if options.quick else 25
+    texts, what = documents(4000 if options.quick else 18_846)
+    model = load_model()
+    print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
+    print(f"{'ratio':52} {'median (quartiles)':32} {'floor':9} {'reach':9}")
+    rows: list[Row] = []
+    for part in (encoding(model, texts, rounds), threads(model, texts, rounds), queries(model, rounds)):
+        for row in part:
+            rows.append(row)
+            print(f"{row}  {row.state(options.floors)}", flush=True)
+    print(f"{time.perf_counter() - started:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    below = [row.name for row in rows if row.state(options.floors) == "BELOW"]
+    if below:
+        sys.exit(f"below the floor: {', '.join(below)}")
+
+
+if __name__ == "__main__":
+    main()
