@@ -16,6 +16,7 @@ import numpy as np
 from resift import __version__, serving
 from resift.cli_eval import evaluate
 from resift.cli_train import train as train_group
+from resift.cli_train_reranker import reranker_command
 from resift.cli_train_self import adapt_files, self_command
 from resift.demo import Demo, lee_corpus
 from resift.errors import BadInput, ResiftError
@@ -184,6 +185,7 @@ def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | N
 main.add_command(evaluate)
 main.add_command(train_group)
 train_group.add_command(self_command)
+train_group.add_command(reranker_command)
 
 
 @main.group()

@@ -13,6 +13,7 @@ from resift.errors import BadInput
 from resift.model import DEFAULT
 
 if TYPE_CHECKING:
+    from resift.evaluation.data import Collection
     from resift.evaluation.systems import System
 
 Command = Callable[..., Any]
@@ -27,8 +28,8 @@ def evaluate() -> None:
     """Measure encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
 
     An encoder is mean, boew:K[,SIGMA], sfbow …; a baseline is tfidf, tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain,
-    dynamax, sif, model2vec or st:FOLDER (a sentence-transformers model). All figures are fractions or correlations,
-    with bootstrap 95 % intervals; p is of a paired randomisation test.
+    dynamax, sif, model2vec, late or st:FOLDER (a sentence-transformers model). All figures are fractions or
+    correlations, with bootstrap 95 % intervals; p is of a paired randomisation test.
     """
 
 
@@ -158,13 +159,15 @@ def sts(files: tuple[str, ...], choice: Choice) -> None:
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1),
-    default=0.3,
-    show_default=True,
-    help="The encoder's part in --hybrid; BM25 has the rest.",
+    help="The encoder's part in --hybrid; BM25 has the rest. [a trained reranker's own, else 0.3]",
 )
+@click.option("--part", metavar="NAME", help="Judgements of qrels/NAME.tsv: train, dev, test. [qrels.tsv, else test]")
 @system_options
-def retrieval(folder: str, hybrid: bool, alpha: float, choice: Choice) -> None:
+def retrieval(folder: str, hybrid: bool, alpha: float | None, part: str | None, choice: Choice) -> None:
     """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gz.
+
+    Queries that the model was trained on are left out and counted (trained_on); where it was trained on all of them,
+    they are kept, with a warning.
 
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". --compare is by itself,
     not mixed: "--hybrid --compare bm25" tells what the encoder adds.
@@ -173,18 +176,39 @@ def retrieval(folder: str, hybrid: bool, alpha: float, choice: Choice) -> None:
     from resift.evaluation.report import of_run
     from resift.evaluation.run import run_hybrid, run_retrieval
 
-    name, collection, alone = choice.name, read_collection(folder), {}
+    name, collection, alone = choice.name, read_collection(folder, part), {}
+    system = choice.system()
+    asked = len(collection.queries)
+    collection, trained_on = _unseen(system, collection)
     if hybrid:
-        run, bm25, vectors = run_hybrid(choice.system(), collection, alpha)
+        run, bm25, vectors = run_hybrid(system, collection, alpha)
         alone, name = {"bm25": bm25.means(), name: vectors.means()}, f"{name} + bm25"
     else:
-        run = run_retrieval(choice.system(), collection)
+        run = run_retrieval(system, collection)
     other = run_retrieval(choice.other(), collection) if choice.compare else None
     report = {"task": "retrieval", **of_run(run, name, choice.seed, other, choice.compare or "")}
     if hybrid:
         report["alone"] = alone
+    if trained_on:
+        report["trained_on"] = trained_on
     summary = f"{report['queries']} queries, {report['documents']} documents"
+    if len(collection.queries) < asked:
+        summary += f"; {trained_on} queries that the model was trained on left out"
     choice.tell(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
+
+
+def _unseen(system: System, collection: Collection) -> tuple[Collection, int]:
+    """The collection without the queries that the system was trained on, and how many these are."""
+    from resift.evaluation.data import with_queries
+    from resift.late import fingerprints
+
+    seen = set(getattr(system, "seen", ()))
+    new = [place for place, mark in enumerate(fingerprints(collection.queries)) if mark not in seen]
+    count = len(collection.queries) - len(new)
+    if count and not new:
+        click.echo("warning: the model was trained on all of these queries; new ones will fare worse", err=True)
+        return collection, count
+    return with_queries(collection, new) if count else collection, count
 
 
 def _skipped(report: dict[str, Any], why: str) -> str:

@@ -17,7 +17,15 @@ PACKAGES = {
     "ingest": "resift.ingest",
     "reranker": "resift.reranker",
 }
-COMPOSITION = {"cli.py", "cli_eval.py", "cli_train.py", "cli_train_self.py", "demo.py", "serving.py"}
+COMPOSITION = {
+    "cli.py",
+    "cli_eval.py",
+    "cli_train.py",
+    "cli_train_reranker.py",
+    "cli_train_self.py",
+    "demo.py",
+    "serving.py",
+}
 FORBIDDEN = {
     "resift": {"resift.plugin", "resift.ingest", "resift.reranker"},
     "plugin": {"resift.ingest", "resift.reranker"},

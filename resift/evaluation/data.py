@@ -8,8 +8,8 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +110,21 @@ def read_pairs(path: str | Path) -> Pairs:
     return found
 
 
-def read_collection(folder: str | Path) -> Collection:
+def read_collection(folder: str | Path, part: str | None = None) -> Collection:
     """A BEIR folder: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` or ``qrels/test.tsv``, each plain or .gz.
 
-    A document's text is its title, if any, a blank and its text. Errors: an id twice, a judgement of a document or
-    query that is not there, no judged query at all.
+    ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). A document's text is its
+    title, if any, a blank and its text. Errors: an id twice, a judgement of a document or query that is not there, no
+    judged query at all.
     """
     folder = Path(folder)
     corpus, queries, qrels = (
-        _one_of(folder, names) for names in (("corpus.jsonl",), ("queries.jsonl",), ("qrels.tsv", "qrels/test.tsv"))
+        _one_of(folder, names)
+        for names in (
+            ("corpus.jsonl",),
+            ("queries.jsonl",),
+            (f"qrels/{part}.tsv",) if part else ("qrels.tsv", "qrels/test.tsv"),
+        )
     )
     documents = _records(corpus, titled=True)
     asked = _records(queries)
@@ -142,6 +148,21 @@ def read_collection(folder: str | Path) -> Collection:
         [asked[key] for key in kept],
         [judged[key] for key in kept],
         len(asked) - len(kept),
+    )
+
+
+def has_part(folder: str | Path, part: str) -> bool:
+    """Whether a BEIR folder has judgements of its own for a part: ``qrels/PART.tsv``, plain or .gz."""
+    return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)
+
+
+def with_queries(collection: Collection, places: Sequence[int]) -> Collection:
+    """The collection with only the queries at ``places``."""
+    return replace(
+        collection,
+        query_ids=[collection.query_ids[place] for place in places],
+        queries=[collection.queries[place] for place in places],
+        grades=[collection.grades[place] for place in places],
     )
 
 

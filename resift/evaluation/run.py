@@ -93,12 +93,15 @@ def run_retrieval(system: System, collection: Collection) -> Run:
     return Run(found.values(), {"dimensions": int(database.shape[1]), **_sizes(collection)})
 
 
-def run_hybrid(system: System, collection: Collection, alpha: float = 0.3) -> tuple[Run, Run, Run]:
+def run_hybrid(system: System, collection: Collection, alpha: float | None = None) -> tuple[Run, Run, Run]:
     """Rank by (1 - alpha) · z(BM25) + alpha · z(similarity); that run, BM25's alone and the system's alone.
+
+    ``alpha`` None is what the system says itself, or 0.3.
 
     Both are z-scored over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of
     either. A document without any of the query's terms has a BM25 score of 0.
     """
+    alpha = getattr(system, "alpha", 0.3) if alpha is None else alpha
     if not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
     if isinstance(system, Lexical):

@@ -10,6 +10,7 @@
 ``dynamax``           the words of both sentences as universe (Zhelezniak et al. 2019); sentence pairs only
 ``sif``               SIF-weighted mean, first singular vector of the documents removed (Arora et al. 2017)
 ``model2vec``         mean of the words' vectors times log(rank + 2), length 1 (model2vec's way of pooling)
+``late``              words against words (:mod:`resift.late`), untrained, idf of the documents
 ``st:FOLDER``         a sentence-transformers model (extra ``distill``)
 a model's folder      what ``resift model`` or ``resift train`` saved
 anything else         an untrained model, as :func:`resift.model.build_model` names them
@@ -34,6 +35,8 @@ from resift.errors import BadInput
 from resift.evaluation.bm25 import BM25
 from resift.evaluation.pairwise import Matrix, unit_matrix
 from resift.evaluation.terms import Analyzer, Terms, document_frequency, without_stop_words
+from resift.late import ALPHA, FILE, SPELLING, LateInteraction, Ranking, untrained
+from resift.mixture import Idf, mix
 from resift.model import DEFAULT, Model, build_model, load_model, load_vectors
 from resift.similarity import SIMILARITIES, dynamax, unit_rows
 from resift.text import tokenize
@@ -49,14 +52,16 @@ BASELINES = (
     "dynamax",
     "sif",
     "model2vec",
+    "late",
     "st:FOLDER",
 )
+_SCORED_WHOLE, _CANDIDATES = 20_000, 1000
 
 
 class System(Protocol):
-    """Turns texts into rows that ``similarity`` compares."""
+    """Turns texts into rows that ``similarity``, a name or a function of two sets of rows, compares."""
 
-    similarity: str
+    similarity: Any
 
     def fit(self, documents: Sequence[str]) -> Matrix:
         """Learn what has to be learnt from the documents; their rows, (N, K)."""
@@ -91,6 +96,61 @@ class Lexical:
     def queries(self, texts: Sequence[str]) -> csr_matrix:
         """Term counts."""
         return self._bm25.queries(texts)
+
+
+class Late:
+    """Late interaction: a text's row is its place, and places are compared by a reranker's scores.
+
+    ``model`` None: an untrained one, over ``vectors`` and the documents' idf. Above 20,000 documents only BM25's best
+    1,000 are scored, the others have 0.
+    """
+
+    def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT) -> None:
+        self.model, self.vectors = model, vectors
+        self.similarity: Any = self._compare
+
+    @property
+    def seen(self) -> Sequence[str]:
+        """Fingerprints of the queries that the reranker was trained on."""
+        return () if self.model is None else self.model.seen
+
+    @property
+    def alpha(self) -> float:
+        """The scores' part in a mix with BM25."""
+        return ALPHA if self.model is None else self.model.alpha
+
+    def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
+        """Prepare the documents."""
+        if self.model is None:
+            mixed = mix([load_vectors(self.vectors)], idf=Idf.of(documents), spelling=SPELLING)
+            self.model = untrained(mixed, documents)
+        self._bm25 = Lexical() if len(documents) > _SCORED_WHOLE else None
+        if self._bm25 is None:
+            self._ranking = Ranking(self.model, documents)
+        else:
+            self._terms, self._held = self._bm25.fit(documents), self.model.prepare(documents)
+        return self._places(len(documents))
+
+    def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Keep the queries."""
+        self._texts = list(texts)
+        return self._places(len(texts))
+
+    def _places(self, count: int) -> NDArray[np.int64]:
+        width = self.model.table.dim if self.model else 1
+        return np.broadcast_to(np.arange(count)[:, None], (count, width))
+
+    def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
+        texts = [self._texts[place] for place in queries[:, 0]]
+        if self._bm25 is None:
+            return self._ranking.scores(texts)
+        assert self.model is not None
+        found = np.zeros((len(texts), len(documents)), np.float32)
+        lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
+        for line, text, scores in zip(found, texts, lexical, strict=True):
+            best = np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES]
+            line[best] = self.model.scores(text, self._held.take(best))
+        return found
 
 
 class TfIdf:
@@ -287,6 +347,7 @@ def _baseline(name: str, vectors: str | Path, seed: int) -> System | None:
         return _sentence_transformer(options)
     plain: dict[str, Callable[[], System]] = {
         "bm25": Lexical,
+        "late": lambda: Late(None, vectors),
         "sif": lambda: Sif(load_vectors(vectors)),
         "dynamax": lambda: DynaMax(build_model("mean", load_vectors(vectors))),
         "mean-plain": lambda: _mean(load_vectors(vectors), "none"),
@@ -311,7 +372,7 @@ def _baseline(name: str, vectors: str | Path, seed: int) -> System | None:
 
 
 def _encoder(name: str, vectors: str | Path, seed: int, similarity: str | None) -> System:
-    if name == DEFAULT or Path(name, "model.json").is_file():
+    if name == DEFAULT or Path(name, "model.json").is_file() or Path(name, FILE).is_file():
         return load_system(name, similarity)
     try:
         model = build_model(name, load_vectors(vectors), seed)
@@ -323,8 +384,10 @@ def _encoder(name: str, vectors: str | Path, seed: int, similarity: str | None) 
 
 
 def load_system(folder: str | Path, similarity: str | None = None) -> System:
-    """A saved model as a system. Raises ModelNotFound or CorruptModel."""
+    """A saved model or reranker as a system. Raises ModelNotFound or CorruptModel."""
     _check(similarity)
+    if Path(folder, FILE).is_file():
+        return Late(LateInteraction.load(folder))
     return _of_model(load_model(folder), similarity)
 
 

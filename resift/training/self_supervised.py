@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +165,7 @@ def fit(
     if len(usable) < 2:
         raise BadInput(f"{len(usable)} documents with words that repeat in the corpus", expected="2 or more")
     table, logs = rows.copy(), np.log(weights)
-    adams = _Adam(table, options.rate), _Adam(logs, options.weight_rate)
+    adams = Adam(table, options.rate), Adam(logs, options.weight_rate)
     epoch, total = _steps(len(usable), options)
     size, order = min(options.batch, len(usable)), usable
     for step in range(total):
@@ -227,14 +228,14 @@ def _softmax(logits: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float32)
 
 
-class _Adam:
+class Adam:
     """Adam (Kingma and Ba 2015) on some rows of an array at a time, moments of the others at rest."""
 
     def __init__(self, values: Floats, rate: float) -> None:
         self.values, self.rate = values, rate
         self.mean, self.square = np.zeros_like(values), np.zeros_like(values)
 
-    def move(self, rows: Ids, slope: Floats, step: int, decay: float) -> None:
+    def move(self, rows: NDArray[Any], slope: Floats, step: int, decay: float) -> None:
         first, second = _DECAY
         mean = self.mean[rows] * np.float32(first) + slope * np.float32(1 - first)
         square = self.square[rows] * np.float32(second) + slope**2 * np.float32(1 - second)

@@ -1,0 +1,223 @@
+"""From judged queries to a reranker that is known to help, or to a refusal.
+
+Queries are cut into training, validation and test in the order of their relevant documents in the collection, in
+contiguous blocks, so that what the parts ask about differs as it will in use. The engine's candidates (BM25) give the
+hard negatives. Validation chooses the epoch (none is a choice too) and the weight against BM25; the test queries, which
+nothing was chosen on, tell whether it helps, with a paired randomisation test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.errors import BadInput
+from resift.evaluation.data import Collection, with_queries
+from resift.evaluation.pairwise import similarity_blocks
+from resift.evaluation.run import Run, mix, run_hybrid
+from resift.evaluation.systems import Late, Lexical
+from resift.late import LateInteraction, fingerprints, untrained
+from resift.training.reranker import Options, fit
+from resift.vectors import WordVectors
+
+Progress = Callable[[int, int], None]
+Places = NDArray[np.int64]
+
+ALPHAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+MOST_VALIDATION, MOST_TEST = 600, 2000
+MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
+_LEAST = 10
+
+
+@dataclass(frozen=True)
+class Split:
+    """Places of a collection's queries: what is learnt from, what chooses, what judges."""
+
+    train: Places
+    validation: Places
+    test: Places
+
+
+def block_split(collection: Collection, shares: Sequence[float]) -> Split:
+    """Contiguous blocks of queries, ordered by their first relevant document's place in the collection.
+
+    ``shares`` of training, validation and test, in any unit (60, 10, 30). A block ends where a document's queries end,
+    so that no first document is on two sides. Raises BadInput where a part that is wanted gets fewer than ten queries.
+    """
+    if len(shares) != 3 or min(shares) < 0 or shares[0] <= 0 or shares[1] <= 0 or not np.isfinite(shares).all():
+        raise BadInput(
+            f"split {list(shares)}", value=list(shares), expected="training, validation and test, as 60,10,30"
+        )
+    first = np.array([min(place for place, grade in found.items() if grade > 0) for found in collection.grades])
+    order = np.argsort(first, kind="stable")
+    ends = np.round(np.cumsum(shares[:2]) / sum(shares) * len(order)).astype(int)
+    cuts = [int(np.searchsorted(first[order], first[order[end - 1]], "right")) if end else 0 for end in ends]
+    if shares[2] == 0:
+        cuts[1] = len(order)
+    parts = Split(order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :])
+    for name, share in zip(("train", "validation", "test"), shares, strict=True):
+        if share and len(getattr(parts, name)) < _LEAST:
+            raise BadInput(
+                f"{len(getattr(parts, name))} {name} queries of {len(order)}",
+                value=len(order),
+                expected=f"{_LEAST} or more in each part: more judged queries, or another split",
+            )
+    return parts
+
+
+def candidates(collection: Collection, count: int) -> list[Places]:
+    """BM25's ``count`` best documents for each query, fewer than there are, best first."""
+    lexical, found = Lexical(), []
+    terms = lexical.fit(collection.documents)
+    for _, scores in similarity_blocks(lexical.queries(collection.queries), terms, "dot"):
+        for line in scores:
+            best = np.argpartition(-line, count - 1)[:count]
+            found.append(best[np.argsort(-line[best], kind="stable")].astype(np.int64))
+    return found
+
+
+def learn(
+    collection: Collection,
+    table: WordVectors,
+    split: Split,
+    options: Options,
+    everything: bool = True,
+    hard: Sequence[Places] | None = None,
+    progress: Progress | None = None,
+) -> tuple[LateInteraction, dict[str, Any]]:
+    """A trained reranker and what the judging queries say of it.
+
+    ``table``: the mixture to start from, its weights idf. Training runs on ``split.train`` to choose and judge. The
+    reranker that is returned then learns from all the queries with the choices made, but for those of ``split.test``
+    where ``everything`` is false. ``hard``: the engine's candidates for each query; if not given BM25's.
+
+    The report holds ``queries`` of each part, ``epochs`` and ``alpha`` as chosen, ``systems`` (bm25, untrained, trained
+    and each with bm25: metric → mean), ``p`` (trained with bm25 against the others, metric → p) and ``better``: it is
+    above BM25 and above the untrained one, both mixed with BM25, in mean reciprocal rank. Without test queries the
+    validation queries judge, and ``judged_on`` says so.
+    """
+    if len(collection.documents) <= options.negatives:
+        raise BadInput(
+            f"{len(collection.documents)} documents, and {options.negatives} negatives are wanted for each query",
+            value=len(collection.documents),
+            expected=f"more than {options.negatives} documents, or fewer negatives (--negatives)",
+        )
+    options = replace(options, pool=min(options.pool, len(collection.documents) - 1))
+    options = replace(options, epochs=options.enough(len(split.train)))
+    hard = candidates(collection, options.pool) if hard is None else hard
+    relevant = [[place for place, grade in found.items() if grade > 0] for found in collection.grades]
+    start = untrained(table, collection.documents)
+    held = start.prepare(collection.documents)
+    last = np.concatenate([split.train, split.validation, *([split.test] if everything else [])])
+    shown = [0, options.epochs * (len(split.train) + len(last))]
+
+    def run(places: Places, epochs: int, after: Callable[[LateInteraction], None] | None = None) -> LateInteraction:
+        begun = shown[0]
+
+        def tell(done: int, total: int) -> None:
+            shown[0] = begun + done
+            if progress:
+                progress(min(shown[0], shown[1]), shown[1])
+
+        queries = [collection.queries[place] for place in places]
+        wanted, others = [relevant[place] for place in places], [hard[place] for place in places]
+        return fit(start, held, queries, wanted, others, replace(options, epochs=epochs), after, tell)
+
+    chooser = _Chooser(with_queries(collection, _thinned(split.validation, MOST_VALIDATION).tolist()))
+    chooser.consider(start)
+    run(split.train, options.epochs, chooser.consider)
+    epochs = int(np.argmax(chooser.quality))
+    best, before = (replace_alpha(model, alpha) for model, alpha in (chooser.found[epochs], chooser.found[0]))
+    judges = split.test if len(split.test) else split.validation
+    report = judge(with_queries(collection, _thinned(judges, MOST_TEST).tolist()), before, best)
+    parts = {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)}
+    report |= {"queries": parts, "judged_on": "test" if len(split.test) else "validation", "epochs": epochs}
+    report |= {"alpha": best.alpha, "validation": chooser.quality, "options": asdict(options)}
+    if epochs == 0:
+        report["better"] = False
+    final = replace_alpha(run(last, epochs) if epochs else start, best.alpha)
+    seen = fingerprints([collection.queries[place] for place in last])
+    final.info = {"report": report, "seen": "".join(sorted(set(seen)))}
+    return final, report
+
+
+def replace_alpha(model: LateInteraction, alpha: float) -> LateInteraction:
+    """The same reranker with another weight against BM25, its rows in int8."""
+    return LateInteraction(
+        model.name,
+        model.table if model.table.scales is not None else model.table.quantized(),
+        model.shifts,
+        threshold=model.threshold,
+        length=model.length,
+        mean_length=model.mean_length,
+        alpha=alpha,
+        info=model.info,
+    )
+
+
+class _Chooser:
+    """Validation: which reranker, with which weight against BM25, has the best mean reciprocal rank."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+        lexical = Lexical()
+        terms = lexical.fit(collection.documents)
+        blocks = similarity_blocks(lexical.queries(collection.queries), terms, "dot")
+        self.bm25 = np.concatenate([scores for _, scores in blocks])
+        self.quality: list[float] = []
+        self.found: list[tuple[LateInteraction, float]] = []
+
+    def consider(self, model: LateInteraction) -> None:
+        """Note a reranker's quality with its best weight."""
+        system = Late(model)
+        documents = system.fit(self.collection.documents)
+        scores = [
+            s for _, s in similarity_blocks(system.queries(self.collection.queries), documents, system.similarity)
+        ]
+        ranks = np.zeros((len(ALPHAS), len(self.bm25)))
+        for query, (lexical, semantic) in enumerate(zip(self.bm25, np.concatenate(scores), strict=True)):
+            relevant = [place for place, grade in self.collection.grades[query].items() if grade > 0]
+            for row, alpha in enumerate(ALPHAS):
+                mixed = mix(lexical, semantic, alpha)
+                ranks[row, query] = (mixed > mixed[relevant].max()).sum() + 1
+        reciprocal = np.where(ranks <= 10, 1 / ranks, 0).mean(axis=1)
+        self.quality.append(float(reciprocal.max()))
+        self.found.append((model, ALPHAS[int(np.argmax(reciprocal))]))
+
+
+def judge(collection: Collection, before: LateInteraction, after: LateInteraction) -> dict[str, Any]:
+    """The held-back queries' figures of BM25, the untrained and the trained reranker, alone and mixed with BM25."""
+    mixed_before, lexical, alone_before = run_hybrid(Late(before), collection)
+    mixed, _, alone = run_hybrid(Late(after), collection)
+    runs = {
+        "bm25": lexical,
+        "untrained": alone_before,
+        "trained": alone,
+        "untrained + bm25": mixed_before,
+        "trained + bm25": mixed,
+    }
+    others = ("bm25", "untrained + bm25")
+    systems = {name: _measured(run) for name, run in runs.items()}
+    return {
+        "judges": len(collection.queries),
+        "systems": systems,
+        "p": {name: {key: mixed.against(runs[name], 0)[key] for key in MEASURES} for name in others},
+        "better": all(systems["trained + bm25"]["mrr@10"] > systems[name]["mrr@10"] for name in others),
+    }
+
+
+def _measured(run: Run) -> dict[str, float]:
+    means = run.means()
+    return {key: means[key] for key in MEASURES}
+
+
+def _thinned(places: Places, most: int) -> Places:
+    """At most so many of the places, evenly spread."""
+    if len(places) <= most:
+        return places
+    chosen: Places = places[np.linspace(0, len(places) - 1, most).round().astype(int)]
+    return chosen

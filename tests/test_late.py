@@ -1,0 +1,106 @@
+"""Late interaction: scores against their definition, unknown words, empty texts, and saving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resift import WordVectors
+from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.late import LateInteraction, Ranking, fingerprints
+from resift.similarity import unit_rows
+
+WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
+TEXTS = ["the fire, the FIRE", "army army bush", "", "flame in 1999", "qux fire", "?!"]
+
+
+@pytest.fixture
+def model() -> LateInteraction:
+    """Seven words of four dimensions, and "when" shifted towards years."""
+    rows = unit_rows(np.random.default_rng(1).normal(size=(7, 4)))
+    weights = np.array([2, 2, 2, 2, 0.1, 0.5, 3], np.float32)
+    shift = {"when": np.asarray(rows[6] - rows[5], np.float32)}
+    return LateInteraction("late", WordVectors(WORDS, rows, weights), shift, threshold=0.1, length=0.5, mean_length=3)
+
+
+def by_hand(model: LateInteraction, query: list[str], document: list[str]) -> float:
+    """The definition, word by word."""
+    rows = dict(zip(WORDS, unit_rows(model.table.rows()), strict=True))
+    total = weight = 0.0
+    for word in query:
+        w = float(model.table.weights[WORDS.index(word)]) if word in rows else model._unknown
+        weight += w
+        row = None if word not in rows else rows[word] + model.shifts.get(word, 0)
+        cosines = [
+            1.0
+            if word == other and word not in rows
+            else 0.0
+            if row is None or other not in rows
+            else row @ rows[other]
+            for other in document
+        ]
+        total += w * max(0.0, max(cosines) - model.threshold)
+    return total / weight / (1 + model.length * len(document) / model.mean_length)
+
+
+def test_scores_are_those_of_the_definition(model: LateInteraction) -> None:
+    scores = model.scores("When the bush fire? qux", TEXTS)
+    query = ["when", "the", "bush", "fire", "qux"]
+    documents = [["the", "fire", "the", "fire"], ["army", "army", "bush"], ["flame", "in", "1999"], ["qux", "fire"]]
+    np.testing.assert_allclose(scores[[0, 1, 3, 4]], [by_hand(model, query, words) for words in documents], atol=1e-5)
+    assert scores[2] == scores[5] == 0
+    assert scores.dtype == np.float32
+
+
+def test_a_shift_counts_in_queries_only(model: LateInteraction) -> None:
+    plain = LateInteraction("late", model.table, threshold=0.1, length=0.5, mean_length=3)
+    assert model.scores("when", ["1999"])[0] > plain.scores("when", ["1999"])[0]
+    assert model.scores("1999", ["when"])[0] == plain.scores("1999", ["when"])[0]
+
+
+def test_nothing_to_compare(model: LateInteraction) -> None:
+    assert model.scores("", TEXTS).tolist() == [0] * 6
+    assert model.scores("fire", []).shape == (0,)
+    assert model.scores("fire", ["", "?"]).tolist() == [0, 0]
+
+
+def test_a_ranking_scores_as_the_reranker_does(model: LateInteraction) -> None:
+    ranking = Ranking(model, TEXTS)
+    queries = ["fire when", "qux", "", "fire 1999 army", "unheard of"]
+    expected = np.stack([model.scores(query, TEXTS) for query in queries])
+    np.testing.assert_allclose(ranking.scores(queries), expected, atol=1e-6)
+    np.testing.assert_allclose(ranking.scores(queries[::-1]), expected[::-1], atol=1e-6)
+
+
+def test_some_of_the_prepared_texts(model: LateInteraction) -> None:
+    held = model.prepare(TEXTS)
+    chosen = np.array([4, 2, 1])
+    expected = model.scores("qux fire bush", [TEXTS[place] for place in chosen])
+    np.testing.assert_allclose(model.scores("qux fire bush", held.take(chosen)), expected, atol=1e-6)
+
+
+def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
+    model.info = {"seen": "".join(fingerprints(["a", "b"]))}
+    model.save(tmp_path / "late")
+    loaded = LateInteraction.load(tmp_path / "late")
+    assert loaded.hash == model.hash
+    assert loaded.seen == fingerprints(["a", "b"])
+    np.testing.assert_array_equal(loaded.scores("when fire", TEXTS), model.scores("when fire", TEXTS))
+    (tmp_path / "late" / "words.txt").write_text("other", "utf-8")
+    with pytest.raises(CorruptModel):
+        LateInteraction.load(tmp_path / "late")
+    with pytest.raises(ModelNotFound):
+        LateInteraction.load(tmp_path / "none")
+
+
+def test_bad_values(model: LateInteraction) -> None:
+    with pytest.raises(BadInput, match="text 1 is a int"):
+        model.scores("fire", ["fire", 3])  # type: ignore[list-item]
+    with pytest.raises(BadInput, match="alpha is 2"):
+        LateInteraction("late", model.table, alpha=2)
+    with pytest.raises(BadInput, match="mean_length"):
+        LateInteraction("late", model.table, mean_length=0)
+    with pytest.raises(DimensionMismatch, match="'fire' has 3"):
+        LateInteraction("late", model.table, {"fire": np.zeros(3, np.float32)})

@@ -1,0 +1,259 @@
+"""Training a reranker on judged queries: slopes, splits, what it learns, when it refuses, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from resift import WordVectors
+from resift.cli import main
+from resift.errors import BadInput
+from resift.evaluation.data import Collection, read_collection, with_queries
+from resift.late import LateInteraction, fingerprints, untrained
+from resift.mixture import Idf, mix
+from resift.similarity import unit_rows
+from resift.training.judged import block_split, candidates, learn
+from resift.training.reranker import Options, _Run, fit
+
+PAIRS = 100
+FILLER = ["lorem", "ipsum", "dolor", "sit", "amet", "elit"]
+
+
+def collection() -> Collection:
+    """Documents in pairs that share their subject; one tells a year, one a place, and "when" and "where" ask for them.
+
+    Every document is asked for twice, so nothing but the question word tells which of the two is wanted.
+    """
+    rng = np.random.default_rng(0)
+    documents, queries, grades = [], [], []
+    for subject in range(PAIRS):
+        words = [f"s{subject}a", f"s{subject}b"]
+        facts = {"when": f"year{subject % 7}", "where": f"place{subject % 7}"}
+        for asks, fact in facts.items():
+            documents.append(" ".join([*words, fact, *rng.choice(FILLER, 3)]))
+            queries += [f"{asks} {words[0]}", f"{asks} was {words[1]}"]
+            grades += [{len(documents) - 1: 1.0}] * 2
+    ids = [f"d{place}" for place in range(len(documents))]
+    return Collection("facts", ids, documents, [f"q{i}" for i in range(len(queries))], queries, grades, 0)
+
+
+@pytest.fixture(scope="module")
+def table() -> WordVectors:
+    """Sixteen dimensions in which years are alike, places are alike, and question words know of neither."""
+    rng = np.random.default_rng(1)
+    words = ["when", "where", "was", *FILLER, *(f"s{i}{side}" for i in range(PAIRS) for side in "ab")]
+    rows = rng.normal(size=(len(words) + 14, 16))
+    for kind in range(2):
+        for place in range(7):
+            rows[len(words) + 7 * kind + place] = 3 * np.eye(16)[kind] + 0.5 * rng.normal(size=16)
+    words += [f"year{i}" for i in range(7)] + [f"place{i}" for i in range(7)]
+    return WordVectors(words, rows.astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def mixed(table: WordVectors) -> WordVectors:
+    return mix([table], idf=Idf.of(collection().documents))
+
+
+def options(**changes: float) -> Options:
+    settings = {"epochs": 4, "batch": 8, "negatives": 8, "pool": 20, "rate": 0.003, "frequent": 5, "shift_rate": 0.05}
+    return Options(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def folder(path: Path, judged: dict[str, list[int]]) -> Path:
+    """A BEIR folder of :func:`collection`, with judgement files of some of its queries."""
+    found = collection()
+    (path / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": i, "text": t}) for i, t in zip(found.document_ids, found.documents, strict=True)]
+    (path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
+    lines = [json.dumps({"_id": i, "text": t}) for i, t in zip(found.query_ids, found.queries, strict=True)]
+    (path / "queries.jsonl").write_text("\n".join(lines), "utf-8")
+    for name, places in judged.items():
+        rows = [f"{found.query_ids[q]}\t{found.document_ids[d]}\t1" for q in places for d in found.grades[q]]
+        (path / name).write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]), "utf-8")
+    return path
+
+
+def resift(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_slopes_are_those_of_the_loss(mixed: WordVectors) -> None:
+    found = collection()
+    start = untrained(mixed, found.documents)
+    held = start.prepare(found.documents)
+    start.threshold = 0.02
+    given = (held, found.queries, [list(g) for g in found.grades], candidates(found, 20), options())
+    run = _Run(start, *given)
+    run.shifts += np.random.default_rng(2).normal(size=run.shifts.shape).astype(np.float32) * 0.1
+    query, chosen = 3, np.array([1, 0, 5, 17])
+    words = run.queries[query]
+
+    def loss() -> float:
+        model, kappa = run.exported(), float(np.exp(run.globals[2, 0]))
+        logits = kappa * model.scores(found.queries[query], held.take(chosen)).astype(np.float64)
+        return float(np.log(np.exp(logits - logits[0]).sum()))
+
+    logs, shifts, general = (np.zeros_like(each) for each in (run.logs, run.shifts, run.globals))
+    run._query(words, chosen, logs, shifts, general)
+    rows = run.rows[words[0]].copy()
+    slope = run.slope[words[0]] - (run.slope[words[0]] @ rows) * rows
+    own = run.shifted[words[0]]
+    cases = [(run.logs, (word,), logs[word]) for word in words]
+    cases += [(run.globals, (place, 0), general[place, 0]) for place in range(3)]
+    cases += [(run.rows, (words[0], column), slope[column]) for column in range(4)]
+    cases += [(run.shifts, (own, column), shifts[own, column]) for column in range(4)]
+    for values, place, expected in cases:
+        before, step = values[place], 2e-3
+        values[place] = before + step
+        above = loss()
+        values[place] = before - step
+        below = loss()
+        values[place] = before
+        assert (above - below) / (2 * step) == pytest.approx(expected, rel=0.05, abs=0.01)
+    assert max(abs(float(expected)) for _, _, expected in cases) > 0.05
+
+
+def test_it_learns_what_question_words_ask_for(mixed: WordVectors) -> None:
+    found = collection()
+    split = block_split(found, (60, 10, 30))
+    model, report = learn(found, mixed, split, options(), everything=False)
+    systems = report["systems"]
+    assert systems["trained"]["recall@1"] > 0.15 + systems["untrained"]["recall@1"]
+    assert report["better"]
+    assert report["p"]["bm25"]["mrr@10"] < 0.01
+    assert report["queries"]["test"] == report["judges"]
+    asked = [found.queries[place] for place in np.concatenate([split.train, split.validation])]
+    assert set(model.seen) == set(fingerprints(asked))
+
+
+def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
+    found = collection()
+    start = untrained(mixed, found.documents)
+    held, hard = start.prepare(found.documents), candidates(found, 20)
+    relevant = [list(grades) for grades in found.grades]
+    first, again, other = (
+        fit(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).hash for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+def test_blocks_do_not_share_documents() -> None:
+    found = collection()
+    rng = np.random.default_rng(0)
+    shuffled = with_queries(found, rng.permutation(len(found.queries)).tolist())
+    split = block_split(shuffled, (60, 10, 30))
+    documents = [{min(shuffled.grades[q]) for q in part} for part in (split.train, split.validation, split.test)]
+    assert max(documents[0]) < min(documents[1])
+    assert max(documents[1]) < min(documents[2])
+    assert sorted(np.concatenate([split.train, split.validation, split.test])) == list(range(len(found.queries)))
+    assert len(split.train) == pytest.approx(0.6 * len(found.queries), abs=4)
+    assert len(block_split(shuffled, (9, 1, 0)).test) == 0
+
+
+@pytest.mark.parametrize("shares", [(1, 0, 1), (0, 1, 1), (1, 1), (1, -1, 1), (1, float("nan"), 1)])
+def test_shares_that_are_none(shares: tuple[float, ...]) -> None:
+    with pytest.raises(BadInput, match="split"):
+        block_split(collection(), shares)
+
+
+def test_too_few_queries_or_documents(mixed: WordVectors) -> None:
+    found = collection()
+    with pytest.raises(BadInput, match=r"validation queries of 20"):
+        block_split(with_queries(found, list(range(20))), (60, 10, 30))
+    split = block_split(found, (60, 10, 30))
+    with pytest.raises(BadInput, match="200 documents, and 200 negatives"):
+        learn(found, mixed, split, options(negatives=200, pool=200))
+
+
+def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
+    found = collection()
+    start = untrained(mixed, found.documents)
+    held = start.prepare(found.documents)
+    with pytest.raises(BadInput, match="has no relevant document"):
+        fit(start, held, ["when s0a"], [[]], [np.arange(5)], options())
+    with pytest.raises(BadInput, match="no candidate beside"):
+        fit(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options())
+    nothing = fit(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options())
+    np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
+
+
+def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -> None:
+    table.save(tmp_path / "vectors")
+    parts = {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))}
+    data, out = folder(tmp_path / "data", parts), tmp_path / "out"
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
+    ran = resift(*train, "--negatives", "8", "--rate", "0.003", "--out", out)
+    assert ran.exit_code == 0, ran.output
+    assert "120 held back" in ran.output
+    model = LateInteraction.load(out)
+    found = collection()
+    assert set(model.seen) == set(fingerprints(found.queries[:280]))
+    report = json.loads(resift("eval", "retrieval", data, "--model", out, "--json").stdout)
+    assert report["queries"] == 120
+    assert "trained_on" not in report
+    assert report["recall@1"] > model.info["report"]["systems"]["untrained"]["recall@1"] + 0.1
+    mixed = json.loads(resift("eval", "retrieval", data, "--model", out, "--hybrid", "--json").stdout)
+    assert mixed["alpha"] == model.alpha
+
+
+def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVectors) -> None:
+    table.save(tmp_path / "vectors")
+    data, out = folder(tmp_path / "data", {"qrels.tsv": list(range(400))}), tmp_path / "out"
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
+    train += ["--negatives", "8", "--rate", "0.003", "--out", out]
+    assert resift(*train, "--split", "60,10,30").exit_code == 0
+    report = json.loads(resift("eval", "retrieval", data, "--model", out, "--json").stdout)
+    assert (report["queries"], report["trained_on"]) == (120, 280)
+    assert (
+        "280 queries that the model was trained on left out" in resift("eval", "retrieval", data, "--model", out).output
+    )
+    assert resift(*train).exit_code == 0
+    ran = resift("eval", "retrieval", data, "--model", out, "--json")
+    assert json.loads(ran.stdout)["trained_on"] == json.loads(ran.stdout)["queries"] == 400
+    assert "trained on all" in ran.stderr
+
+
+def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: WordVectors) -> None:
+    table.save(tmp_path / "vectors")
+    data, out = folder(tmp_path / "data", {"qrels.tsv": list(range(400))}), tmp_path / "out"
+    found = collection()
+    same = [{"_id": found.query_ids[q], "text": found.documents[min(found.grades[q])]} for q in range(400)]
+    (data / "queries.jsonl").write_text("\n".join(map(json.dumps, same)), "utf-8")
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
+    ran = resift(*train, "--negatives", "8", "--out", out)
+    assert ran.exit_code == 3
+    assert "nothing was written" in ran.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--split", "a,b"], "--split a,b"),
+        (["--split", "60,40"], "split"),
+        (["--negatives", "31"], "31 negatives of 30"),
+        (["--epochs", "0"], "epochs is 0"),
+        (["--vectors", "resift-en=x"], "--vectors resift-en=x"),
+        (["--pool", "200", "--negatives", "200"], "200 documents, and 200 negatives"),
+    ],
+)
+def test_bad_options(tmp_path: Path, more: list[str], message: str) -> None:
+    data = folder(tmp_path / "data", {"qrels.tsv": list(range(400))})
+    ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out", *more)
+    assert ran.exit_code == 1
+    assert message in ran.stderr
+
+
+def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
+    data = folder(tmp_path / "data", {"qrels/train.tsv": list(range(400))})
+    ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out", "--split", "60,10,30")
+    assert "one of them" in ran.stderr
+    (data / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t0\n", "utf-8")
+    ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out")
+    assert "no query has a relevant document" in ran.stderr
+    assert read_collection(folder(tmp_path / "other", {"qrels/test.tsv": [0, 1]})).query_ids == ["q0", "q1"]
