@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,11 @@ def _headers() -> dict[str, str] | None:
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
-    body, model = read.json_body(), _service().model
+    body, model = read.json_body(data=True), _service().model
     read.check_model(body, model)
-    rows = model.encode(read.texts(body, "input")).tolist()
+    rows: Any = model.encode(read.texts(body, "input"))
+    if read.choice(body, "encoding_format", "float", ["float", "base64"]) == "base64":
+        rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
     return {"object": "list", "model": model.name, "data": data}
 
@@ -40,7 +43,7 @@ def embeddings() -> dict[str, Any]:
 @api.post("/rerank")
 def rerank() -> dict[str, Any]:
     """Documents by their similarity with a query, in Cohere's and Jina's shape."""
-    body, service = read.json_body(), _service()
+    body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
     query, documents = read.text(body, "query"), read.texts(body, "documents")
     top = read.natural(body, "top_n", len(documents), 10**9)
@@ -70,7 +73,7 @@ def _decimal(value: float) -> float:
 @api.post("/score")
 def score() -> dict[str, Any]:
     """Scores of hits given in the engine's order, for a search pipeline's ``ml_inference`` and ``by_field``."""
-    body, service = read.json_body(), _service()
+    body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
     query, session = read.text(body, "query", ""), read.text(body, "session", None) or None
     feedback = service.feedback_of(session, _headers())

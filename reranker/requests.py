@@ -7,6 +7,7 @@ import math
 from typing import Any, NoReturn
 
 import numpy as np
+import orjson
 from flask import current_app, request
 
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
@@ -17,11 +18,14 @@ from resift.vectors import Floats
 _REQUIRED: Any = object()
 
 
-def json_body() -> dict[str, Any]:
-    """The request's body, which must be a JSON object without NaN or Infinity."""
+def json_body(data: bool = False) -> dict[str, Any]:
+    """The request's body, which must be a JSON object without NaN or Infinity.
+
+    ``data``: it holds texts or vectors, and is read by orjson, which would round whole numbers beyond 64 bits.
+    """
     raw = request.get_data(cache=False)
     try:
-        body = json.loads(raw, parse_constant=_no_constant)
+        body = _parsed(raw) if data else json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
@@ -37,6 +41,14 @@ def json_body() -> dict[str, Any]:
             expected="a JSON object",
         )
     return body
+
+
+def _parsed(raw: bytes) -> Any:
+    """JSON; what orjson refuses, the standard library may take (other encodings, lone surrogates) or explain."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return json.loads(raw, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> NoReturn:

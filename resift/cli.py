@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -25,9 +25,10 @@ from resift.ingest.readers import FORMATS, Columns, Files, Record
 from resift.ingest.verify import verify as verify_index
 from resift.model import DEFAULT, build_model, load_model, load_vectors
 from resift.plugin.engine import ANALYZERS, Engine, document_text, open_engine
-from resift.plugin.install import Installer
-from resift.plugin.opensearch import OpenSearchEngine
 from resift.vectors import WEIGHTINGS, WordVectors, convert, train
+
+if TYPE_CHECKING:
+    from resift.plugin.install import Installer
 
 Command = Callable[..., Any]
 
@@ -339,6 +340,9 @@ def install_options(command: Command) -> Command:
 
 @contextmanager
 def _installer(url: str, model: str, fields: list[str], reranker: str, name: str) -> Iterator[Installer]:
+    from resift.plugin.install import Installer
+    from resift.plugin.opensearch import OpenSearchEngine
+
     with opened(url) as engine:
         if not isinstance(engine, OpenSearchEngine):
             raise BadInput(f"{url} is not an OpenSearch cluster", value=url, expected="http(s)://HOST:PORT")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "resift-en"
 _FREQUENT = 20_000
-_GATHER = 16_384
+_GATHER = 4096
 _BATCH = 1024
 _BATCH_CHARACTERS = 4 * 2**20
 
@@ -169,7 +169,7 @@ class Model:
     def _pool(self, texts: Sequence[str]) -> Floats:
         """Pooled rows of each text's parts, (n · S, K)."""
         ids, offsets = self.table.ids(texts)
-        starts, compiled = self._parts(offsets), kernels()
+        starts, compiled = self._parts(offsets), kernels(texts)
         if compiled is None:
             return (self._mean if self.pool == "mean" else self._max)(ids, starts)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
@@ -188,22 +188,18 @@ class Model:
         return np.append(starts.ravel(), offsets[-1])
 
     def _mean(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
-        from scipy.sparse import csr_matrix
-
-        words, columns = np.unique(ids, return_inverse=True)
-        counts = csr_matrix((np.ones(len(ids), np.float32), columns, starts), shape=(len(starts) - 1, len(words)))
-        counts.sum_duplicates()
-        total = (counts @ self._divisors[words])[:, None]
-        pooled = np.zeros((len(total), self.table.dim), np.float32)
-        np.divide(counts @ (self._factors[words, None] * self._matrix[words]), total, out=pooled, where=total > 0)
+        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
+        for row, (start, end) in enumerate(pairwise(starts)):
+            total = self._divisors[ids[start:end]].sum()
+            for some in _split(ids[start:end]) if total > 0 else ():
+                pooled[row] += (self._factors[some] / total) @ self._matrix[some].astype(np.float32)
         return pooled
 
     def _max(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
         pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
         for row, (start, end) in enumerate(pairwise(starts)):
-            for some in np.split(unique := np.unique(ids[start:end]), range(_GATHER, len(unique), _GATHER)):
-                rows = self._factors[some, None] * self._matrix[some]
-                pooled[row] = np.maximum(pooled[row], rows.max(axis=0, initial=0))
+            for some in _split(ids[start:end]):
+                np.maximum(pooled[row], (self._factors[some, None] * self._matrix[some]).max(axis=0), out=pooled[row])
         return pooled
 
     def words(self, texts: Sequence[str]) -> list[Floats]:
@@ -280,6 +276,10 @@ class Model:
         table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
         settings = (info["name"], table, info["pool"], info["similarity"], arrays["mask"])
         return cls(*settings, arrays.get("head"), info.get("segments", 1))
+
+
+def _split(ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))
 
 
 def _text_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:

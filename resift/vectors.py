@@ -27,6 +27,7 @@ from resift.text import tokenize
 Floats = NDArray[np.float32]
 
 FORMAT = 1
+MANY = 32_768
 WEIGHTINGS = ("none", "zipf", "sif")
 
 
@@ -49,9 +50,14 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
     return weights.astype(np.float32)
 
 
+def kernels(texts: Sequence[str]) -> Any:
+    """:mod:`resift.kernels` for these texts, or None where numba is not installed or they are few: it takes a third of
+    a second to load, and a process that only meets queries never has to."""
+    return _load_kernels() if sum(map(len, texts)) >= MANY else None
+
+
 @cache
-def kernels() -> Any:
-    """:mod:`resift.kernels`, or None where numba is not installed. It is imported when a batch first needs it."""
+def _load_kernels() -> Any:
     try:
         from resift import kernels
     except ImportError:
@@ -138,8 +144,9 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-        if kernels() is not None:
-            found: tuple[NDArray[np.int64], NDArray[np.int64]] = kernels().word_ids(self._lookup, texts)
+        compiled = kernels(texts)
+        if compiled is not None:
+            found: tuple[NDArray[np.int64], NDArray[np.int64]] = compiled.word_ids(self._lookup, texts)
             return found
         tokens = [tokenize(text) for text in texts]
         rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int64)
@@ -149,7 +156,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
-        return kernels().build_lookup(self.words)
+        return _load_kernels().build_lookup(self.words)
 
     def quantized(self) -> WordVectors:
         """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""

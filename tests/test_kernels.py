@@ -152,7 +152,11 @@ def test_pooling_equals_numpy(kind: type, dim: int) -> None:
         np.testing.assert_allclose(largest[row], words.max(axis=0, initial=0), rtol=1e-6)
 
 
-def test_a_loaded_vocabulary_finds_the_same(vectors: WordVectors) -> None:
-    texts = ["Fire zzz BUSH", "", "the–fire"]
-    ids, offsets = vectors.ids(texts)
-    assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)
+def test_a_vocabulary_uses_them_for_many_texts(vectors: WordVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
+    expected = python_ids(vectors.words, texts)
+    for without in (False, True):
+        if without:  # as where numba is not installed
+            monkeypatch.setattr("resift.vectors._load_kernels", lambda: None)
+        ids, offsets = vectors.ids(texts)
+        assert (ids.tolist(), offsets.tolist()) == expected

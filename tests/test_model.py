@@ -54,10 +54,8 @@ def models(vectors: WordVectors) -> dict[str, Model]:
 
 @pytest.fixture(params=["compiled", "python"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numba's kernels, and as where numba is not installed."""
-    if request.param == "python":
-        for module in ("resift.model", "resift.vectors"):
-            monkeypatch.setattr(f"{module}.kernels", lambda: None)
+    """With numba's kernels however short the texts are, and as where numba is not installed."""
+    monkeypatch.setattr("resift.vectors.MANY", 0 if request.param == "compiled" else 10**9)
 
 
 @pytest.mark.usefixtures("path")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,11 @@ def test_embeddings(plain: FlaskClient, model: Model) -> None:
     )
     assert len(post(plain, "/v1/embeddings", input="fire")["data"]) == 1
     assert post(plain, "/v1/embeddings", input=[])["data"] == []
+    coded = post(plain, "/v1/embeddings", input=["fire", "gun"], encoding_format="base64")["data"]
+    rows = [np.frombuffer(b64decode(item["embedding"]), "<f4") for item in coded]
+    np.testing.assert_array_equal(rows, model.encode(["fire", "gun"]))
+    answer = plain.post("/v1/embeddings", json={"input": "fire", "encoding_format": "int8"})
+    assert (answer.status_code, answer.json["error"]["expected"]) == (400, "float | base64")
 
 
 def test_rerank(plain: FlaskClient, model: Model) -> None:

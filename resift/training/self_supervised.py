@@ -13,17 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from resift.errors import BadInput
 from resift.model import Model, build_model
 from resift.similarity import unit_rows
 from resift.training.spectral import Corpus, Ids, bags, from_corpus, from_vectors, rotated, side_by_side, words_of
 from resift.vectors import Floats, WordVectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Progress = Callable[[int, int], None]
 
@@ -195,6 +197,8 @@ def part_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
 
 def _only(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
     """The words that occur, and the counts of these alone."""
+    from scipy.sparse import csr_matrix
+
     words, columns = np.unique(counts.indices, return_inverse=True)
     return words, csr_matrix((counts.data, columns, counts.indptr), shape=(counts.shape[0], len(words)))
 

@@ -11,17 +11,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, diags
-from scipy.sparse.linalg import svds
 
 from resift.errors import BadInput
 from resift.similarity import unit_rows
 from resift.text import tokenize
 from resift.vectors import Floats, WordVectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Ids = NDArray[np.int32]
 
@@ -83,6 +84,8 @@ def words_of(texts: Iterable[Any], limit: int, seed: int) -> list[list[str]]:
 
 def bags(documents: Sequence[Ids], width: int) -> csr_matrix:
     """How often each word occurs, (n, width) float32."""
+    from scipy.sparse import csr_matrix
+
     ends = np.cumsum([0, *map(len, documents)])
     ids = np.concatenate(documents) if len(documents) else np.zeros(0, np.int32)
     counts = csr_matrix((np.ones(len(ids), np.float32), ids, ends), shape=(len(documents), width))
@@ -117,6 +120,9 @@ def from_corpus(corpus: Corpus, dim: int, seed: int) -> Floats:
 
     Each is divided by the fourth root of its singular value, which keeps the first from drowning the rest.
     """
+    from scipy.sparse import diags
+    from scipy.sparse.linalg import svds
+
     matrix = corpus.counts.copy()
     matrix.data = (1 + np.log(matrix.data)) * corpus.idf[matrix.indices]
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
