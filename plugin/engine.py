@@ -63,10 +63,14 @@ class Rejection:
 
 @dataclass
 class SearchResult:
-    """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for."""
+    """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for.
+
+    ``kept``: how many of the vectors were known from before and not fetched.
+    """
 
     response: dict[str, Any]
     vectors: list[Floats | None] = field(default_factory=list)
+    kept: int = 0
 
     @property
     def hits(self) -> list[dict[str, Any]]:
@@ -236,19 +240,13 @@ def _patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
     return [found] if isinstance(found, str) else list(found)
 
 
-def with_vector(spec: Any) -> Any:
-    """A ``_source`` setting that brings the vector field too."""
-    if spec is None or spec is True:
+def without_vector(spec: Any) -> Any:
+    """A ``_source`` setting that leaves the vector field out, unless it names it."""
+    if spec is False or names_vector(spec):
         return spec
-    if spec is False:
-        return [VECTOR_FIELD]
     if not isinstance(spec, Mapping):
-        spec = {"includes": spec}
-    includes = _patterns(spec, "includes")
-    return {
-        "includes": [*includes, VECTOR_FIELD] if includes else [],
-        "excludes": [name for name in _patterns(spec, "excludes") if not fnmatchcase(VECTOR_FIELD, name)],
-    }
+        spec = {"includes": [] if spec in (None, True) else spec}
+    return {"includes": _patterns(spec, "includes"), "excludes": [*_patterns(spec, "excludes"), VECTOR_FIELD]}
 
 
 def names_vector(spec: Any) -> bool:

@@ -26,8 +26,9 @@ from resift.plugin.engine import (
     check_index,
     check_name,
     names_vector,
-    with_vector,
+    without_vector,
 )
+from resift.plugin.kept import KeptVectors
 from resift.vectors import Floats
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class OpenSearchEngine(Engine):
             http_compress=False,
             pool_maxsize=32,
         )
+        self.kept = KeptVectors()
 
     def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call the client, its exceptions turned into ours."""
@@ -115,6 +117,7 @@ class OpenSearchEngine(Engine):
 
     def drop(self, index: str) -> None:
         self.call(self.client.indices.delete, index=check_name(index))
+        self.kept = KeptVectors()
 
     def refresh(self, index: str) -> None:
         self.call(self.client.indices.refresh, index=index)
@@ -146,7 +149,7 @@ class OpenSearchEngine(Engine):
         headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
         response = self.call(self.client.search, index=index, body=_asking(body, vectors), headers=headers)
-        return _result(response, body)
+        return self._results(index, [response], [body], vectors, headers)[0]
 
     def search_all(
         self,
@@ -161,7 +164,63 @@ class OpenSearchEngine(Engine):
         for response in answer["responses"]:
             if "error" in response:
                 raise _translated(TransportError(response["status"], "", response))
-        return [_result(response, body) for response, body in zip(answer["responses"], bodies, strict=True)]
+        return self._results(index, answer["responses"], bodies, vectors, headers)
+
+    def _results(
+        self,
+        index: str,
+        responses: Sequence[dict[str, Any]],
+        bodies: Sequence[dict[str, Any]],
+        vectors: bool,
+        headers: Mapping[str, str] | None,
+    ) -> list[SearchResult]:
+        results = [_result(response, body) for response, body in zip(responses, bodies, strict=True)]
+        if vectors:
+            asking = zip(results, bodies, strict=True)
+            self._add_vectors(index, [result for result, body in asking if not _names_vector(body)], headers)
+        for result, body in zip(results, bodies, strict=True):
+            if not body.get("seq_no_primary_term"):
+                for hit in result.hits:
+                    hit.pop("_seq_no", None)
+                    hit.pop("_primary_term", None)
+        return results
+
+    def _add_vectors(self, index: str, results: Sequence[SearchResult], headers: Mapping[str, str] | None) -> None:
+        """Fill in the hits' vectors: those that are kept, and by one more request those that are not."""
+        uuids = self.kept.uuids(index, lambda: self._uuids(index, headers))
+        missing: dict[tuple[Any, ...], list[tuple[SearchResult, int]]] = {}
+        for result in results:
+            for position, hit in enumerate(result.hits):
+                known, result.vectors[position] = self.kept.get(_version(hit, uuids))
+                result.kept += known
+                if not known:
+                    missing.setdefault(_place(hit), []).append((result, position))
+        if not missing:
+            return
+        indices, ids = {place[0] for place in missing}, {place[1] for place in missing}
+        here = [{"ids": {"values": list(ids)}}, {"terms": {"_index": list(indices)}}]
+        body = {
+            "query": {"bool": {"filter": here}},
+            "size": min(len(indices) * len(ids), 10_000),
+            "_source": [VECTOR_FIELD],
+            "seq_no_primary_term": True,
+        }
+        response = self.call(self.client.search, index=index, body=body, headers=headers)
+        for hit in response["hits"]["hits"]:
+            values = hit.get("_source", {}).get(VECTOR_FIELD)
+            vector = None if values is None else np.asarray(values, np.float32)
+            self.kept.put(_version(hit, uuids), vector)
+            for result, position in missing.get(_place(hit), ()):
+                result.vectors[position] = vector
+
+    def _uuids(self, index: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+        """Uuids of the indices behind a name; none, so that nothing is kept, where the caller may not know them."""
+        try:
+            get = self.client.indices.get_settings
+            found = self.call(get, index=index, name="index.uuid", flat_settings=True, headers=headers)
+        except EngineError:
+            return {}
+        return {name: entry["settings"]["index.uuid"] for name, entry in found.items()}
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         found = self.call(self.client.get, index=index, id=id)
@@ -194,28 +253,36 @@ class OpenSearchEngine(Engine):
         return sum(item["delete"]["status"] == 200 for item in answer["items"])
 
 
+def _names_vector(body: Mapping[str, Any]) -> bool:
+    return names_vector(body.get("_source"))
+
+
 def _asking(body: dict[str, Any], vectors: bool) -> dict[str, Any]:
-    """A search body that brings the vector field, or leaves it out."""
-    spec = body.get("_source")
-    source = with_vector(spec) if vectors else spec
-    if source is None or source is True:
-        source = True if vectors else {"excludes": [VECTOR_FIELD]}
-    return {**body, "_source": source}
+    """A search body that leaves the vector field out, unless it names it, and for ``vectors`` brings hits' versions."""
+    versions = {"seq_no_primary_term": True} if vectors and not _names_vector(body) else {}
+    return {**body, "_source": without_vector(body.get("_source")), **versions}
 
 
 def _result(response: dict[str, Any], body: dict[str, Any]) -> SearchResult:
-    """A response with the vectors taken out of the hits, as their ``_source`` was asked for."""
-    spec = body.get("_source")
-    asked = names_vector(spec)
+    """A response, with the vectors where its body names them; they are not in the hits where it does not."""
+    asked = _names_vector(body)
     found: list[Floats | None] = []
     for hit in response["hits"]["hits"]:
         values = hit.get("_source", {}).get(VECTOR_FIELD)
         found.append(None if values is None else np.asarray(values, np.float32))
         if not asked:
             hit.get("_source", {}).pop(VECTOR_FIELD, None)
-        if spec is False:
-            hit.pop("_source", None)
     return SearchResult(response, found)
+
+
+def _place(hit: Mapping[str, Any]) -> tuple[Any, ...]:
+    return hit["_index"], hit["_id"], hit.get("_routing")
+
+
+def _version(hit: Mapping[str, Any], uuids: Mapping[str, str]) -> tuple[Any, ...] | None:
+    """What a hit's vector is kept under; None where the hit does not say all of it."""
+    parts = (uuids.get(hit["_index"]), *_place(hit)[1:], hit.get("_seq_no"), hit.get("_primary_term"))
+    return None if None in (parts[0], parts[3]) else parts
 
 
 def _source(document: Document) -> dict[str, Any]:

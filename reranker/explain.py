@@ -82,22 +82,24 @@ def reasons(
     documents = np.stack([one.vector for one in judged])
     grades = np.array([one.judgement.grade for one in judged])
     near = unit_rows(vectors * feedback.mask) @ unit_rows(documents * feedback.mask).T
+    weighed = np.where(np.outer(change, grades) > 0, near * np.abs(grades), -np.inf)
+    titles: dict[int, str] = {}
     found: list[dict[str, Any] | None] = []
-    for row, gain in zip(near, change, strict=True):
-        weighed = np.where(grades * gain > 0, row * np.abs(grades), -np.inf)
-        best = int(np.argmax(weighed))
-        if not np.isfinite(weighed[best]):
+    for row, best, gain in zip(range(len(near)), weighed.argmax(axis=1).tolist(), change.tolist(), strict=True):
+        if not np.isfinite(weighed[row, best]):
             found.append(None)
             continue
         one = judged[best].judgement
+        if best not in titles:
+            titles[best] = title(judged[best].text)
         found.append(
             {
                 "index": one.index,
                 "document": one.document,
                 "grade": one.grade,
-                "title": title(judged[best].text),
-                "similarity": round(float(row[best]), 6),
-                "gain": round(float(gain), 6),
+                "title": titles[best],
+                "similarity": round(float(near[row, best]), 6),
+                "gain": round(gain, 6),
             }
         )
     return found

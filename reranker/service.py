@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class Reranker:
     def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
         self._infos: Recent[IndexInfo] = Recent(_INFOS, _INFO_SECONDS)
+        self._feedbacks: Recent[Feedback] = Recent(_DOCUMENTS, _DOCUMENT_SECONDS)
         self._documents: Recent[tuple[Floats, str]] = Recent(_DOCUMENTS, _DOCUMENT_SECONDS)
 
     def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
@@ -86,7 +88,12 @@ class Reranker:
         return self._learned(self.judged(found, headers))
 
     def _learned(self, judged: Sequence[Judged]) -> Feedback | None:
-        return Feedback.of(judged, self.model.dim) if judged else None
+        """What judged documents teach; learned anew where one of them, its grade or its vector, is another."""
+        if not judged:
+            return None
+        grades = np.array([one.judgement.grade for one in judged], np.float64)
+        key = blake2b(b"".join([grades.tobytes(), *(one.vector.tobytes() for one in judged)])).digest()
+        return self._feedbacks.get(key) or self._feedbacks.put(key, Feedback.of(judged, self.model.dim))
 
     def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[Judged]:
         """A session's judgements that count, with their documents as they are in the index now.
@@ -181,6 +188,7 @@ class Reranker:
             "alpha": search.alpha,
             "window": search.window,
             "candidates": len(hits),
+            "vectors": _origins([found] if near is None else [found, near]),
             "session": search.session if feedback is not None else None,
             **({"reason": "; ".join(notes)} if notes else {}),
         }
@@ -287,6 +295,17 @@ class Reranker:
             ],
             "learned": None if feedback is None else explain(self.model, feedback, judged),
         }
+
+
+def _origins(results: Sequence[SearchResult]) -> dict[str, int]:
+    """Where the hits' vectors came from: known from before, the engine, or encoded now since the index has none."""
+    kept = sum(result.kept for result in results)
+    encoded = sum(vector is None for result in results for vector in result.vectors)
+    return {
+        "kept": kept,
+        "fetched": sum(len(result.vectors) for result in results) - kept - encoded,
+        "encoded": encoded,
+    }
 
 
 def _ordered(

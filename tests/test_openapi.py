@@ -168,7 +168,7 @@ def test_the_fields_that_are_read_are_those_documented(
             return super().__getitem__(key)
 
     schema, body = _request(name)
-    monkeypatch.setattr("resift.reranker.requests.json_body", lambda: Recorded(body))
+    monkeypatch.setattr("resift.reranker.requests.json_body", lambda **_: Recorded(body))
     method, _, _ = OPERATIONS[name]
     assert client.open(_url(name), method=method.upper()).status_code == 200
     assert asked == set(schema["properties"])
