@@ -16,13 +16,14 @@ import numpy as np
 from resift import __version__, serving
 from resift.cli_eval import evaluate
 from resift.cli_train import train as train_group
-from resift.cli_train_reranker import reranker_command
+from resift.cli_train_reranker import emboost_command, reranker_command, weighted_name
 from resift.cli_train_self import adapt_files, self_command
 from resift.demo import Demo, lee_corpus
 from resift.errors import BadInput, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import FORMATS, Columns, Files, Record
 from resift.ingest.verify import verify as verify_index
+from resift.mixture import AGGREGATES, Idf, mix
 from resift.model import DEFAULT, build_model, load_model, load_vectors
 from resift.plugin.engine import ANALYZERS, Engine, document_text, open_engine
 from resift.vectors import WEIGHTINGS, WordVectors, convert, train
@@ -187,6 +188,7 @@ main.add_command(evaluate)
 main.add_command(train_group)
 train_group.add_command(self_command)
 train_group.add_command(reranker_command)
+train_group.add_command(emboost_command)
 
 
 @main.group()
@@ -270,6 +272,29 @@ def distill_vectors(folder: str, words_file: str, limit: int, dim: int, weightin
             progress=lambda done, total: bar.update(done - bar.pos),
         )
     _saved(found.quantized(), out)
+
+
+@vectors.command("mix")
+@click.argument("sources", nargs=-1, required=True, metavar="DIR[=W]...")
+@click.option("--corpus", "files", multiple=True, metavar="FILE", help="Documents, whose idf weighs words; repeatable.")
+@fields_option
+@click.option("--aggregate", type=click.Choice(AGGREGATES), default="concat", show_default=True)
+@click.option("--spelling", metavar="DIM=W", help="Join rows by spelling, so that every word of the corpus has one.")
+@_out
+def mix_vectors(
+    sources: tuple[str, ...], files: tuple[str, ...], fields: list[str], aggregate: str, spelling: str | None, out: str
+) -> None:
+    """Mix tables of word vectors, each with a weight, into one: join, add or average them."""
+    parts = [weighted_name(source) for source in sources]
+    tables = [load_vectors(name) for name, _ in parts]
+    idf = Idf.of(document_text(r.source, fields) for r in Files(files) if isinstance(r, Record)) if files else None
+    letters = None
+    if spelling is not None:
+        dim, weight = weighted_name(spelling)
+        if not dim.isdecimal():
+            raise BadInput(f"--spelling {spelling}", value=spelling, expected="DIM or DIM=WEIGHT")
+        letters = int(dim), weight
+    _saved(mix(tables, [weight for _, weight in parts], aggregate, idf, letters), out)
 
 
 @vectors.command("refine")

@@ -78,6 +78,16 @@ class Choice:
             click.echo(f"{summary}\n\n{as_table(report, metrics)}")
 
 
+def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
+    """The numbers of --split."""
+    if value is None:
+        return None
+    try:
+        return tuple(float(part) for part in value.split(","))
+    except ValueError:
+        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30") from None
+
+
 def system_options(command: Command) -> Command:
     """The options of :class:`Choice`, given to the command as ``choice``."""
 
@@ -162,8 +172,22 @@ def sts(files: tuple[str, ...], choice: Choice) -> None:
     help="The encoder's part in --hybrid; BM25 has the rest. [a trained reranker's own, else 0.3]",
 )
 @click.option("--part", metavar="NAME", help="Judgements of qrels/NAME.tsv: train, dev, test. [qrels.tsv, else test]")
+@click.option(
+    "--split",
+    "shares",
+    callback=shares_of,
+    metavar="A,B,C",
+    help='Only the last block of queries, as "resift train reranker" cuts them.',
+)
 @system_options
-def retrieval(folder: str, hybrid: bool, alpha: float | None, part: str | None, choice: Choice) -> None:
+def retrieval(
+    folder: str,
+    hybrid: bool,
+    alpha: float | None,
+    part: str | None,
+    shares: tuple[float, ...] | None,
+    choice: Choice,
+) -> None:
     """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gz.
 
     Queries that the model was trained on are left out and counted (trained_on); where it was trained on all of them,
@@ -172,11 +196,13 @@ def retrieval(folder: str, hybrid: bool, alpha: float | None, part: str | None, 
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". --compare is by itself,
     not mixed: "--hybrid --compare bm25" tells what the encoder adds.
     """
-    from resift.evaluation.data import read_collection
+    from resift.evaluation.data import block_split, read_collection, with_queries
     from resift.evaluation.report import of_run
     from resift.evaluation.run import run_hybrid, run_retrieval
 
     name, collection, alone = choice.name, read_collection(folder, part), {}
+    if shares is not None:
+        collection = with_queries(collection, block_split(collection, shares).test.tolist())
     system = choice.system()
     asked = len(collection.queries)
     collection, trained_on = _unseen(system, collection)

@@ -69,7 +69,7 @@ def labelled(command: Command) -> Command:
 @labelled
 def ro_boew(file: str, out: str, vectors: str, resume: bool, **settings: Any) -> None:
     """Learn a bag of embedded words: as many dimensions as codewords."""
-    _import_torch()
+    import_torch()
     from resift.training.boew import Options
 
     _train(file, out, vectors, resume, Options(**settings))
@@ -81,13 +81,14 @@ def ro_boew(file: str, out: str, vectors: str, resume: bool, **settings: Any) ->
 @click.option("--segments", default=1, show_default=True, help="Consecutive parts of a text, pooled separately.")
 def rn_bof(file: str, out: str, vectors: str, resume: bool, **settings: Any) -> None:
     """Learn a neural bag of features: vectors of any size, whatever the number of codewords."""
-    _import_torch()
+    import_torch()
     from resift.training.rnbof import NeuralOptions
 
     _train(file, out, vectors, resume, NeuralOptions(**settings))
 
 
-def _import_torch() -> None:
+def import_torch() -> None:
+    """Raise MissingExtra where training's libraries are not installed."""
     try:
         import resift.training.supervised  # noqa: F401
     except ImportError as error:

@@ -9,38 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from resift.cli_eval import shares_of
 from resift.errors import BadInput
 from resift.model import DEFAULT, load_vectors
 from resift.training.reranker import Options
 
 if TYPE_CHECKING:
-    from resift.evaluation.data import Collection
-    from resift.training.judged import Split
+    from resift.evaluation.data import Collection, Split
     from resift.vectors import WordVectors
 
 _SHARES = (70.0, 10.0, 20.0)
 
 
-def _shares(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    if value is None:
-        return None
-    try:
-        return tuple(float(part) for part in value.split(","))
-    except ValueError:
-        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30") from None
-
-
-@click.command("reranker")
-@click.option("--collection", "folder", required=True, metavar="DIR", help="BEIR's layout: corpus, queries, qrels.")
-@click.option("--out", required=True, metavar="DIR", help="The reranker's folder.")
-@click.option(
+split_option = click.option(
     "--split",
     "shares",
-    callback=_shares,
+    callback=shares_of,
     metavar="A,B,C",
     help="Shares of training, validation and test queries, in blocks; the test block is never trained on.",
 )
-@click.option(
+sources_option = click.option(
     "--vectors",
     "sources",
     multiple=True,
@@ -49,6 +37,13 @@ def _shares(context: Any, parameter: Any, value: str | None) -> tuple[float, ...
     metavar="DIR[=W]",
     help="Word vectors to start from, with a weight; may be repeated.",
 )
+
+
+@click.command("reranker")
+@click.option("--collection", "folder", required=True, metavar="DIR", help="BEIR's layout: corpus, queries, qrels.")
+@click.option("--out", required=True, metavar="DIR", help="The reranker's folder.")
+@split_option
+@sources_option
 @click.option(
     "--epochs", default=Options.epochs, show_default=True, help="Passes over the queries; more where there are few."
 )
@@ -93,21 +88,71 @@ def mixed(sources: tuple[str, ...], documents: list[str]) -> WordVectors:
     from resift.late import SPELLING
     from resift.mixture import Idf, mix
 
-    tables, weights = [], []
-    for source in sources:
-        name, equals, weight = source.rpartition("=")
-        try:
-            weights.append(float(weight) if equals else 1.0)
-        except ValueError:
-            raise BadInput(f"--vectors {source}", value=source, expected="DIR or DIR=WEIGHT") from None
-        tables.append(load_vectors(name if equals else source))
-    return mix(tables, weights, idf=Idf.of(documents), spelling=SPELLING)
+    parts = [weighted_name(source) for source in sources]
+    tables = [load_vectors(name) for name, _ in parts]
+    return mix(tables, [weight for _, weight in parts], idf=Idf.of(documents), spelling=SPELLING)
+
+
+def weighted_name(text: str) -> tuple[str, float]:
+    """``NAME`` or ``NAME=WEIGHT``; without one the weight is 1."""
+    name, equals, weight = text.rpartition("=")
+    try:
+        return (name, float(weight)) if equals else (text, 1.0)
+    except ValueError:
+        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT") from None
+
+
+@click.command("emboost")
+@click.option("--collection", "folder", required=True, metavar="DIR", help="BEIR's layout: corpus, queries, qrels.")
+@click.option("--out", required=True, metavar="DIR", help="The model's folder.")
+@click.option("--network", type=click.Choice(["fcrr", "convrr"]), default="convrr", show_default=True)
+@split_option
+@sources_option
+@click.option("--epochs", default=5, show_default=True, help="Passes over the queries, at most.")
+@click.option("--batch", default=256, show_default=True, help="Queries a step.")
+@click.option("--rate", default=1e-3, show_default=True, help="Adam's learning rate.")
+@click.option("--scale", default=0.05, show_default=True, help="Of the residual.")
+@click.option("--seed", default=0, show_default=True)
+def emboost_command(
+    folder: str, out: str, shares: tuple[float, ...] | None, sources: tuple[str, ...], **settings: Any
+) -> None:
+    """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
+
+    Its vectors are new ones: documents have to be indexed with it (resift index --model). The parts of the queries are
+    those of "resift train reranker"; the test part is never trained on. The epoch that is best on the validation
+    queries is kept, and none is, with exit status 3, where that is the untrained mixture.
+    """
+    from resift.cli_train import import_torch
+
+    import_torch()
+    from resift.training.emboost import Options as Settings
+    from resift.training.judged import choose_encoder
+
+    started = time.perf_counter()
+    collection, split, _ = _parts(folder, shares)
+    table = mixed(sources, collection.documents)
+    blocks = [load_vectors(weighted_name(source)[0]).dim for source in sources]
+    with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        blocks.append(table.dim - sum(blocks))
+        model, curve = choose_encoder(collection, table, blocks, split, Settings(**settings), progress)
+    for epoch, value in enumerate(curve):
+        click.echo(f"epoch {epoch}: recall@1 of {len(split.validation)} validation queries {value:.4f}")
+    click.echo(f"{time.perf_counter() - started:.0f} s")
+    if model is None:
+        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
+        sys.exit(3)
+    model.save(out)
+    click.echo(f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}")
 
 
 def _parts(folder: str, shares: tuple[float, ...] | None) -> tuple[Collection, Split, bool]:
     """The collection, its split, and whether the judging queries may be trained on at the end."""
-    from resift.evaluation.data import has_part, read_collection
-    from resift.training.judged import block_split
+    from resift.evaluation.data import block_split, has_part, read_collection
 
     if not has_part(folder, "train"):
         collection = read_collection(folder)
@@ -125,8 +170,7 @@ def joined(parts: list[Collection], validation: bool, test: bool) -> tuple[Colle
     """Parts of one folder as one collection and its split; validation is cut from training where there is none."""
     import numpy as np
 
-    from resift.evaluation.data import Collection
-    from resift.training.judged import Split, block_split
+    from resift.evaluation.data import Collection, Split, block_split
 
     first = parts[0]
     split = block_split(first, (90, 10, 0)) if not validation else None

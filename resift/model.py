@@ -274,6 +274,10 @@ class Model:
         """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel where its hash differs."""
         info, words, arrays = read_folder(folder, "model.json")
         table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
+        if "network" in info:
+            from resift.emboost import Residual
+
+            return Residual(info["name"], table, arrays["kernels"], arrays["bias"], info["network"]["scale"])
         settings = (info["name"], table, info["pool"], info["similarity"], arrays["mask"])
         return cls(*settings, arrays.get("head"), info.get("segments", 1))
 

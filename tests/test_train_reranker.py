@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli import main
 from resift.errors import BadInput
-from resift.evaluation.data import Collection, read_collection, with_queries
+from resift.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.late import LateInteraction, fingerprints, untrained
 from resift.mixture import Idf, mix
 from resift.similarity import unit_rows
-from resift.training.judged import block_split, candidates, learn
+from resift.training.judged import candidates, learn
 from resift.training.reranker import Options, _Run, fit
 
 PAIRS = 100
@@ -212,6 +212,8 @@ def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVe
     assert (
         "280 queries that the model was trained on left out" in resift("eval", "retrieval", data, "--model", out).output
     )
+    whole = json.loads(resift("eval", "retrieval", data, "--encoder", "late", "--split", "60,10,30", "--json").stdout)
+    assert whole["queries"] == 120
     assert resift(*train).exit_code == 0
     ran = resift("eval", "retrieval", data, "--model", out, "--json")
     assert json.loads(ran.stdout)["trained_on"] == json.loads(ran.stdout)["queries"] == 400
@@ -238,7 +240,7 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
         (["--split", "60,40"], "split"),
         (["--negatives", "31"], "31 negatives of 30"),
         (["--epochs", "0"], "epochs is 0"),
-        (["--vectors", "resift-en=x"], "--vectors resift-en=x"),
+        (["--vectors", "resift-en=x"], "resift-en=x has no weight"),
         (["--pool", "200", "--negatives", "200"], "200 documents, and 200 negatives"),
     ],
 )

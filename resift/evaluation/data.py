@@ -13,9 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from resift.errors import BadInput
 
-_ENDINGS = ("", ".gz")
+Places = NDArray[np.int64]
+
+_ENDINGS, _LEAST = ("", ".gz"), 10
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,42 @@ def with_queries(collection: Collection, places: Sequence[int]) -> Collection:
         queries=[collection.queries[place] for place in places],
         grades=[collection.grades[place] for place in places],
     )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Places of a collection's queries: what is learnt from, what chooses, what judges."""
+
+    train: Places
+    validation: Places
+    test: Places
+
+
+def block_split(collection: Collection, shares: Sequence[float]) -> Split:
+    """Contiguous blocks of queries, ordered by their first relevant document's place in the collection.
+
+    ``shares`` of training, validation and test, in any unit (60, 10, 30). A block ends where a document's queries end,
+    so that no first document is on two sides. Raises BadInput where a part that is wanted gets fewer than ten queries.
+    """
+    if len(shares) != 3 or min(shares) < 0 or shares[0] <= 0 or shares[1] <= 0 or not np.isfinite(shares).all():
+        raise BadInput(
+            f"split {list(shares)}", value=list(shares), expected="training, validation and test, as 60,10,30"
+        )
+    first = np.array([min(place for place, grade in found.items() if grade > 0) for found in collection.grades])
+    order = np.argsort(first, kind="stable")
+    ends = np.round(np.cumsum(shares[:2]) / sum(shares) * len(order)).astype(int)
+    cuts = [int(np.searchsorted(first[order], first[order[end - 1]], "right")) if end else 0 for end in ends]
+    if shares[2] == 0:
+        cuts[1] = len(order)
+    parts = Split(order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :])
+    for name, share in zip(("train", "validation", "test"), shares, strict=True):
+        if share and len(getattr(parts, name)) < _LEAST:
+            raise BadInput(
+                f"{len(getattr(parts, name))} {name} queries of {len(order)}",
+                value=len(order),
+                expected=f"{_LEAST} or more in each part: more judged queries, or another split",
+            )
+    return parts
 
 
 def _one_of(folder: Path, names: tuple[str, ...]) -> Path:

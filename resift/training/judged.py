@@ -9,64 +9,26 @@ nothing was chosen on, tell whether it helps, with a paired randomisation test.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift.evaluation.data import Collection, with_queries
+from resift.evaluation.data import Collection, Places, Split, with_queries
 from resift.evaluation.pairwise import similarity_blocks
-from resift.evaluation.run import Run, mix, run_hybrid
-from resift.evaluation.systems import Late, Lexical
+from resift.evaluation.run import Run, mix, run_hybrid, run_retrieval
+from resift.evaluation.systems import Encoder, Late, Lexical
 from resift.late import LateInteraction, fingerprints, untrained
+from resift.model import Model
 from resift.training.reranker import Options, fit
 from resift.vectors import WordVectors
 
 Progress = Callable[[int, int], None]
-Places = NDArray[np.int64]
 
 ALPHAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 MOST_VALIDATION, MOST_TEST = 600, 2000
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
-_LEAST = 10
-
-
-@dataclass(frozen=True)
-class Split:
-    """Places of a collection's queries: what is learnt from, what chooses, what judges."""
-
-    train: Places
-    validation: Places
-    test: Places
-
-
-def block_split(collection: Collection, shares: Sequence[float]) -> Split:
-    """Contiguous blocks of queries, ordered by their first relevant document's place in the collection.
-
-    ``shares`` of training, validation and test, in any unit (60, 10, 30). A block ends where a document's queries end,
-    so that no first document is on two sides. Raises BadInput where a part that is wanted gets fewer than ten queries.
-    """
-    if len(shares) != 3 or min(shares) < 0 or shares[0] <= 0 or shares[1] <= 0 or not np.isfinite(shares).all():
-        raise BadInput(
-            f"split {list(shares)}", value=list(shares), expected="training, validation and test, as 60,10,30"
-        )
-    first = np.array([min(place for place, grade in found.items() if grade > 0) for found in collection.grades])
-    order = np.argsort(first, kind="stable")
-    ends = np.round(np.cumsum(shares[:2]) / sum(shares) * len(order)).astype(int)
-    cuts = [int(np.searchsorted(first[order], first[order[end - 1]], "right")) if end else 0 for end in ends]
-    if shares[2] == 0:
-        cuts[1] = len(order)
-    parts = Split(order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :])
-    for name, share in zip(("train", "validation", "test"), shares, strict=True):
-        if share and len(getattr(parts, name)) < _LEAST:
-            raise BadInput(
-                f"{len(getattr(parts, name))} {name} queries of {len(order)}",
-                value=len(order),
-                expected=f"{_LEAST} or more in each part: more judged queries, or another split",
-            )
-    return parts
 
 
 def candidates(collection: Collection, count: int) -> list[Places]:
@@ -157,6 +119,37 @@ def replace_alpha(model: LateInteraction, alpha: float) -> LateInteraction:
         alpha=alpha,
         info=model.info,
     )
+
+
+def choose_encoder(
+    collection: Collection,
+    table: WordVectors,
+    blocks: Sequence[int],
+    split: Split,
+    options: Any,
+    progress: Progress | None = None,
+) -> tuple[Model | None, list[float]]:
+    """A network of :mod:`resift.training.emboost` at its best epoch, and recall@1 of the validation queries by epoch.
+
+    The first figure is the untrained mixture's; where it is the best, the model is None.
+    """
+    from resift.training.emboost import train
+
+    judges = with_queries(collection, split.validation.tolist())
+    relevant = [[place for place, grade in found.items() if grade > 0] for found in collection.grades]
+    curve: list[float] = []
+    found: list[Model] = []
+
+    def consider(model: Model) -> None:
+        curve.append(run_retrieval(Encoder(model.encode), judges).means()["recall@1"])
+        found.append(model)
+
+    consider(Model("mean", table, "mean", "cosine"))
+    queries = [collection.queries[place] for place in split.train]
+    wanted = [relevant[place] for place in split.train]
+    train(table, blocks, collection.documents, queries, wanted, options, consider, progress)
+    best = int(np.argmax(curve))
+    return (found[best] if best else None), curve
 
 
 class _Chooser:

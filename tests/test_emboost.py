@@ -1,0 +1,97 @@
+"""EmBoost's networks: numpy against torch, triplets that teach, saving, bad input, and the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from test_train_reranker import collection, folder
+from test_train_reranker import table as table
+
+from resift import WordVectors, load_model
+from resift.cli import main
+from resift.emboost import Residual
+from resift.errors import BadInput, DimensionMismatch
+from resift.evaluation.run import run_retrieval
+from resift.evaluation.systems import Encoder
+from resift.mixture import Idf, mix
+from resift.model import Model
+from resift.training.emboost import Options, _Network, _padded, _words, exported, train
+
+
+@pytest.fixture(scope="module")
+def mixed(table: WordVectors) -> WordVectors:
+    return mix([table], idf=Idf.of(collection().documents), spelling=(16, 0.5))
+
+
+@pytest.mark.parametrize("kind", ["fcrr", "convrr"])
+def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    options = Options(network=kind, scale=0.7)
+    network = _Network(mixed.dim, [16, 16], options)
+    network.sources.data = torch.tensor([1.5, 0.5])
+    texts = ["when s0a", "year1 lorem s1b s1a place2 sit amet", "sit"]
+    rows = mixed.rows() * mixed.weights[:, None]
+    rows /= np.linalg.norm(rows, axis=1).mean()
+    with torch.no_grad():
+        expected = network(*_padded(rows, _words(mixed, texts))).numpy()
+    model = exported(mixed, network, options)
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-4)
+    np.testing.assert_array_equal(model.encode_one(texts[1]), model.encode([texts[1]])[0])
+    assert not model.encode(["", "?"]).any()
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert isinstance(loaded, Residual)
+    assert loaded.hash == model.hash
+    np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
+
+
+@pytest.mark.parametrize("kind", ["fcrr", "convrr"])
+def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVectors) -> None:
+    found = collection()
+    relevant = [list(grades) for grades in found.grades]
+    options = Options(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)
+    model = train(mixed, [16, 16], found.documents, found.queries, relevant, options)
+    before = run_retrieval(Encoder(Model("mean", mixed, "mean", "cosine").encode), found).means()
+    after = run_retrieval(Encoder(model.encode), found).means()
+    assert after["mrr@10"] > before["mrr@10"] + 0.05
+    assert model.table.dim == mixed.dim
+
+
+def test_bad_input(mixed: WordVectors) -> None:
+    with pytest.raises(BadInput, match="no relevant document"):
+        train(mixed, [32], ["s0a"], ["when", "where"], [[0], []], Options())
+    with pytest.raises(BadInput, match="1 queries"):
+        train(mixed, [32], ["s0a"], ["when"], [[0]], Options())
+    with pytest.raises(BadInput, match="unknown network"):
+        Options(network="lstm")
+    with pytest.raises(DimensionMismatch, match="kernels"):
+        Residual("convrr", mixed, np.zeros((1, 32, 32), np.float32), np.zeros(32, np.float32), 0.05)
+
+
+def test_the_commands(tmp_path: Path, table: WordVectors) -> None:
+    table.save(tmp_path / "vectors")
+    data = folder(tmp_path / "data", {"qrels.tsv": list(range(400))})
+
+    def resift(*arguments: str | Path) -> str:
+        ran = CliRunner().invoke(main, [str(argument) for argument in arguments])
+        assert ran.exit_code == 0, ran.output
+        return ran.stdout
+
+    one = f"{tmp_path / 'vectors'}=0.5"
+    resift(
+        "vectors", "mix", one, one, "--corpus", data / "corpus.jsonl", "--spelling", "8=0.5", "--out", tmp_path / "m"
+    )
+    report = json.loads(resift("eval", "retrieval", data, "--vectors", tmp_path / "m", "--json"))
+    assert report["dimensions"] == 40
+    train_ = ["train", "emboost", "--collection", data, "--vectors", tmp_path / "vectors", "--split", "60,10,30"]
+    told = resift(
+        *train_, "--rate", "0.01", "--scale", "1", "--batch", "50", "--epochs", "8", "--out", tmp_path / "out"
+    )
+    assert "convrr, 144 dimensions" in told
+    report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--split", "60,10,30", "--json"))
+    assert report["queries"] == 120
