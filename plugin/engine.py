@@ -19,6 +19,8 @@ from resift.vectors import Floats
 VECTOR_FIELD = "resift_vector"
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512
+# candidates of a masked k-NN for each wanted: approximate k-NN misses fewer, the more it is asked for
+OVERSAMPLING = 8
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,23 @@ class Engine(ABC):
     ) -> list[SearchResult]:
         """Run several search bodies on one index, in one round trip where the engine has such a thing."""
         return [self.search(index, body, vectors, headers) for body in bodies]
+
+    @abstractmethod
+    def masked_body(
+        self,
+        vector: Floats,
+        mask: Floats,
+        similarity: str,
+        size: int,
+        filter: dict[str, Any] | None = None,
+        source: Any = True,
+    ) -> dict[str, Any]:
+        """Search body for the ``size`` documents nearest to ``vector`` (K,) under ``mask`` (K,), best first.
+
+        Nearest by ``similarity`` (cosine | jaccard) of mask ⊙ vector with mask ⊙ document. OVERSAMPLING times as many
+        candidates are found by an unmasked vector, for cosine mask² ⊙ vector (Passalis and Tefas 2018, eq. 8: its
+        product with a document is that of the masked ones), and are ordered by the similarity itself.
+        """
 
     def knn(
         self,

@@ -18,6 +18,7 @@ import numpy as np
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, ResiftError
 from resift.model import Model
 from resift.plugin.engine import (
+    OVERSAMPLING,
     VECTOR_FIELD,
     Document,
     Engine,
@@ -28,9 +29,11 @@ from resift.plugin.engine import (
     check_index,
     document_text,
     filter_source,
+    knn_body,
     names_vector,
 )
 from resift.plugin.sqlite_query import Condition, translate
+from resift.similarity import SIMILARITIES
 from resift.text import UNSPACED
 from resift.vectors import Floats
 
@@ -273,6 +276,19 @@ class SqliteEngine(Engine):
         }
         return SearchResult(response, found if vectors else [None] * len(hits))
 
+    def masked_body(
+        self,
+        vector: Floats,
+        mask: Floats,
+        similarity: str,
+        size: int,
+        filter: dict[str, Any] | None = None,
+        source: Any = True,
+    ) -> dict[str, Any]:
+        body = knn_body(vector, size, filter, source)
+        body["query"]["knn"][VECTOR_FIELD] |= {"mask": np.asarray(mask, np.float32).tolist(), "similarity": similarity}
+        return body
+
     def _matching(self, number: int, condition: Condition) -> list[tuple[int, float]]:
         """Rows and scores of all matches, best first: BM25 where there is a text, else 1."""
         if condition.match is None:
@@ -286,29 +302,39 @@ class SqliteEngine(Engine):
         return self._db.execute(sql, (condition.match, *condition.values)).fetchall()
 
     def _nearest(self, number: int, changes: int, meta: dict[str, Any], query: Any) -> list[tuple[int, float]]:
-        """Exact k-NN in the model's space; scores are Lucene's, for inner product and l2."""
+        """Exact k-NN in the model's space; scores are Lucene's, for inner product and l2.
+
+        With a ``mask`` the best OVERSAMPLING · k of them are scored again, as OpenSearch's rescore does.
+        """
         clause = query.get(VECTOR_FIELD) if isinstance(query, dict) else None
-        if not isinstance(clause, dict) or not {"vector", "k"} <= set(clause) <= {"vector", "k", "filter"}:
+        known = {"vector", "k", "filter", "mask", "similarity"}
+        if not isinstance(clause, dict) or not {"vector", "k"} <= set(clause) <= known:
             raise BadInput(
                 "malformed knn query",
                 value=query,
                 expected=f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}',
             )
-        vector = np.asarray(clause["vector"], np.float32)
-        if vector.shape != (meta["dim"],) or not np.isfinite(vector).all():
-            raise BadInput(f"query vector of shape {vector.shape}", expected=f"{meta['dim']} finite numbers")
+        vector, mask = (np.asarray(clause.get(name, [1.0] * meta["dim"]), np.float32) for name in ("vector", "mask"))
+        for name, given in (("query vector", vector), ("mask", mask)):
+            if given.shape != (meta["dim"],) or not np.isfinite(given).all():
+                raise BadInput(f"{name} of shape {given.shape}", expected=f"{meta['dim']} finite numbers")
         rows, matrix = self._matrix(number, changes, meta["dim"])
         if meta["space"] == "l2":
             scores = 1 / (1 + ((matrix - vector) ** 2).sum(axis=1))
         else:
-            product = matrix @ vector
+            product = matrix @ (mask**2 * vector)
             scores = np.where(product > 0, product + 1, 1 / (1 - np.minimum(product, 0)))
         order = np.argsort(-scores, kind="stable")
         if clause.get("filter") is not None:
             condition = translate(clause["filter"], meta["fields"], f"words_{number}")
             allowed = {row for row, _ in self._matching(number, condition)}
             order = np.asarray([i for i in order if rows[i] in allowed], np.int64)
-        return [(rows[i], float(scores[i])) for i in order[: _natural(clause, "k", 10)]]
+        size = _natural(clause, "k", 10)
+        if "mask" in clause:
+            order, similarity = order[: size * OVERSAMPLING], clause["similarity"]
+            scores[order] = SIMILARITIES[similarity](mask * vector, mask * matrix[order]) + (similarity == "cosine")
+            order = order[np.argsort(-scores[order], kind="stable")]
+        return [(rows[i], float(scores[i])) for i in order[:size]]
 
     def _matrix(self, number: int, changes: int, dim: int) -> tuple[list[int], Floats]:
         cached = self._matrices.get(str(number))

@@ -7,6 +7,7 @@ that was read (optimistic concurrency), so that several processes may share it a
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 from resift.errors import BadInput, SessionsUnavailable
 
-PURGED_AT_ONCE = 10_000
+PURGED_AT_ONCE = 2_000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS session_log (
     id TEXT PRIMARY KEY, version INTEGER NOT NULL, expires REAL NOT NULL, indices TEXT NOT NULL, body TEXT NOT NULL
@@ -81,21 +82,31 @@ class SqliteStore(SessionStore):
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._idle: dict[int, list[sqlite3.Connection]] = {}
         try:
             with self._open() as db:
                 db.execute("PRAGMA journal_mode = WAL")
                 db.executescript(_SCHEMA)
         except SessionsUnavailable as error:
             raise BadInput(f"{path} cannot be opened: {error}", value=path, expected="a file") from error
+        self.close()
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread has; those of before a fork are never used after it."""
+        idle = self._idle.setdefault(os.getpid(), [])
         try:
-            db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+            try:
+                db = idle.pop()
+            except IndexError:
+                db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+                db.execute("PRAGMA synchronous = NORMAL")
             try:
                 yield db
-            finally:
+            except BaseException:
                 db.close()
+                raise
+            idle.append(db)
         except sqlite3.Error as error:
             raise SessionsUnavailable(
                 f"{self.path}: {error}", value=self.path, expected="a file of sessions"
@@ -144,7 +155,9 @@ class SqliteStore(SessionStore):
             return int(count)
 
     def close(self) -> None:
-        """Every call has its own connection: there is nothing to let go of."""
+        idle = self._idle.pop(os.getpid(), [])
+        while idle:
+            idle.pop().close()
 
 
 def _json(value: Any) -> str:

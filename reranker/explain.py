@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: i
     ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``stronger``
     and ``weaker``: the mask's dimensions that changed most, each with the words that are largest in it.
     """
-    direction = feedback.probe(np.zeros(model.dim, np.float32))
+    direction = feedback.mask**2 * feedback.shift
     change = feedback.mask - 1
     order = np.argsort(-change, kind="stable")
     signs = {one.judgement.grade > 0 for one in judged}
@@ -56,11 +57,15 @@ def _because(model: Model, direction: Floats, one: Judged, count: int) -> dict[s
 
 
 def _telling(model: Model, text: str, direction: Floats, count: int) -> list[str]:
-    """The text's words whose vectors lie most in ``direction`` (K,), best first."""
-    words = [word for word in dict.fromkeys(tokenize(text[:_READ])) if len(word) > 2]
-    if not words:
+    """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
+    words = list(dict.fromkeys(tokenize(text[:_READ])))
+    ids, offsets = model.table.ids(words)
+    known = [(word, id) for word, id in zip(words, (ids[i:j] for i, j in pairwise(offsets)), strict=True) if len(id)]
+    if not known:
         return []
-    scores = model.encode(words) @ direction
+    words = [word for word, _ in known]
+    weights = model.table.weights[[id[0] for _, id in known]]
+    scores = (model.encode(words) @ direction) * weights
     order = np.argsort(-scores, kind="stable")[:count]
     return [words[i] for i in order if scores[i] > 0]
 

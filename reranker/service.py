@@ -23,7 +23,6 @@ from resift.similarity import combine
 from resift.vectors import Floats
 
 log = logging.getLogger(__name__)
-OVERSAMPLING = 4
 _INFO_SECONDS, _DOCUMENT_SECONDS = 5.0, 300.0
 _INFOS, _DOCUMENTS, _TEXT = 1000, 5000, 20_000
 _AS_IT_IS = ("sort", "search_after", "collapse", "rescore")
@@ -156,8 +155,7 @@ class Reranker:
         query = self.model.encode_one(text)
         engine_body = {**body, "from": 0, "size": depth}
         wanted = self._wanted(search, info, feedback)
-        source = body.get("_source", True)
-        near_body = knn_body(*self._probe(query, feedback, wanted), search.filter, source) if wanted else None
+        near_body = self._near_body(query, feedback, wanted, search.filter) if wanted else None
         found, near = self._asked(search, engine_body, near_body, notes)
         hits, vectors = found.hits[: search.window], found.vectors[: search.window]
         ranks: list[int | None] = list(range(1, len(hits) + 1))
@@ -166,8 +164,9 @@ class Reranker:
             known = {(hit["_index"], hit["_id"]) for hit in found.hits}
             rows = self.fill(near.hits, near.vectors, info.fields)
             nearness = self.similarities(text, rows, feedback)
-            order = np.argsort(-nearness, kind="stable")[:wanted]
-            best = [i for i in order if nearness[i] > 0 and (near.hits[i]["_index"], near.hits[i]["_id"]) not in known]
+            best = [
+                i for i, hit in enumerate(near.hits) if nearness[i] > 0 and (hit["_index"], hit["_id"]) not in known
+            ]
             new = [near.hits[i] for i in best]
             hits, matrix = hits + new, np.concatenate([matrix, rows[best]])
             ranks += [None] * len(new)
@@ -212,16 +211,13 @@ class Reranker:
         learned = feedback is not None and info.model is not None
         return max(self.config.knn, self.config.session_knn) if learned else self.config.knn
 
-    def _probe(self, query: Floats, feedback: Feedback | None, wanted: int) -> tuple[Floats, int]:
-        """The vector whose neighbours the engine is asked for, and how many.
-
-        In a session these are more than are wanted: the engine ranks them by r² ⊙ q · d, which leaves out the length
-        of r ⊙ d, and the order that counts is that of the masked similarity.
-        """
+    def _near_body(
+        self, query: Floats, feedback: Feedback | None, wanted: int, filter: dict[str, Any] | None
+    ) -> dict[str, Any]:
         if feedback is None:
-            return query, wanted
-        inner = self.model.space_type == "innerproduct"
-        return feedback.probe(query) if inner else feedback.move(query), min(wanted * OVERSAMPLING, 10_000)
+            return knn_body(query, wanted, filter)
+        moved = feedback.move(query)
+        return self.engine.masked_body(moved, feedback.mask, self.model.similarity, wanted, filter)
 
     def _asked(
         self, search: Search, body: dict[str, Any], near: dict[str, Any] | None, notes: list[str]

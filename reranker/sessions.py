@@ -83,7 +83,7 @@ class Sessions:
         query = query[:MAX_QUERY]
 
         def change(session: Session) -> Session:
-            now = self.clock()
+            now = round(self.clock(), 3)
             return session.with_step([replace(one, query=query, at=now) for one in judgements])
 
         return self._change(id, change, create=True)
@@ -140,7 +140,7 @@ class Sessions:
             if session is None:
                 if not create:
                     raise _not_found(id)
-                session = Session(id, now, now)
+                session = Session(id, round(now, 3), now)
             changed = replace(change(session), expires=now + self.seconds)
             if self.store.write(id, _encoded(changed, kept.version if kept else None)):
                 self._purge_now_and_then(now)
@@ -190,7 +190,7 @@ def _encoded(session: Session, version: Any) -> Kept:
 def _decoded(id: str, kept: Kept) -> Session:
     created, queries = kept.body["at"], kept.body["q"]
     judgements = [
-        Judgement(kept.indices[index], document, float(grade), queries[query], created + at / 1000, step)
+        Judgement(kept.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
         for step, at, query, index, document, grade in kept.body["j"]
     ]
     return Session(id, created, kept.expires, tuple(judgements))

@@ -15,6 +15,7 @@ import numpy as np
 
 from resift import __version__, serving
 from resift.cli_eval import evaluate
+from resift.cli_sessions import sessions
 from resift.cli_train import train as train_group
 from resift.cli_train_reranker import emboost_command, reranker_command, weighted_name
 from resift.cli_train_self import adapt_files, self_command
@@ -185,6 +186,7 @@ def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | N
 
 
 main.add_command(evaluate)
+main.add_command(sessions)
 main.add_command(train_group)
 train_group.add_command(self_command)
 train_group.add_command(reranker_command)

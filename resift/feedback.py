@@ -165,10 +165,3 @@ class Feedback:
         """What a session's judged documents teach, for vectors of ``dim`` dimensions."""
         sides = [[one.vector for one in judged if one.judgement.grade * sign > 0] for sign in (1, -1)]
         return cls.learn(*(np.array(side, np.float32).reshape(-1, dim) for side in sides))
-
-    def probe(self, query: NDArray[Any]) -> Floats:
-        """The vector (K,) whose product with a document is that of the masked moved query with the masked document.
-
-        It is r² ⊙ q, so that an index of unmasked vectors finds the candidates for the masked cosine.
-        """
-        return np.asarray(self.mask**2 * self.move(query), np.float32)

@@ -93,10 +93,11 @@ def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
     """A name for an index of sessions that no other test uses; the index, if made, is dropped."""
     name = f"resift_sessions_{uuid.uuid4().hex[:12]}"
     yield name
-    if "store_url" in request.fixturenames and request.getfixturevalue("store_url").startswith("http"):
-        engine = open_engine(request.getfixturevalue("store_url"))
-        engine.drop_if_exists(name)
-        engine.close()
+    for url in {request.getfixturevalue(key) for key in ("store_url", "engine_url") if key in request.fixturenames}:
+        if url.startswith("http"):
+            engine = open_engine(url)
+            engine.drop_if_exists(name)
+            engine.close()
 
 
 @pytest.fixture

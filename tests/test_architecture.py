@@ -20,6 +20,7 @@ PACKAGES = {
 COMPOSITION = {
     "cli.py",
     "cli_eval.py",
+    "cli_sessions.py",
     "cli_train.py",
     "cli_train_reranker.py",
     "cli_train_self.py",

@@ -11,7 +11,6 @@ import pytest
 from resift import Feedback, Model, ResiftError, WordVectors, build_model
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
 from resift.plugin.engine import VECTOR_FIELD, Document, Engine, check_name, document_text, knn_body, open_engine
-from resift.reranker.service import OVERSAMPLING
 
 TEXTS = [
     "Bush fires in the forest",
@@ -207,31 +206,50 @@ def test_several_searches_at_once_are_those_searches(engine: Engine, filled: str
         engine.search_all("missing", bodies)
 
 
-@pytest.mark.parametrize("kind", ["mean", "boew:40"])
-def test_oversampled_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
-    """Of documents that BM25 finds none of: the best under the mask, from four times as many by their product."""
+@pytest.mark.parametrize("kind", ["mean", "boew:40", "sfbow"])
+def test_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
+    """The best under the mask of documents that BM25 finds none of, which without the mask are others."""
     rng = np.random.default_rng(5)
     words = [f"w{i}" for i in range(200)]
     model = build_model(kind, WordVectors.build([*words, "peace"], rng.normal(size=(201, 64)).astype(np.float32)))
-    texts = [" ".join(rng.choice(words, 12)) for _ in range(1000)]
+    texts = [" ".join(rng.choice(words, 12)) for _ in range(600)]
     encoded = model.encode(texts)
     engine.create(index, ["text"], model)
-    batch = [Document(str(i), {"text": text}, encoded[i]) for i, text in enumerate(texts)]
+    batch = [Document(str(i), {"text": text, "n": i}, encoded[i]) for i, text in enumerate(texts)]
     assert engine.bulk(index, batch) == []
     engine.refresh(index)
     query = model.encode(["peace"])[0]
     assert ids(engine, index, {"match": {"text": "peace"}}) == []
-    missed = 0
-    for seed in range(5):
+    changed = 0
+    for seed in range(3):
         some = np.random.default_rng(seed).permutation(len(texts))
         feedback = Feedback.learn(encoded[some[:5]], encoded[some[5:10]])
-        truth = model.score(feedback.move(query), encoded, feedback.mask)
-        best = np.sort(truth)[::-1][:20]
-        found = engine.knn(index, feedback.probe(query), 20 * OVERSAMPLING)
-        candidates = np.array([int(hit["_id"]) for hit in found.hits])
-        np.testing.assert_allclose(np.sort(truth[candidates])[::-1][:20], best, atol=1e-6)
-        missed += int((truth[candidates[:20]] < best[-1] - 1e-6).sum())
-    assert missed or kind != "mean"
+        moved = feedback.move(query)
+        truth = model.score(moved, encoded, feedback.mask)
+        body = engine.masked_body(moved, feedback.mask, model.similarity, 20)
+        found = engine.search(index, body, vectors=True)
+        rows = [int(hit["_id"]) for hit in found.hits]
+        np.testing.assert_allclose(truth[rows], np.sort(truth)[::-1][:20], atol=1e-5)
+        plus = model.similarity == "cosine"
+        np.testing.assert_allclose([hit["_score"] - plus for hit in found.hits], truth[rows], atol=1e-5)
+        np.testing.assert_allclose(found.vectors[0], encoded[rows[0]], rtol=1e-6)
+        changed += set(rows) != set(np.argsort(-model.score(moved, encoded))[:20].tolist())
+        low = {"range": {"n": {"lt": 300}}}
+        body = engine.masked_body(moved, feedback.mask, model.similarity, 20, low, False)
+        (within,) = engine.search_all(index, [body])
+        rows = [int(hit["_id"]) for hit in within.hits]
+        assert "_source" not in within.hits[0]
+        np.testing.assert_allclose(truth[rows], np.sort(truth[:300])[::-1][:20], atol=1e-5)
+    assert changed
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_masked_knn_of_nothing_and_of_little(engine: Engine, filled: str, model: Model, size: int) -> None:
+    zero, one = np.zeros(model.dim, np.float32), np.ones(model.dim, np.float32)
+    for vector, mask in ((zero, one), (one, zero)):
+        found = engine.search(filled, engine.masked_body(vector, mask, "cosine", size))
+        assert len(found.hits) == min(size, 5)
+        assert {hit["_score"] for hit in found.hits} == {1.0}
 
 
 def test_knn_of_a_jaccard_model(engine: Engine, index: str, vectors: WordVectors) -> None:

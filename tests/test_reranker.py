@@ -6,6 +6,7 @@ import json
 import logging
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,7 @@ def test_sessions_that_cannot_be_asked_are_left_out(
 ) -> None:
     plain = post(client, "/v1/search", index=filled, query="fire forest")
     store = client.application.extensions["resift"].sessions.store
+    store.close()
     monkeypatch.setattr(store, "path", "/nowhere/sessions.db")
     with caplog.at_level(logging.CRITICAL):
         answer = post(client, "/v1/search", index=filled, query="fire forest", session="a")
@@ -362,6 +364,38 @@ def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClien
     answer = post(client, "/v1/search", index=filled, query=query, session="a", size=2)
     assert set(ids(answer)) == {"army", "war"}
     assert ids(post(client, "/v1/search", index=filled, query=query, session="a", knn=0)) == []
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_session_costs_one_round_trip_more_at_most(
+    engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str
+) -> None:
+    """Counted in both the engine's and the store's client."""
+    away = replace(config, store=engine_url, session_index=session_index)
+    for given, expected in ((config, {"plain": 1, "session": 1}), (away, {"plain": 1, "session": 2})):
+        client = create_app(given, engine=engine, model=model).test_client()
+        post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+        store = client.application.extensions["resift"].sessions.store
+        asked: list[str] = []
+        transports = [part.client.transport for part in (engine, store) if hasattr(part, "client")]
+        with pytest.MonkeyPatch.context() as patch:
+            for transport in transports:
+
+                def counted(
+                    *args: Any, perform: Any = transport.perform_request, asked: Any = asked, **rest: Any
+                ) -> Any:
+                    asked.append(args[1])
+                    return perform(*args, **rest)
+
+                patch.setattr(transport, "perform_request", counted)
+            found = {}
+            for name, more in (("plain", {}), ("session", {"session": "a"})) * 2:
+                asked.clear()
+                assert post(client, "/v1/search", index=filled, query="fire", **more)["resift"]["reranked"]
+                found[name] = len(asked)  # of the second time, when index and vectors are known
+        store.delete("a")
+        store.close()
+        assert found == expected
 
 
 def test_without_nearest_documents_there_is_still_a_ranking(

@@ -119,6 +119,7 @@ def test_a_file_that_broke(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     store = SqliteStore(str(path))
     store.write("a", ONE)
+    store.close()
     for file in tmp_path.iterdir():
         file.write_bytes(b"not a database" * 1000)
     with pytest.raises(SessionsUnavailable):

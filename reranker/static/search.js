@@ -9,7 +9,7 @@ $("session-id").textContent = session;
 
 let shown = [];        // hits on the page
 let before = null;     // hits before the last mark of this query
-let marks = {};        // "index document" → 1, -1
+let marks = {};        // "index document" → the grade that counts: 1, -1, or a fraction for a click
 
 async function call(method, path, body) {
   const response = await fetch(path, {
@@ -100,6 +100,14 @@ function drawHit(hit, i) {
   const parts = hit.resift || {};
   const scores = element("div", "scores", `score ${hit._score?.toFixed(3) ?? "–"} · engine ${parts.engine_score?.toFixed(2) ?? "–"} (rank ${parts.engine_rank ?? "–"}) · similarity ${parts.similarity?.toFixed(3) ?? "–"}`);
   body.append(title, text, scores);
+  const why = parts.because;
+  if (why && why.document !== hit._id) {
+    const line = element("div", "why", why.gain > 0 ? "▲ like " : "▼ like ");
+    line.append(element("q", "", why.title || why.document), `, which you ${verb(why.grade)} (similarity ${why.gain > 0 ? "+" : "−"}${Math.abs(why.gain).toFixed(2)})`);
+    body.append(line);
+  }
+  text.title = "open";
+  text.onclick = () => attempt(() => open(hit, text));
   const buttons = element("div", "marks");
   for (const [value, className, name] of [[1, "yes", "relevant"], [-1, "no", "not relevant"]]) {
     const button = element("button", className, name);
@@ -112,9 +120,22 @@ function drawHit(hit, i) {
   return item;
 }
 
+const verb = (grade) => grade >= 1 ? "marked" : grade > 0 ? "opened" : grade <= -1 ? "marked as not relevant" : "passed over";
+
+const judge = (index, id, name) => call("POST", "v1/feedback", { session, index, query: $("query").value.trim(), [name]: [id] });
+
+// Opening a hit is a click: it is noted, and the ranking stays as it is until the next search.
+async function open(hit, text) {
+  const source = { ...hit._source };
+  delete source.title;
+  text.textContent = Object.values(source).filter((value) => typeof value === "string").join("\n");
+  text.classList.add("open");
+  text.onclick = null;
+  if (!marks[key(hit)]) showSession(await judge(hit._index, hit._id, "clicked"));
+}
+
 async function mark(hit, value) {
-  const name = { 1: "relevant", "-1": "irrelevant", 0: "neutral" }[value];
-  const state = await call("POST", "v1/feedback", { session, index: $("index").value.trim(), query: $("query").value.trim(), [name]: [hit._id] });
+  const state = await judge(hit._index, hit._id, { 1: "relevant", "-1": "irrelevant", 0: "neutral" }[value]);
   before = shown;
   showSession(state);
   await search(true);
@@ -122,18 +143,40 @@ async function mark(hit, value) {
 
 function showSession(state) {
   marks = {};
-  for (const { index, document: id, grade, counts } of state?.judgements || []) if (counts) marks[`${index} ${id}`] = grade;
-  const box = $("session-state");
-  const counts = Object.values(marks);
+  const counting = (state?.judgements || []).filter((one) => one.counts);
+  for (const { index, document: id, grade } of counting) marks[`${index} ${id}`] = grade;
   const learned = state?.learned || {};
-  const list = element("ul");
-  const line = (text) => list.append(element("li", "", text));
-  line(`${counts.filter((value) => value > 0).length} relevant, ${counts.filter((value) => value < 0).length} not relevant, ${state?.steps || 0} steps`);
-  if (learned.towards?.length) line(`towards: ${learned.towards.join(", ")}`);
-  if (learned.away?.length) line(`away from: ${learned.away.join(", ")}`);
-  box.replaceChildren(list);
+  const told = Object.fromEntries((learned.because || []).map((one) => [`${one.index} ${one.document}`, one]));
+  const box = $("session-state");
+  box.replaceChildren();
+  if (!counting.length) box.append(element("p", "hint", "Nothing marked yet. What you mark or open moves this session's searches, and nobody else's."));
+  const list = element("ul", "judged");
+  for (const { index, document: id, grade, query } of counting) {
+    const known = told[`${index} ${id}`];
+    const item = element("li", grade > 0 ? "relevant" : "irrelevant");
+    const line = element("div", "what");
+    line.append(element("b", "", grade >= 1 ? "✓" : grade > 0 ? "◦" : "✗"), ` ${known?.title || id}`);
+    line.title = `${verb(grade)}${query ? ` for “${query}”` : ""}`;
+    const drop = element("button", "drop", "×");
+    drop.type = "button";
+    drop.title = "take this back";
+    drop.setAttribute("aria-label", `take back: ${known?.title || id}`);
+    drop.onclick = () => attempt(async () => { const changed = await judge(index, id, "neutral"); before = shown; showSession(changed); await search(true); });
+    item.append(line, drop);
+    if (known?.words.length) item.append(element("div", "words", known.words.join(" · ")));
+    list.append(item);
+  }
+  if (counting.length) box.append(list);
+  const moved = element("dl");
+  const line = (name, text) => moved.append(element("dt", "", name), element("dd", "", text));
+  if (learned.towards?.length) line("searches lean towards", learned.towards.join(", "));
+  if (learned.away?.length) line("and away from", learned.away.join(", "));
+  box.append(moved);
   $("undo").disabled = !state?.judgements?.length;
+  $("undo").textContent = state?.steps ? `Undo step ${state.steps}` : "Undo";
   $("forget").disabled = !state;
+  $("export").hidden = !state;
+  $("export").href = `v1/sessions/${session}`;
 }
 
 async function loadSession() {
