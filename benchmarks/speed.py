@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import speed_engine as engine
 import speed_peers as peers
 from speed_data import documents
 from speed_timing import Spread, rates, ratio, seconds
@@ -87,7 +88,7 @@ def threads(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         yield Row(name, ratio(found["two"], found["one"]), 1.6, 1.9)
 
 
-def queries(model: Model, rounds: int) -> Rows:
+def queries(model: Model, texts: Sequence[str], rounds: int) -> Rows:
     """One query, p50 of each round."""
     name = "one query: model2vec / ours"
     with told(name):
@@ -99,6 +100,37 @@ def queries(model: Model, rounds: int) -> Rows:
             theirs.append(np.median([seconds(lambda: static(QUERY)) for _ in range(200)]) * 1e6)
         note = f"{np.median(ours):.1f} / {np.median(theirs):.1f} µs"
         yield Row(name, ratio(theirs[1:], ours[1:]), 8, 15, note)
+
+
+def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+    """Searching and indexing on a real OpenSearch; ratios of time, the less the better."""
+    with told("searching and indexing on OpenSearch"):
+        url = engine.cluster()
+        with engine.setup(url, model, texts[:3000]) as made:
+            found = engine.latencies(made, rounds, ("plain", "search", "session", "pipeline"))
+            note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("session", "plain")) + " ms"
+            yield Row("/v1/search in a session / plain _search, p50", _cost(found, "session"), 1.6, 1.2, note, True)
+            note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("pipeline", "plain")) + " ms"
+            yield Row("session pipeline / plain _search, p50", _cost(found, "pipeline"), 4, 2, note, True)
+            tails = [engine.concurrent(made, 16, 20) for _ in range(3)]
+            note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
+            spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
+            yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
+            yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(made)]), 120, 60, "", True)
+        with_vectors, text_only = engine.bulk_seconds(url, texts[:1500], max(3, rounds // 3))
+        note = f"{1500 / np.median(with_vectors):.0f} / {1500 / np.median(text_only):.0f} documents a second"
+        yield Row(
+            "index with vectors, 64-d / text only, seconds",
+            engine.quotients(with_vectors, text_only),
+            2,
+            1.3,
+            note,
+            True,
+        )
+
+
+def _cost(found: dict[str, list[float]], way: str) -> Spread:
+    return engine.quotients(found[way], found["plain"])
 
 
 class told:
@@ -121,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--floors", type=float, default=1.0, metavar="SHARE")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose name holds it: encoding, engines, …")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -130,8 +163,8 @@ def main() -> None:
     print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
     print(f"{'ratio':52} {'median (quartiles)':32} {'floor':9} {'reach':9}")
     rows: list[Row] = []
-    for part in (encoding(model, texts, rounds), threads(model, texts, rounds), queries(model, rounds)):
-        for row in part:
+    for part in [encoding, threads, queries, engines]:
+        for row in part(model, texts, rounds) if options.only in part.__name__ else ():
             rows.append(row)
             print(f"{row}  {row.state(options.floors)}", flush=True)
     print(f"{time.perf_counter() - started:.0f} s")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
-
-import numpy as np
 
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.readers import BadLine, Record
 from resift.model import Model
 from resift.plugin.engine import Document, Engine, Rejection, document_text
+from resift.vectors import Floats
 
 BATCH = 500
 BATCH_BYTES = 4 * 2**20
@@ -88,6 +90,7 @@ class Indexer:
         self.engine, self.model, self.index, self.dead, self.sleep = engine, model, index, dead, sleep
         self.report = Report()
         self._jitter = random.Random(0)
+        self._lock = threading.Lock()
 
     def run(
         self,
@@ -105,14 +108,32 @@ class Indexer:
         self._prepare(fields, analyzer)
         fields = self.engine.info(self.index).fields
         try:
-            for batch in _batches(self._good(records), fields):
-                self._send(batch, fields)
+            for _ in self._sent(_batches(self._good(records), fields), fields):
                 self.report.seconds = time.perf_counter() - started
                 progress(self.report)
         finally:
             self.dead.close()
         self.engine.refresh(self.index)
         return self.report
+
+    def _sent(self, batches: Iterable[list[Record]], fields: Sequence[str]) -> Iterator[None]:
+        """Encode one batch while others are under way; of two batches with a document of the same id one waits."""
+        running: deque[tuple[set[str], Future[None]]] = deque()
+        with ThreadPoolExecutor(self.engine.writers) as pool:
+            for batch in batches:
+                vectors = self.model.encode([document_text(record.source, fields) for record in batch])
+                if self.engine.writers == 1:
+                    self._send(batch, vectors)
+                    yield
+                    continue
+                ids = {record.id for record in batch}
+                while len(running) >= self.engine.writers or any(ids & theirs for theirs, _ in running):
+                    running.popleft()[1].result()
+                    yield
+                running.append((ids, pool.submit(self._send, batch, vectors)))
+            for _, future in running:
+                future.result()
+                yield
 
     def _prepare(self, fields: Sequence[str], analyzer: str) -> None:
         try:
@@ -128,17 +149,18 @@ class Indexer:
                 yield record
 
     def _bury(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        self.dead.add(record, status, reason, document)
-        self.report.dead += 1
+        with self._lock:
+            self.dead.add(record, status, reason, document)
+            self.report.dead += 1
 
-    def _send(self, batch: list[Record], fields: Sequence[str]) -> None:
-        vectors = self.model.encode([document_text(record.source, fields) for record in batch])
+    def _send(self, batch: list[Record], vectors: Floats) -> None:
         todo = [(record, vectors[i]) for i, record in enumerate(batch)]
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             rejected, stopped = self._try(todo)
             again = [r for r in rejected if r.status == 429 or r.status >= 500]
-            self.report.indexed += len(todo) - len(rejected)
+            with self._lock:
+                self.report.indexed += len(todo) - len(rejected)
             for rejection in rejected if last else [r for r in rejected if r not in again]:
                 record = todo[rejection.position][0]
                 self._bury(record, rejection.status, rejection.reason, {"_id": record.id, **record.source})
@@ -149,11 +171,12 @@ class Indexer:
                 )
             if not again or last:
                 return
-            self.report.retries += 1
+            with self._lock:
+                self.report.retries += 1
             self.sleep(min(30, 0.5 * 2**attempt) * self._jitter.uniform(0.75, 1.25))
             todo = [todo[rejection.position] for rejection in again]
 
-    def _try(self, todo: list[tuple[Record, np.ndarray[Any, Any]]]) -> tuple[list[Rejection], ResiftError | None]:
+    def _try(self, todo: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:
         """Rejections of one bulk request; where it failed as a whole, all of them for that reason."""
         documents = [Document(record.id, record.source, vector) for record, vector in todo]
         try:

@@ -86,7 +86,10 @@ class Engine(ABC):
 
     Unknown indices raise IndexNotFound, refused requests EngineError with the engine's status, and an engine that
     does not answer EngineUnavailable. ``headers`` are the caller's own HTTP headers (credentials), where there are any.
+    ``writers`` is how many bulk requests at a time it gains from.
     """
+
+    writers = 1
 
     @abstractmethod
     def ping(self) -> str:
@@ -276,7 +279,18 @@ def names_vector(spec: Any) -> bool:
 
 
 def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """Why a document cannot be indexed, or None: the id's length, the fields' types, the vector's size and numbers."""
+    """Why a document cannot be indexed, or None: what :func:`check_parts` finds, or fields that are not JSON."""
+    reason = check_parts(document, fields, dim)
+    try:
+        json.dumps(document.source, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        return reason or f"not JSON: {error}"
+    return reason
+
+
+def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
+    """What is wrong with a document's parts, or None: the id's length, the fields' types, the vector's size and
+    numbers."""
     if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
         return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
     for name in fields:
@@ -285,10 +299,6 @@ def check_document(document: Document, fields: Sequence[str], dim: int | None) -
     vector = document.vector
     if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
         return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
-    try:
-        json.dumps(document.source, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        return f"not JSON: {error}"
     return None
 
 

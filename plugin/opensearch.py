@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 import numpy as np
+import orjson
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as Unreachable
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
@@ -28,6 +29,7 @@ from resift.plugin.engine import (
     check_document,
     check_index,
     check_name,
+    check_parts,
     knn_body,
     names_vector,
     without_vector,
@@ -69,6 +71,8 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
 
 class OpenSearchEngine(Engine):
     """An OpenSearch cluster. ``url`` may carry user and password; OPENSEARCH_CA_CERTS names a certificate file."""
+
+    writers = 2
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.url = url
@@ -129,14 +133,19 @@ class OpenSearchEngine(Engine):
     def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
         lines, sent, rejected = [], [], []
         for position, document in enumerate(documents):
-            reason = check_document(document, (), None)
+            reason = check_parts(document, (), None)
+            try:
+                line = "" if reason else _line(document)
+            except (TypeError, ValueError) as error:
+                reason = f"not JSON: {error}"
             if reason is not None:
                 rejected.append(Rejection(position, document.id, 400, reason))
                 continue
             sent.append(position)
-            lines += [json.dumps({"index": {"_id": document.id}}), json.dumps(_source(document))]
+            lines += [json.dumps({"index": {"_id": document.id}}), line]
         if sent:
-            answer = self.call(self.client.bulk, index=index, body="\n".join(lines) + "\n")
+            told = {"filter_path": "items.*.status,items.*.error"}
+            answer = self.call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=told)
             for position, item in zip(sent, answer["items"], strict=True):
                 result = item["index"]
                 if result["status"] >= 300:
@@ -316,6 +325,17 @@ def _version(hit: Mapping[str, Any], uuids: Mapping[str, str]) -> tuple[Any, ...
     """What a hit's vector is kept under; None where the hit does not say all of it."""
     parts = (uuids.get(hit["_index"]), *_place(hit)[1:], hit.get("_seq_no"), hit.get("_primary_term"))
     return None if None in (parts[0], parts[3]) else parts
+
+
+def _line(document: Document) -> str:
+    """A document as JSON, its vector in the fewest digits that tell 32-bit floats apart. ValueError for NaN."""
+    fields = json.dumps(document.source, allow_nan=False)
+    if document.vector is None:
+        return fields
+    if not document.source or VECTOR_FIELD in document.source:
+        return json.dumps(_source(document), allow_nan=False)
+    numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
+    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}}}'
 
 
 def _source(document: Document) -> dict[str, Any]:

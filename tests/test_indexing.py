@@ -97,6 +97,23 @@ def test_an_index_of_another_model_is_refused(
     assert count(engine, index) == 1
 
 
+def test_of_equal_ids_the_last_one_stays(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
+    rows = [record(i % (BATCH + 50), f"fire {i}") for i in range(4 * BATCH)]
+    report = Indexer(engine, model, index, dead).run(rows, ["text"])
+    assert (report.indexed, report.dead) == (4 * BATCH, 0)
+    last = {row.id: row.source["text"] for row in rows}
+    assert {id: source["text"] for id, source, _ in engine.scan(index)} == last
+    assert verify(engine, model, index).stale == []
+
+
+def test_refused_documents_of_several_batches(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
+    bad = {7, BATCH + 7, 2 * BATCH + 1}
+    rows = [record(i, float("nan") if i in bad else f"gun {i}") for i in range(3 * BATCH)]
+    report = Indexer(engine, model, index, dead).run(rows, ["text"])
+    assert (report.indexed, report.dead) == (3 * BATCH - 3, 3)
+    assert {int(letter["document"]["_id"]) for letter in letters(dead)} == bad
+
+
 class Faulty(SqliteEngine):
     """An embedded engine that answers bulk requests as a script says before it works: a status for every document,
     a status by id, or an error."""

@@ -1,0 +1,259 @@
+"""The reranker, the stock pipelines and indexing beside a plain client, on a real OpenSearch."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from opensearchpy import OpenSearch
+from opensearchpy.helpers import bulk
+from speed_peers import Missing
+from speed_timing import Spread, seconds
+
+from resift import Model, WordVectors, build_model, load_model
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.install import Installer
+from resift.plugin.opensearch import OpenSearchEngine
+
+ROOT = Path(__file__).resolve().parents[1]
+FIELDS = ["title", "text"]
+HITS = 100
+QUERIES = (
+    "bible church",
+    "windows drivers",
+    "space shuttle launch",
+    "encryption key government",
+    "hockey game season",
+    "car engine oil",
+    "gun laws",
+    "israel war",
+    "graphics image file",
+    "mac monitor price",
+)
+
+
+def cluster() -> str:
+    """The URL of the OpenSearch that OPENSEARCH_URL names, or of a node that ends with this process."""
+    if os.environ.get("OPENSEARCH_URL"):
+        return os.environ["OPENSEARCH_URL"]
+    sys.path.insert(0, str(ROOT / "tests"))
+    import node
+
+    try:
+        return node.start().url
+    except node.NodeUnavailable as error:
+        raise Missing(f"no OpenSearch: {str(error).splitlines()[0]}") from error
+
+
+@dataclass
+class Client:
+    """One keep-alive connection, as any client has it; the answer's bytes are read and parsed."""
+
+    url: str
+    _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The JSON answer; anything but 200 is an error."""
+        if self._connection is None:
+            parts = urlsplit(self.url)
+            self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        raw = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status} {raw[:300]!r}")
+        return json.loads(raw)
+
+
+@dataclass
+class Setup:
+    """A cluster with documents, and a reranker of one worker with a session that has judged some of them."""
+
+    url: str
+    reranker: str
+    index: str
+    name: str
+    pid: int
+
+    def plain(self, client: Client, query: str) -> Any:
+        """BM25 alone."""
+        return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
+
+    def reranked(self, client: Client, query: str, session: str | None = "bench", knn: int | None = 0) -> Any:
+        """The same hits by ``/v1/search``, reranked in a session."""
+        body = {"index": self.index, "query": self._body(query, ["title"]), "window": HITS}
+        return client.post("/v1/search", {**body, "session": session, "knn": knn})
+
+    def staged(self, client: Client, query: str, pipeline: str) -> Any:
+        """The same hits through one of our search pipelines: OpenSearch calls the reranker."""
+        body = self._body(query, ["title", "resift_vector"])
+        extra = {"ext": {"ml_inference": {"query": query, "session": "bench"}}}
+        return client.post(f"/{self.index}/_search?search_pipeline={self.name}-{pipeline}", {**body, **extra})
+
+    def hybrid(self, client: Client, query: str, vector: Sequence[float]) -> Any:
+        """OpenSearch's own hybrid of BM25 and k-NN, the query's vector given."""
+        two = [self._body(query, [])["query"], {"knn": {"resift_vector": {"vector": vector, "k": HITS}}}]
+        body = {"size": HITS, "_source": ["title"], "query": {"hybrid": {"queries": two}}}
+        return client.post(f"/{self.index}/_search?search_pipeline={self.name}-hybrid", body)
+
+    def rescored(self, client: Client, query: str, vector: Sequence[float]) -> Any:
+        """OpenSearch's own ``rescore`` by the stored script, the query's vector given."""
+        script = {"id": f"{self.name}-masked-cosine", "params": {"field": "resift_vector", "query": vector}}
+        again = {"rescore_query": {"script_score": {"query": {"match_all": {}}, "script": script}}}
+        return client.post(
+            f"/{self.index}/_search",
+            {**self._body(query, ["title"]), "rescore": {"window_size": HITS, "query": again}},
+        )
+
+    @staticmethod
+    def _body(query: str, source: list[str]) -> dict[str, Any]:
+        return {"query": {"multi_match": {"query": query, "fields": FIELDS}}, "size": HITS, "_source": source}
+
+
+def records(texts: Sequence[str]) -> Iterator[Record]:
+    """Documents with a title, their first line."""
+    for number, text in enumerate(texts):
+        title = next((line for line in text.splitlines() if line.strip()), "")[:80]
+        yield Record("bench", number, str(number), {"title": title, "text": text})
+
+
+@contextlib.contextmanager
+def setup(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Iterator[Setup]:
+    """Everything made, and removed at the end."""
+    name, folder = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-"))
+    engine, index = OpenSearchEngine(url, timeout=120), f"{name}-docs"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "resift", "serve", "--port", str(port), "--workers", str(workers), "--engine", url]
+    environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    reranker = f"http://127.0.0.1:{port}"
+    installer = Installer(engine, model, FIELDS, reranker, name)
+    try:
+        Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(texts), FIELDS)
+        _await(reranker, server, folder / "log")
+        installer.install()
+        marks = {"relevant": ["0", "1", "2", "3"], "irrelevant": ["4", "5", "6"]}
+        Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, "query": "x", **marks})
+        yield Setup(url, reranker, index, name, server.pid)
+    finally:
+        installer.uninstall()
+        server.terminate()
+        server.wait(30)
+        engine.drop_if_exists(index)
+        engine.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
+    start = time.perf_counter()
+    while time.perf_counter() - start < 60 and server.poll() is None:
+        parts = urlsplit(url)
+        with contextlib.suppress(OSError):
+            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+            connection.request("GET", "/healthz")
+            if connection.getresponse().status == 200:
+                return time.perf_counter() - start
+        time.sleep(0.02)
+    raise RuntimeError(f"the reranker did not start: {log.read_text()[-500:]}")
+
+
+def latencies(made: Setup, rounds: int, ways: Sequence[str]) -> dict[str, list[float]]:
+    """p50 in ms of each way of searching in each round, all queries of a round in turn."""
+    plain, ours = Client(made.url), Client(made.reranker)
+    model = load_model()
+    vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
+    functions = {
+        "plain": lambda query: made.plain(plain, query),
+        "search": lambda query: made.reranked(ours, query, None),
+        "session": lambda query: made.reranked(ours, query),
+        "session, nearest documents": lambda query: made.reranked(ours, query, knn=None),
+        "pipeline": lambda query: made.staged(plain, query, "session"),
+        "hybrid": lambda query: made.hybrid(plain, query, vectors[query]),
+        "rescore": lambda query: made.rescored(plain, query, vectors[query]),
+    }
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(rounds + 2):
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for query in QUERIES:
+            for way in ways:
+                taken[way].append(seconds(functions[way], query) * 1000)
+        for way in ways if turn >= 2 else ():
+            found[way].append(float(np.median(taken[way])))
+    return found
+
+
+def concurrent(made: Setup, clients: int, each: int) -> tuple[float, float, float]:
+    """p50 and p99 in ms of ``/v1/search`` with so many clients at a time, and searches a second."""
+
+    def one(number: int) -> list[float]:
+        client = Client(made.reranker)
+        made.reranked(client, QUERIES[number % len(QUERIES)])
+        return [seconds(made.reranked, client, QUERIES[(number + i) % len(QUERIES)]) * 1000 for i in range(each)]
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        taken = [value for values in pool.map(one, range(clients)) for value in values]
+    p50, p99 = np.percentile(taken, [50, 99])
+    return float(p50), float(p99), clients * (each + 1) / (time.perf_counter() - start)
+
+
+def memory(made: Setup) -> float:
+    """MiB of a worker that it shares with nobody: what one more worker costs."""
+    children = Path(f"/proc/{made.pid}/task/{made.pid}/children")
+    if not children.exists():
+        raise Missing("no /proc here")
+    workers = children.read_text().split()
+    lines = Path(f"/proc/{workers[0]}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+
+def small_model(dim: int) -> Model:
+    """The packaged words in their first ``dim`` dimensions: what counts is the time."""
+    table = load_model().table
+    return build_model("mean", WordVectors(table.words, np.ascontiguousarray(table.rows()[:, :dim]), table.weights))
+
+
+def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> tuple[list[float], list[float]]:
+    """Seconds of indexing the texts with vectors by ``resift index``'s code, and without by opensearch-py's helper."""
+    engine, model, ours, theirs = OpenSearchEngine(url, timeout=120), small_model(dim), [], []
+    model.encode(texts[:500])
+    client = OpenSearch(url, timeout=120)
+    mapping = {"properties": {name: {"type": "text", "analyzer": "english"} for name in FIELDS}}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(rounds + 1):
+            index = f"bench-{uuid.uuid4().hex[:8]}"
+            client.indices.create(index=index, body={"mappings": mapping})
+            lines = ({"_index": index, "_id": one.id, **one.source} for one in records(texts))
+            theirs.append(seconds(bulk, client, lines) + seconds(engine.refresh, index))
+            client.indices.delete(index=index)
+            indexer = Indexer(engine, model, index, DeadLetters(Path(folder) / f"{turn}.jsonl"))
+            ours.append(seconds(indexer.run, records(texts), FIELDS))
+            engine.drop(index)
+    engine.close()
+    client.close()
+    return ours[1:], theirs[1:]
+
+
+def quotients(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Ours over theirs, round by round."""
+    return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])
