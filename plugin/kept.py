@@ -39,11 +39,12 @@ class KeptVectors:
 
     def get(self, version: Version | None) -> tuple[bool, Floats | None]:
         """Whether a vector is kept, and the vector: None where the document has none."""
-        for half in (self._young, self._old):
-            if version in half:
-                vector = half[version]
-                self.put(version, vector)
-                return True, vector
+        if version in self._young:
+            return True, self._young[version]
+        if version in self._old:
+            vector = self._old[version]
+            self.put(version, vector)
+            return True, vector
         return False, None
 
     def put(self, version: Version | None, vector: Floats | None) -> None:

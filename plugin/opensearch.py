@@ -307,14 +307,11 @@ def _asking(body: dict[str, Any], vectors: bool) -> dict[str, Any]:
 
 def _result(response: dict[str, Any], body: dict[str, Any]) -> SearchResult:
     """A response, with the vectors where its body names them; they are not in the hits where it does not."""
-    asked = _names_vector(body)
-    found: list[Floats | None] = []
-    for hit in response["hits"]["hits"]:
-        values = hit.get("_source", {}).get(VECTOR_FIELD)
-        found.append(None if values is None else np.asarray(values, np.float32))
-        if not asked:
-            hit.get("_source", {}).pop(VECTOR_FIELD, None)
-    return SearchResult(response, found)
+    hits = response["hits"]["hits"]
+    if _names_vector(body):
+        named = (hit.get("_source", {}).get(VECTOR_FIELD) for hit in hits)
+        return SearchResult(response, [None if values is None else np.asarray(values, np.float32) for values in named])
+    return SearchResult(response, [None] * len(hits))
 
 
 def _place(hit: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -323,8 +320,10 @@ def _place(hit: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _version(hit: Mapping[str, Any], uuids: Mapping[str, str]) -> tuple[Any, ...] | None:
     """What a hit's vector is kept under; None where the hit does not say all of it."""
-    parts = (uuids.get(hit["_index"]), *_place(hit)[1:], hit.get("_seq_no"), hit.get("_primary_term"))
-    return None if None in (parts[0], parts[3]) else parts
+    uuid, number = uuids.get(hit["_index"]), hit.get("_seq_no")
+    if uuid is None or number is None:
+        return None
+    return uuid, hit["_id"], hit.get("_routing"), number, hit.get("_primary_term")
 
 
 def _line(document: Document) -> str:

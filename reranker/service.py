@@ -172,7 +172,8 @@ class Reranker:
             ranks += [None] * len(new)
         similar = self.similarities(text, matrix, feedback)
         ordered, order = _ordered(hits, ranks, similar, search)
-        beyond = [_with_parts(hit, None, None, rank) for rank, hit in enumerate(found.hits, 1)][search.window :]
+        later = enumerate(found.hits[search.window :], search.window + 1)
+        beyond = [_with_parts(hit, None, None, rank) for rank, hit in later]
         page = (ordered + beyond)[start : start + size]
         if feedback is not None:
             shown = order[start : start + size]

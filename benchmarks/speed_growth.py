@@ -1,0 +1,140 @@
+"""How speed grows: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots]``.
+
+Encoding over documents and over dimensions, with the machine's limits drawn in; scoring over hits; and, where an
+OpenSearch can be had, ``/v1/search`` over hits and over concurrent clients. Prints one JSON object a point. What a
+million sessions cost is in benchmarks/sessions.py. Needs the extra ``bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import speed_engine as engine
+import speed_peers as peers
+from speed_data import documents
+from speed_timing import Spread, rates, seconds
+
+from resift import Model, WordVectors, load_model
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+Points = list[dict[str, Any]]
+
+
+def over_documents(model: Model, texts: Sequence[str], most: int) -> Iterator[dict[str, Any]]:
+    """Documents a second of a stream of so many, and the most memory the process has had, MiB."""
+    model.encode(texts[:1000])
+    for count in (10**power for power in range(3, 7) if 10**power <= most):
+        stream = itertools.islice(itertools.cycle(texts), count)
+        taken = seconds(lambda: sum(len(block) for block in model.encode_batches(stream)))  # noqa: B023
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        yield {"documents": count, "a second": round(count / taken), "peak MiB": round(peak)}
+
+
+def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
+    """Documents a second with tables of random numbers; limits: all bytes read at the memory's speed, and the scan."""
+    words, rng = model.table.words, np.random.default_rng(0)
+    ids, offsets = model.table.ids(texts[:2000])
+    tokens, memory = len(ids) / (len(offsets) - 1), bandwidth()
+    scan = Spread.of(rates({"scan": peers.scan_and_hash()}, texts, rounds)["scan"]).median
+    for dim in (16, 32, 64, 128, 256, 512, 1024):
+        dense = WordVectors(words, rng.normal(size=(len(words), dim)).astype(np.float32))
+        tables = {"float32": dense, "int8": dense.quantized()}
+        made = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
+        made["max, int8"] = Model("", tables["int8"], "max", "jaccard")
+        found = rates({name: one.encode for name, one in made.items()}, texts, rounds)
+        medians = {name: round(Spread.of(values).median) for name, values in found.items()}
+        limits = {
+            f"memory, {kind}": round(memory / (tokens * dim * size)) for kind, size in (("float32", 4), ("int8", 1))
+        }
+        yield {"dimensions": dim, **medians, **limits, "scan and hash": round(scan)}
+
+
+def bandwidth() -> float:
+    """Bytes a second that one thread reads from memory."""
+    block = np.ones(2**26, np.float32)
+    return block.nbytes / min(seconds(block.max) for _ in range(7))
+
+
+def over_hits(model: Model) -> Iterator[dict[str, Any]]:
+    """Microseconds of comparing a query with so many vectors, masked or not, by both similarities."""
+    rng = np.random.default_rng(0)
+    for hits in (10, 30, 100, 300, 1000, 3000, 10_000):
+        query, rows, mask = rng.random(model.dim), rng.random((hits, model.dim), np.float32), rng.random(model.dim)
+        point: dict[str, Any] = {"hits": hits}
+        for similarity in ("cosine", "jaccard"):
+            one = Model("", model.table, "mean", similarity)
+            for name, weights in (("", None), (", masked", mask)):
+                taken = [seconds(one.score, query.astype(np.float32), rows, weights) * 1e6 for _ in range(60)]
+                point[similarity + name] = round(float(np.median(taken)), 1)
+        yield point
+
+
+def over_clients(made: engine.Setup, most: int) -> Iterator[dict[str, Any]]:
+    """p50 and p99 of searches in a session, ms, and searches a second."""
+    for clients in (2**power for power in range(7) if 2**power <= most):
+        p50, p99, rate = engine.concurrent(made, clients, max(10, 200 // clients))
+        yield {"clients": clients, "p50 ms": round(p50, 1), "p99 ms": round(p99, 1), "a second": round(rate)}
+
+
+def draw(points: Points, file: Path, x: str, ys: dict[str, str], title: str, y: str) -> None:
+    """Lines over ``x``, both axes logarithmic; ``ys``: key → style of the line."""
+    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    for name, style in ys.items():
+        axes.loglog([point[x] for point in points], [point[name] for point in points], style, label=name)
+    axes.set(xlabel=x, ylabel=y, title=title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, default=Path("docs/plots"))
+    options = parser.parse_args()
+    texts, what = documents(18_846)
+    model, print_title = load_model(), f"{what}, one thread"
+
+    def told(points: Iterator[dict[str, Any]]) -> Points:
+        found = []
+        for point in points:
+            print(json.dumps(point), flush=True)
+            found.append(point)
+        return found
+
+    found = told(over_documents(model, texts, options.documents))
+    title = f"Encoding, {print_title}"
+    draw(found, options.out / "speed-documents.png", "documents", {"a second": "o-", "peak MiB": "s--"}, title, "")
+    found = told(over_dimensions(model, texts, options.rounds))
+    lines = {"mean, int8": "o-", "mean, float32": "s-", "max, int8": "^-"}
+    limits = {"memory, int8": "C0:", "memory, float32": "C1:", "scan and hash": "k:"}
+    draw(found, options.out / "speed-dimensions.png", "dimensions", lines | limits, title, "documents a second")
+    found = told(over_hits(model))
+    lines = {"cosine": "o-", "cosine, masked": "o--", "jaccard": "s-", "jaccard, masked": "s--"}
+    draw(found, options.out / "speed-hits.png", "hits", lines, f"Comparing, {model.dim} dimensions", "µs")
+    try:
+        with engine.setup(engine.cluster(), model, texts[:3000]) as made:
+            found = told(over_clients(made, options.clients))
+    except peers.Missing as error:
+        print(f"searches were not measured: {error}")
+        return
+    lines = {"p50 ms": "o-", "p99 ms": "s-", "a second": "^--"}
+    draw(found, options.out / "speed-clients.png", "clients", lines, "Searches in a session, 100 hits, one worker", "")
+
+
+if __name__ == "__main__":
+    main()
