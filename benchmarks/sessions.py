@@ -169,7 +169,7 @@ def searches(url: str) -> None:
             client.post("/v1/feedback", json={"session": f"s{i}", "index": INDEX, "query": queries[i], **marks})
         ways: dict[str, dict[str, Any]] = {
             "plain": {},
-            "plain, knn 50": {"knn": 50},
+            "plain, knn 25": {"knn": 25},
             "in a session, knn 0": {"session": True, "knn": 0},
             "in a session": {"session": True},
         }
@@ -197,10 +197,10 @@ def searches(url: str) -> None:
             judged = service.judged(service.sessions.get(f"s{i}"))
             feedback, query = Feedback.of(judged, model.dim), model.encode([queries[i]])[0]
             truth = model.score(feedback.move(query), vectors, feedback.mask)
-            best = set(np.argsort(-truth, kind="stable")[:50].tolist())
-            body = engine.masked_body(feedback.move(query), feedback.mask, model.similarity, 50, source=False)
-            recall.append(len(best & {places[hit["_id"]] for hit in engine.search(INDEX, body).hits}) / 50)
-        tell("recall of the masked top 50", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
+            best = set(np.argsort(-truth, kind="stable")[:25].tolist())
+            body = engine.masked_body(feedback.move(query), feedback.mask, model.similarity, 25, source=False)
+            recall.append(len(best & {places[hit["_id"]] for hit in engine.search(INDEX, body).hits}) / 25)
+        tell("recall of the masked top 25", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
     engine.close()
 
 

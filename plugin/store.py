@@ -65,7 +65,7 @@ class SessionStore(ABC):
     def purge(self, before: float, wait: bool = True) -> int:
         """Delete sessions that expired before that time; how many.
 
-        Without ``wait`` it takes no more than a moment: it may do only a part, or leave the work to the store.
+        Without ``wait`` at most PURGED_AT_ONCE, which takes no more than a moment.
         """
 
     @abstractmethod

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.engine import check_name
 from resift.plugin.opensearch import OpenSearchEngine
-from resift.plugin.store import Kept, SessionStore
+from resift.plugin.store import PURGED_AT_ONCE, Kept, SessionStore
 
 T = TypeVar("T")
 _ATTEMPTS = 20
+_TIMEOUT = 5.0  # seconds; a search waits no longer for its session
 SETTINGS = {
     "number_of_shards": 1,
     "auto_expand_replicas": "0-1",
@@ -37,7 +38,7 @@ class OpenSearchStore(SessionStore):
     """
 
     def __init__(self, url: str, index: str) -> None:
-        self.engine, self.index = OpenSearchEngine(url), check_name(index)
+        self.engine, self.index = OpenSearchEngine(url, _TIMEOUT), check_name(index)
         self.client = self.engine.client
         self._made = False
 
@@ -91,20 +92,21 @@ class OpenSearchStore(SessionStore):
     def purge(self, before: float, wait: bool = True) -> int:
         return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, wait)
 
-    def _delete(self, query: dict[str, Any], wait: bool = True) -> int:
+    def _delete(self, query: dict[str, Any], all_of_it: bool = True) -> int:
         """Delete what matches; a session that is written meanwhile is looked at again."""
+        params: dict[str, Any] = {"conflicts": "proceed"}
+        if not all_of_it:
+            params |= {"max_docs": PURGED_AT_ONCE}
         deleted = 0
         for _ in range(_ATTEMPTS):
-            flag = str(wait).lower()
-            params = {"conflicts": "proceed", "refresh": flag, "wait_for_completion": flag}
             try:
-                if wait:
+                if all_of_it:
                     self._call(self.client.indices.refresh, index=self.index)
                 answer = self._call(self.client.delete_by_query, index=self.index, body={"query": query}, params=params)
             except NotFound:
                 break
-            deleted += answer.get("deleted", 0)
-            if not answer.get("version_conflicts"):
+            deleted += answer["deleted"]
+            if not all_of_it or not answer["version_conflicts"]:
                 break
         return deleted
 

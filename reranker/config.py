@@ -32,7 +32,7 @@ class Config:
     window: int = 100
     alpha: float = 0.3
     knn: int = 0
-    session_knn: int = 50
+    session_knn: int = 25
     session_hours: float = 24.0
     max_text: int = 1_000_000
     max_body: int = 100 * 2**20

@@ -6,17 +6,20 @@ another writer was faster it is read again. So no replica of the reranker loses 
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resift.errors import BadInput, SessionBusy, SessionNotFound
+from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
 from resift.feedback import Judgement, standing
 from resift.plugin.store import Kept, SessionStore
 
+log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
 MAX_QUERY = 200
 _ATTEMPTS = 40
@@ -107,7 +110,8 @@ class Sessions:
         expires = self.clock() + self.seconds
         if expires - session.expires > self.seconds / 100:
             session = replace(session, expires=expires)
-            self.store.write(id, replace(kept, expires=expires))  # who was faster has put it off too
+            with suppress(SessionsUnavailable):
+                self.store.write(id, replace(kept, expires=expires))  # who was faster has put it off too
         return session
 
     def get(self, id: str) -> Session:
@@ -155,7 +159,10 @@ class Sessions:
     def _purge_now_and_then(self, now: float) -> None:
         if now - self._purged > _PURGE_SECONDS:
             self._purged = now
-            self.store.purge(now, wait=False)
+            try:
+                self.store.purge(now, wait=False)
+            except SessionsUnavailable as error:  # what was asked for is done; the next ones purge
+                log.warning("expired sessions were not purged: %s", error.message)
 
 
 def check_id(session: str) -> str:

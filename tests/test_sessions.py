@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from resift.errors import BadInput, SessionBusy, SessionNotFound
+from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
 from resift.feedback import Judgement
 from resift.plugin.store import Kept, SessionStore
 from resift.reranker import sessions as module
@@ -136,12 +136,30 @@ def test_expired_sessions_are_purged(sessions: Sessions, clock: Clock) -> None:
     assert sessions.get("s4").steps == 1
 
 
-@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> None:
     add(sessions, "old", ("d0", 1))
+    assert sessions.store.count() == 1  # which makes it visible to searches, as time does
     clock.now = 4000
     add(sessions, "new", ("d0", 1))
     assert sessions.store.count() == 1
+    assert sessions.store.read("old") is None
+
+
+def test_a_purge_or_a_delay_that_fails_is_no_failure(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object, **__: object) -> int:
+        raise SessionsUnavailable("the disk is full")
+
+    clock.now = 100
+    monkeypatch.setattr(sessions.store, "purge", away)
+    assert add(sessions, "s", ("d0", 1)).steps == 1
+    assert "the disk is full" in caplog.text
+    monkeypatch.setattr(sessions.store, "write", away)
+    clock.now = 2000
+    assert sessions.get("s").steps == 1
+    with pytest.raises(SessionsUnavailable):
+        add(sessions, "s", ("d1", 1))
 
 
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
