@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from resift import __version__, serving
+from resift import __version__, cli_word2doc, serving
 from resift.cli_eval import evaluate
 from resift.cli_sessions import sessions
 from resift.cli_train import train as train_group
@@ -191,6 +191,8 @@ main.add_command(train_group)
 train_group.add_command(self_command)
 train_group.add_command(reranker_command)
 train_group.add_command(emboost_command)
+train_group.add_command(cli_word2doc.train_command)
+evaluate.add_command(cli_word2doc.eval_command)
 
 
 @main.group()

@@ -24,6 +24,7 @@ COMPOSITION = {
     "cli_train.py",
     "cli_train_reranker.py",
     "cli_train_self.py",
+    "cli_word2doc.py",
     "demo.py",
     "serving.py",
 }

@@ -1,0 +1,187 @@
+"""word2doc: reading mistyped words, negatives that spare the context, learning, resuming, saving and the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from resift import WordVectors
+from resift.cli import main
+from resift.errors import BadInput, CorruptModel
+from resift.pivots import NOISES
+from resift.spelling import Speller
+from resift.training.word2doc import Options, judge, pairs, sampled, train
+from resift.word2doc import CONTEXT, Word2Doc
+
+SMALL = Options(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
+
+
+def corpus() -> tuple[list[str], list[str], list[str]]:
+    """Forty documents of made-up words, each with a title and keywords of its own."""
+    rng = np.random.default_rng(0)
+    syllables = ["ka", "lo", "mi", "ner", "pos", "tu", "vex", "zan", "bri", "del"]
+
+    def word() -> str:
+        return "".join(rng.choice(syllables, 3))
+
+    titles = [f"{word()} {word()}" for _ in range(40)]
+    bodies = [". ".join(f"the {word()} {word()} of the {word()}" for _ in range(4)) for _ in range(40)]
+    return [f"d{place}" for place in range(40)], titles, bodies
+
+
+@pytest.fixture(scope="module")
+def vectors() -> WordVectors:
+    return WordVectors(["the", "of", "fire"], np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def trained(vectors: WordVectors) -> Word2Doc:
+    return train(*corpus(), vectors, SMALL)[0]
+
+
+def resift(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        ("setlement", ["settlement"]),
+        ("Settlemnet fire", ["settlement", "fire"]),
+        ("bushfire", ["bush", "fire"]),
+        ("settlements", ["settlement"]),
+        ("fire", ["fire"]),
+        ("quixotic", ["quixotic"]),
+        ("xyz", ["xyz"]),
+        ("", []),
+    ],
+)
+def test_words_are_read_as_they_were_meant(query: str, read: list[str]) -> None:
+    assert Speller.of(["bush fire settlement", "a fire sale"]).read(query) == read
+
+
+def test_a_speller_of_nothing() -> None:
+    assert Speller.of([]).read("settlement") == ["settlement"]
+
+
+def test_held_back_keywords_are_never_learnt() -> None:
+    ids, titles, bodies = corpus()
+    found = pairs(titles, bodies, 6)
+    learnt = {query.lower() for query in found.queries}
+    assert len(found.judging) > 30
+    assert not learnt & found.judging.keys()
+    assert not learnt & found.choosing.keys()
+    assert not found.choosing.keys() & found.judging.keys()
+    for keyword, place in found.judging.items():
+        assert keyword in f"{titles[place]} {bodies[place]}".lower()
+    assert set(found.documents) == set(range(len(ids)))
+
+
+def test_negatives_are_neither_target_nor_context() -> None:
+    rng = np.random.default_rng(0)
+    context = np.stack([rng.permutation(25)[:CONTEXT] for _ in range(200)])
+    targets = rng.integers(25, size=200)
+    found = sampled(rng, context, targets, 10, 25)
+    assert found.shape == (200, 10)
+    for line, spared, target in zip(found, context, targets, strict=True):
+        assert not set(line.tolist()) & {*spared.tolist(), int(target)}
+    assert set(np.unique(found)) == set(range(25))
+
+
+def test_numpy_serves_what_torch_learned(vectors: WordVectors) -> None:
+    torch.manual_seed(0)
+    model, _ = train(*corpus(), vectors, SMALL)
+    layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
+    query = "kalomi nerpostu"
+    network, retrieved = model.parts([query])
+    read = " ".join(model.speller.read(query))
+    joined = model.view.encode([read]) @ layers["query"] + layers["query_bias"]
+    context = model.retriever.best(read, CONTEXT)
+    joined = (joined + layers["embeddings"][context].sum(axis=0)) / (1 + CONTEXT)
+    hidden = np.maximum(joined @ layers["hidden"] + layers["hidden_bias"], 0)
+    np.testing.assert_allclose(network, hidden @ layers["output"].T + layers["output_bias"], atol=1e-4)
+    assert retrieved.max() in (0, 1)
+
+
+def test_it_beats_the_retriever_on_slips(trained: Word2Doc) -> None:
+    report = judge(trained)
+    assert set(report["kinds"]) == set(NOISES)
+    noisy = report["noisy"]
+    assert noisy["word2doc@1"] > 1.5 * noisy["retriever@1"]
+    assert noisy["wins"] - noisy["losses"] == pytest.approx(
+        (noisy["word2doc@1"] - noisy["retriever@1"]) * 4 * report["queries"]
+    )
+    assert judge(trained) == report
+
+
+def test_titles_are_learnt(vectors: WordVectors) -> None:
+    ids, titles, bodies = corpus()
+    model, _ = train(ids, titles, bodies, vectors, Options(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
+    network, _ = model.parts(titles)
+    assert (network.argmax(axis=1) == np.arange(len(ids))).mean() > 0.5
+    assert model.predict(titles[3], 2)[0][0] == ids[3]
+
+
+def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> None:
+    whole, _ = train(*corpus(), vectors, SMALL)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done > total * 0.7:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(*corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
+    resumed, _ = train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)
+    assert resumed.hash == whole.hash
+    with pytest.raises(BadInput, match="other documents or options"):
+        train(*corpus(), vectors, Options(hidden=8), None, tmp_path / "checkpoint", resume=True)
+    (tmp_path / "checkpoint").write_bytes(b"nothing")
+    with pytest.raises(BadInput, match="checkpoint"):
+        train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)
+
+
+def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
+    trained.save(tmp_path / "model")
+    loaded = Word2Doc.load(tmp_path / "model")
+    queries = ["kalomi", "nerpostu zanbri", ""]
+    np.testing.assert_array_equal(loaded.scores(queries), trained.scores(queries))
+    assert loaded.hash == trained.hash
+    np.save(tmp_path / "model" / "output_bias.npy", np.zeros(40, np.float32) + 1)
+    with pytest.raises(CorruptModel):
+        Word2Doc.load(tmp_path / "model")
+
+
+def test_fewer_documents_than_negatives(vectors: WordVectors) -> None:
+    ids, titles, bodies = (each[:20] for each in corpus())
+    with pytest.raises(BadInput, match="20 documents, with 10 negatives"):
+        train(ids, titles, bodies, vectors, SMALL)
+    with pytest.raises(BadInput, match="no keywords"):
+        train(["a"] * 30, [""] * 30, ["the of"] * 30, vectors, SMALL)
+
+
+def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
+    ids, titles, bodies = corpus()
+    lines = [json.dumps({"_id": i, "title": t, "text": b}) for i, t, b in zip(ids, titles, bodies, strict=True)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
+    vectors.save(tmp_path / "vectors")
+    options = ["--vectors", tmp_path / "vectors", "--hidden", "16", "--epochs", "1", "--keywords", "6"]
+    ran = resift("train", "word2doc", "--collection", tmp_path, *options, "--out", tmp_path / "out")
+    assert ran.exit_code == 0, ran.output
+    assert "times the retriever" in ran.stdout
+    assert not (tmp_path / "out.checkpoint").exists()
+    report = json.loads(resift("eval", "word2doc", tmp_path / "out", "--json").stdout)
+    assert report["documents"] == 40
+    told = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0], "--size", "3").stdout)
+    assert len(told["predictions"][titles[0]]) == 3
+    ran = resift("train", "word2doc", "--out", tmp_path / "none")
+    assert "one of them" in ran.stderr
+    ran = resift("train", "word2doc", "--collection", tmp_path, "--keywords", "2", "--out", tmp_path / "none")
+    assert "3 or more" in ran.stderr
