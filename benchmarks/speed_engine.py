@@ -103,7 +103,7 @@ class Setup:
 
     def staged(self, client: Client, query: str, pipeline: str) -> Any:
         """The same hits through one of our search pipelines: OpenSearch calls the reranker."""
-        body = self._body(query, ["title", "resift_vector"])
+        body = self._body(query, ["title", "resift_code"])
         extra = {"ext": {"ml_inference": {"query": query, "session": "bench"}}}
         return client.post(f"/{self.index}/_search?search_pipeline={self.name}-{pipeline}", {**body, **extra})
 

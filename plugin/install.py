@@ -84,6 +84,7 @@ class Installer:
             "url": self.url,
             "fields": list(fields),
             "gather_text": text_of("gather_text.painless"),
+            "code_vector": text_of("code_vector.painless"),
             "mappings": mappings(fields, model),
             **{f"{kind}_id": f"({name}-{kind})" for kind in REMOTE},
         }

@@ -19,6 +19,7 @@ from opensearchpy.helpers import scan
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, ModelMismatch, NotFound
 from resift.model import Model
 from resift.plugin.engine import (
+    CODE_FIELD,
     OVERSAMPLING,
     VECTOR_FIELD,
     Document,
@@ -30,6 +31,7 @@ from resift.plugin.engine import (
     check_index,
     check_name,
     check_parts,
+    coded,
     knn_body,
     names_vector,
     without_vector,
@@ -61,6 +63,7 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
             place = place.setdefault("properties", {}).setdefault(part, {})
         place.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
+    texts["properties"][CODE_FIELD] = {"type": "keyword", "index": False, "doc_values": False}
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {
         **texts,
@@ -262,6 +265,7 @@ class OpenSearchEngine(Engine):
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         found = self.call(self.client.get, index=index, id=id)
         found["_source"].pop(VECTOR_FIELD, None)
+        found["_source"].pop(CODE_FIELD, None)
         return found["_source"], (found["_seq_no"], found["_primary_term"])
 
     def put(self, index: str, document: Document, version: Any) -> bool:
@@ -280,6 +284,7 @@ class OpenSearchEngine(Engine):
     def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
         for hit in self.call(lambda: scan(self.client, index=index, size=500)):
             values = hit["_source"].pop(VECTOR_FIELD, None)
+            hit["_source"].pop(CODE_FIELD, None)
             yield hit["_id"], hit["_source"], None if values is None else np.asarray(values, np.float32)
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
@@ -331,16 +336,17 @@ def _line(document: Document) -> str:
     fields = json.dumps(document.source, allow_nan=False)
     if document.vector is None:
         return fields
-    if not document.source or VECTOR_FIELD in document.source:
+    if not document.source or document.source.keys() & {VECTOR_FIELD, CODE_FIELD}:
         return json.dumps(_source(document), allow_nan=False)
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
-    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}}}'
+    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}, "{CODE_FIELD}": "{coded(document.vector)}"}}'
 
 
 def _source(document: Document) -> dict[str, Any]:
     if document.vector is None:
         return document.source
-    return {**document.source, VECTOR_FIELD: np.asarray(document.vector, np.float32).tolist()}
+    vector = np.asarray(document.vector, np.float32)
+    return {**document.source, VECTOR_FIELD: vector.tolist(), CODE_FIELD: coded(vector)}
 
 
 def _reason(error: Any) -> str:

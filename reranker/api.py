@@ -86,7 +86,7 @@ def score() -> dict[str, Any]:
     ranks = -np.arange(len(vectors), dtype=np.float64) if given is None else _engine_scores(given, len(vectors))
     alpha = read.number(body, "alpha", service.config.alpha, 0, 1)
     scores = combine(ranks, service.similarities(query, vectors, feedback), alpha, _normalization(body))
-    return {"scores": scores.astype(float).round(6).tolist(), "blanks": [None] * len(vectors)}
+    return {"scores": scores.astype(float).round(6).tolist()}
 
 
 def _engine_scores(given: Any, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:

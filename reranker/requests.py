@@ -13,6 +13,7 @@ from flask import current_app, request
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
 from resift.feedback import Judgement
 from resift.model import Model
+from resift.plugin.engine import decoded
 from resift.vectors import Floats
 
 _REQUIRED: Any = object()
@@ -152,10 +153,15 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
 
 
 def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
-    """A list of vectors of ``dim`` numbers as an array (n, dim), or None where it is missing."""
+    """A list of vectors of ``dim`` numbers, or of codes, as an array (n, dim), or None where it is missing."""
     value = body.get(name)
     if value is None:
         return None
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        try:
+            return np.stack([decoded(item, dim) for item in value])
+        except ValueError:
+            raise BadInput(f"{name} are no codes", value=name, expected=f"a list of codes of {dim} numbers") from None
     try:
         matrix = np.asarray(value, np.float64)
     except (TypeError, ValueError):

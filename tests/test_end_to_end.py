@@ -19,6 +19,7 @@ from resift import Model, WordVectors, build_model, load_model
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.plugin.engine import decoded
 from resift.plugin.install import Installer
 from resift.plugin.opensearch import OpenSearchEngine
 from resift.plugin.resources import Cluster
@@ -286,6 +287,23 @@ def test_rerank_pipeline(index: str, cluster: OpenSearchEngine, name: str, packa
     assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
 
 
+def test_codes_belong_to_the_vectors_whoever_wrote_them(
+    index: str, cluster: OpenSearchEngine, name: str, packaged: Model, tmp_path: Path
+) -> None:
+    own = f"{name}-own"
+    records = [Record("f", i, str(i), document) for i, document in enumerate(DOCUMENTS)]
+    Indexer(cluster, packaged, own, DeadLetters(tmp_path / "dead.jsonl")).run(records, ["title", "text"])
+    for written in (index, own):
+        body = {"query": {"match_all": {}}, "size": 20}
+        hits = cluster.client.search(index=written, body=body)["hits"]["hits"]
+        assert len(hits) == len(DOCUMENTS)
+        for hit in hits:
+            vector, code = (hit["_source"][field] for field in ("resift_vector", "resift_code"))
+            np.testing.assert_allclose(decoded(code, packaged.dim), vector, atol=0.502 * np.abs(vector).max() / 127)
+        assert all("resift_code" not in hit["_source"] for hit in cluster.search(written, body).hits)
+    cluster.drop(own)
+
+
 def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine, name: str, reranker: str) -> None:
     client, pipeline = cluster.client, f"{name}-session"
 
@@ -295,7 +313,7 @@ def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine,
 
     before = asked("s1")
     assert sorted(ids(before)) == sorted(ids(search(client, index, None)))
-    assert all(hit["_source"]["resift_vector"] is None and "previous_score" in hit["_source"] for hit in before)
+    assert all({"resift_code", "previous_score"} <= set(hit["_source"]) for hit in before)
     mark = {"session": "s1", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
     answer = requests.post(f"{reranker}/v1/feedback", json=mark, timeout=10)
     assert answer.status_code == 200, answer.text

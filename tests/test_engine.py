@@ -7,10 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resift import Feedback, Model, ResiftError, WordVectors, build_model
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
-from resift.plugin.engine import VECTOR_FIELD, Document, Engine, check_name, document_text, knn_body, open_engine
+from resift.plugin.engine import (
+    VECTOR_FIELD,
+    Document,
+    Engine,
+    check_name,
+    coded,
+    decoded,
+    document_text,
+    knn_body,
+    open_engine,
+)
 
 TEXTS = [
     "Bush fires in the forest",
@@ -375,3 +387,18 @@ def test_inner_fields(engine: Engine, index: str, model: Model) -> None:
     engine.refresh(index)
     assert ids(engine, index, {"match": {"meta.title": "forest"}}) == ["1"]
     assert ids(engine, index, {"match": {"text": "gun"}}) == ["1"]
+
+
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32, allow_subnormal=False), min_size=1, max_size=300))
+def test_codes_are_within_half_a_127th_of_the_largest(values: list[float]) -> None:
+    vector = np.array(values, np.float32)
+    most = np.abs(vector).max()
+    found = decoded(coded(vector), len(vector))
+    assert found.dtype == np.float32
+    assert (np.abs(found.astype(float) - vector) <= 0.5001 * most / 127 + 1e-38).all()
+
+
+@pytest.mark.parametrize("code", ["", "AAAA", "not base64!", "é", coded(np.ones(4)), "AADAfwAAAA=="])
+def test_codes_that_are_none_of_three_numbers(code: str) -> None:
+    with pytest.raises(ValueError):
+        decoded(code, 3)

@@ -19,7 +19,7 @@ from resift import Model, WordVectors, build_model
 from resift.errors import BadInput, EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.engine import Document, Engine, SearchResult
+from resift.plugin.engine import Document, Engine, SearchResult, coded
 from resift.reranker import Config, create_app
 from resift.similarity import combine, dynamax
 
@@ -140,6 +140,11 @@ def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) ->
     assert by_text["scores"] == by_vector["scores"]
     similar = model.score(model.encode(["fire"])[0], model.encode(texts))
     np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
+    codes = [coded(vector) for vector in model.encode(texts)]
+    by_code = post(plain, "/v1/score", query="fire", vectors=codes)
+    np.testing.assert_allclose(by_code["scores"], by_vector["scores"], atol=0.02)
+    answer = plain.post("/v1/score", json={"query": "fire", "vectors": [codes[0], "AAAA"]})
+    assert (answer.status_code, answer.json["error"]["expected"]) == (400, f"a list of codes of {model.dim} numbers")
     given = post(plain, "/v1/score", query="fire", vectors=vectors, engine_scores=[1, 5, 2], alpha=0.2)
     np.testing.assert_allclose(given["scores"], combine(np.array([1, 5, 2]), similar, 0.2), atol=1e-5)
     assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
