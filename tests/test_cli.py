@@ -19,7 +19,6 @@ from click.testing import CliRunner, Result
 
 from resift import Model, WordVectors
 from resift.cli import main
-from resift.plugin.store import Kept, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -162,22 +161,6 @@ def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     matrix = np.load("vectors.npy")
     assert matrix.shape == (60, 3)
     np.testing.assert_allclose(matrix[:2], model.encode(["the bush fire burns", "the army has guns"]), rtol=1e-6)
-
-
-def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, here: Path) -> None:
-    where = ["--store", store_url, "--session-index", session_index]
-    assert resift("sessions", "purge", *where).output == "0 expired sessions deleted, 0 kept\n"
-    store = open_store(store_url, session_index)
-    for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):
-        assert store.write(name, Kept({}, expires, [index]))
-    assert resift("sessions", "purge", *where).output == "1 expired sessions deleted, 4 kept\n"
-    assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
-    assert store.read("b") is not None
-    assert resift("sessions", "delete", "b", *where).output == "1 sessions deleted\n"
-    assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=1).output
-    assert "what is to be deleted" in resift("sessions", "delete", *where, status=1).output
-    assert store.count() == 0
-    store.close()
 
 
 def test_demo_transcript() -> None:

@@ -1,0 +1,31 @@
+"""`resift sessions`, in both stores."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner, Result
+
+from resift.cli import main
+from resift.plugin.store import Kept, open_store
+
+
+def resift(*arguments: str, status: int = 0) -> Result:
+    """Run a command, which must end with this status."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str) -> None:
+    where = ["--store", store_url, "--session-index", session_index]
+    assert resift("sessions", "purge", *where).output == "0 expired sessions deleted, 0 kept\n"
+    store = open_store(store_url, session_index)
+    for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):
+        assert store.write(name, Kept({}, expires, [index]))
+    assert resift("sessions", "purge", *where).output == "1 expired sessions deleted, 4 kept\n"
+    assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
+    assert store.read("b") is not None
+    assert resift("sessions", "delete", "b", *where).output == "1 sessions deleted\n"
+    assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=1).output
+    assert "what is to be deleted" in resift("sessions", "delete", *where, status=1).output
+    assert store.count() == 0
+    store.close()
