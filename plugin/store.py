@@ -58,6 +58,10 @@ class SessionStore(ABC):
         """Delete a session; whether there was one."""
 
     @abstractmethod
+    def scan(self, index: str) -> Iterator[Kept]:
+        """All sessions that name an index, in no particular order, without their versions."""
+
+    @abstractmethod
     def delete_index(self, index: str) -> int:
         """Delete all sessions that name ``index``; how many there were."""
 
@@ -133,6 +137,15 @@ class SqliteStore(SessionStore):
     def delete(self, id: str) -> bool:
         with self._open() as db:
             return db.execute("DELETE FROM session_log WHERE id = ?", (id,)).rowcount == 1
+
+    def scan(self, index: str) -> Iterator[Kept]:
+        with self._open() as db:
+            sql = (
+                "SELECT body, expires, indices FROM session_log "
+                "WHERE EXISTS (SELECT 1 FROM json_each(indices) WHERE value = ?) ORDER BY id"
+            )
+            rows = db.execute(sql, (index,)).fetchall()
+        return (Kept(json.loads(body), expires, json.loads(indices)) for body, expires, indices in rows)
 
     def delete_index(self, index: str) -> int:
         with self._open() as db:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+
+from opensearchpy.helpers import scan
 
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.engine import check_name
@@ -85,6 +87,16 @@ class OpenSearchStore(SessionStore):
     def delete(self, id: str) -> bool:
         answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
+
+    def scan(self, index: str) -> Iterator[Kept]:
+        query = {"query": {"term": {"indices": index}}}
+        try:
+            self._call(self.client.indices.refresh, index=self.index)
+            hits = self._call(lambda: list(scan(self.client, query, index=self.index)))
+        except NotFound:
+            return iter(())
+        held = (hit["_source"] for hit in hits)
+        return (Kept(one["session"], one["expires"] / 1000, one["indices"]) for one in held)
 
     def delete_index(self, index: str) -> int:
         return self._delete({"term": {"indices": index}})

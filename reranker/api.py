@@ -48,7 +48,13 @@ def rerank() -> dict[str, Any]:
     query, documents = read.text(body, "query"), read.texts(body, "documents")
     top = read.natural(body, "top_n", len(documents), 10**9)
     feedback = service.feedback_of(read.text(body, "session", None), _headers())
-    if read.choice(body, "method", "vectors", ["vectors", "dynamax"]) == "vectors":
+    method = read.choice(body, "method", "auto", ["auto", "vectors", "dynamax", "late"])
+    late = None if feedback is not None and method == "auto" else service.late(method)
+    if late is not None and feedback is not None:
+        raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
+    if late is not None:
+        scores = 2 * late.scores(query, documents) - 1
+    elif method != "dynamax":
         scores = service.similarities(query, service.model.encode(documents), feedback)
     elif feedback is None:
         first, *others = service.model.words([query, *documents])
@@ -80,12 +86,23 @@ def score() -> dict[str, Any]:
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
     vectors = read.vectors(body, "vectors", service.model.dim)
-    if vectors is None:
-        vectors = service.model.encode(read.texts(body, "documents"))
+    method = read.choice(body, "method", "auto", ["auto", "vectors", "late"])
+    if method == "late" and (vectors is not None or feedback is not None):
+        raise BadInput(
+            "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
+        )
+    late = service.late(method) if vectors is None and feedback is None else None
+    if late is not None:
+        documents = read.texts(body, "documents")
+        similar = late.scores(query, documents)
+    else:
+        if vectors is None:
+            vectors = service.model.encode(read.texts(body, "documents"))
+        similar = service.similarities(query, vectors, feedback)
     given = body.get("engine_scores")
-    ranks = -np.arange(len(vectors), dtype=np.float64) if given is None else _engine_scores(given, len(vectors))
-    alpha = read.number(body, "alpha", service.config.alpha, 0, 1)
-    scores = combine(ranks, service.similarities(query, vectors, feedback), alpha, _normalization(body))
+    ranks = -np.arange(len(similar), dtype=np.float64) if given is None else _engine_scores(given, len(similar))
+    alpha = read.number(body, "alpha", service.config.alpha if late is None else late.alpha, 0, 1)
+    scores = combine(ranks, similar, alpha, _normalization(body, "min_max" if late is None else "z_score"))
     return {"scores": scores.astype(float).round(6).tolist()}
 
 
@@ -98,8 +115,8 @@ def _engine_scores(given: Any, count: int) -> np.ndarray[Any, np.dtype[np.float6
     return np.asarray(given, np.float64)
 
 
-def _normalization(body: dict[str, Any]) -> str:
-    return read.choice(body, "normalization", "min_max", list(NORMALIZATIONS))
+def _normalization(body: dict[str, Any], default: str) -> str:
+    return read.choice(body, "normalization", default, list(NORMALIZATIONS))
 
 
 @api.post("/search")
@@ -124,8 +141,9 @@ def search() -> dict[str, Any]:
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
         window=read.natural(body, "window", config.window, 10_000, low=1),
-        alpha=read.number(body, "alpha", config.alpha, 0, 1),
-        normalization=_normalization(body),
+        alpha=None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1),
+        normalization=None if body.get("normalization") is None else _normalization(body, "min_max"),
+        method=read.choice(body, "method", "auto", ["auto", "vectors", "late"]),
         knn=None if body.get("knn") is None else read.natural(body, "knn", 0, 10_000),
         highlight=read.flag(body, "highlight", False),
         filter=condition,

@@ -16,18 +16,21 @@ class Config:
     """What an application is made of. Each setting is read from the variable RESIFT_<NAME>, ``engine`` also from
     OPENSEARCH_URL.
 
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
-    sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there. ``index``: what the
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``:
+    where sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there.
+    ``reranker``: the folder of the trained reranker that is in service, if there is one. ``index``: what the
     search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against the
-    engine's score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query; ``session_knn``: the
-    same in a session that has taught something, where it is more. ``session_hours``: a session ends when it was not
-    used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request, in bytes.
+    engine's score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query; ``session_knn``:
+    the same in a session that has taught something, where it is more. ``session_hours``: a session ends when it
+    was not used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request, in
+    bytes.
     """
 
     engine: str = "resift.db"
     model: str = DEFAULT
     store: str = "sessions.db"
     session_index: str = "resift_sessions"
+    reranker: str = "reranker"
     index: str = ""
     window: int = 100
     alpha: float = 0.3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError, SessionsUnavailable
 from resift.feedback import Feedback, Judged, Judgement
+from resift.late import LateInteraction
 from resift.model import Model
 from resift.plugin.engine import Engine, IndexInfo, SearchResult, document_text, knn_body
 from resift.reranker.config import Config
 from resift.reranker.explain import explain, reasons
 from resift.reranker.recent import Recent
 from resift.reranker.sessions import Session, Sessions
-from resift.similarity import combine
+from resift.reranker.trained import Trained
+from resift.similarity import combine, z_score
 from resift.vectors import Floats
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,9 @@ _TEXT_CLAUSES = (
 class Search:
     """One search as a caller asked for it; ``query`` is a text, a query clause or a whole search body.
 
-    ``knn`` None is the configured number of nearest documents, which is another where a session has taught something.
+    ``method``: ``late`` (the trained reranker), ``vectors``, or ``auto``: late where one is in service. ``alpha``
+    and ``normalization`` None are the method's own. ``knn`` None is the configured number of nearest documents,
+    which is another where a session has taught something.
     """
 
     index: str
@@ -49,8 +53,9 @@ class Search:
     size: int = 10
     start: int = 0
     window: int = 100
-    alpha: float = 0.3
-    normalization: str = "min_max"
+    alpha: float | None = None
+    normalization: str | None = None
+    method: str = "auto"
     knn: int | None = None
     highlight: bool = False
     filter: dict[str, Any] | None = None
@@ -62,6 +67,7 @@ class Reranker:
 
     def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
+        self.trained = Trained(config.reranker)
         self._infos: Recent[IndexInfo] = Recent(_INFOS, _INFO_SECONDS)
         self._feedbacks: Recent[Feedback] = Recent(_DOCUMENTS, _DOCUMENT_SECONDS)
         self._documents: Recent[tuple[Floats, str]] = Recent(_DOCUMENTS, _DOCUMENT_SECONDS)
@@ -150,6 +156,8 @@ class Reranker:
     def _reranked(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> dict[str, Any]:
         start, size = body.get("from", search.start), body.get("size", search.size)
         depth = max(search.window, start + size)
+        late = self.late(search.method) if text else None
+        search = self._filled_in(search, late)
         judged, notes = self._judged_or_why_not(search)
         feedback = self._learned(judged)
         query = self.model.encode_one(text)
@@ -170,8 +178,12 @@ class Reranker:
             new = [near.hits[i] for i in best]
             hits, matrix = hits + new, np.concatenate([matrix, rows[best]])
             ranks += [None] * len(new)
-        similar = self.similarities(text, matrix, feedback)
-        ordered, order = _ordered(hits, ranks, similar, search)
+        similar = scored = self.similarities(text, matrix, feedback)
+        if late is not None:
+            scored = late.scores(text, self._texts(search, hits, info))
+            if feedback is not None:
+                scored = np.asarray((z_score(scored) + z_score(similar)) / 2, np.float32)
+        ordered, order = _ordered(hits, ranks, scored, search)
         later = enumerate(found.hits[search.window :], search.window + 1)
         beyond = [_with_parts(hit, None, None, rank) for rank, hit in later]
         page = (ordered + beyond)[start : start + size]
@@ -185,6 +197,7 @@ class Reranker:
         response["resift"] = {
             "reranked": True,
             "model": self.model.hash,
+            "method": "vectors" if late is None else "late",
             "alpha": search.alpha,
             "window": search.window,
             "candidates": len(hits),
@@ -193,6 +206,29 @@ class Reranker:
             **({"reason": "; ".join(notes)} if notes else {}),
         }
         return response
+
+    def late(self, method: str) -> LateInteraction | None:
+        """The trained reranker, if ``method`` is ``late`` (ModelNotFound without one), or ``auto`` and it is there."""
+        if method == "late":
+            return self.trained.require()
+        return self.trained.get() if method == "auto" else None
+
+    def _filled_in(self, search: Search, late: LateInteraction | None) -> Search:
+        """The search with the method's own weight and normalisation where the caller names none."""
+        own = (self.config.alpha, "min_max") if late is None else (late.alpha, "z_score")
+        alpha, normalization = search.alpha, search.normalization
+        return replace(
+            search,
+            alpha=own[0] if alpha is None else alpha,
+            normalization=own[1] if normalization is None else normalization,
+        )
+
+    def _texts(self, search: Search, hits: Sequence[dict[str, Any]], info: IndexInfo) -> list[str]:
+        """The hits' texts; fetched where the search leaves fields out of its hits."""
+        if isinstance(search.query, str) or "_source" not in search.query:
+            return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
+        found = self.engine.documents(search.index, [hit["_id"] for hit in hits], search.headers)
+        return [document_text(found[hit["_id"]][0], info.fields) if hit["_id"] in found else "" for hit in hits]
 
     def _judged_or_why_not(self, search: Search) -> tuple[list[Judged], list[str]]:
         """The session's judged documents; none, and why, where the sessions cannot be asked."""
@@ -313,7 +349,8 @@ def _ordered(
     ``ranks`` are the engine's, if it has one.
     """
     scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
-    combined = combine(np.asarray(scores, np.float64), similar, search.alpha, search.normalization)
+    alpha, normalization = search.alpha or 0.0, search.normalization or "min_max"
+    combined = combine(np.asarray(scores, np.float64), similar, alpha, normalization)
     order = np.argsort(-combined, kind="stable")
     return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order], order
 

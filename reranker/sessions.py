@@ -10,7 +10,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -125,6 +125,13 @@ class Sessions:
         """Forget a session. Raises SessionNotFound."""
         if not self.store.delete(check_id(id)):
             raise _not_found(id)
+
+    def judgements(self, index: str) -> Iterator[Judgement]:
+        """What counts now of every session's judgements of an index's documents, without telling whose they are."""
+        now = self.clock()
+        for kept in self.store.scan(index):
+            if kept.expires >= now:
+                yield from (one for one in _decoded("", kept).standing if one.index == index)
 
     def purge(self) -> int:
         """Delete all expired sessions; how many."""

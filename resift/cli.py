@@ -425,6 +425,42 @@ def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
         serving.run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
+@main.group("reranker")
+def reranker_group() -> None:
+    """Put a trained reranker into service, and take it out again."""
+
+
+_service_folder = click.option(
+    "--folder",
+    default="reranker",
+    envvar="RESIFT_RERANKER",
+    show_default=True,
+    metavar="DIR",
+    help="Where the service looks for it (RESIFT_RERANKER).",
+)
+
+
+@reranker_group.command("use")
+@click.argument("source", metavar="DIR")
+@_service_folder
+def use_reranker(source: str, folder: str) -> None:
+    """Serve the trained reranker in DIR; running services take it up within seconds, indices stay as they are."""
+    from resift.reranker.trained import use
+
+    found = use(source, folder)
+    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
+
+
+@reranker_group.command("drop")
+@_service_folder
+def drop_reranker(folder: str) -> None:
+    """Take the trained reranker out of service."""
+    from resift.reranker.trained import drop
+
+    drop(folder)
+    click.echo(f"nothing is in service from {folder}")
+
+
 @main.command()
 @click.option(
     "--engine",

@@ -40,8 +40,11 @@ sources_option = click.option(
 
 
 @click.command("reranker")
-@click.option("--collection", "folder", required=True, metavar="DIR", help="BEIR's layout: corpus, queries, qrels.")
+@click.option("--collection", "folder", metavar="DIR", help="BEIR's layout: corpus, queries, qrels.")
+@click.option("--from-feedback", "index", metavar="INDEX", help="What sessions judged of an index, in place of DIR.")
 @click.option("--out", required=True, metavar="DIR", help="The reranker's folder.")
+@click.option("--engine", envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"], default="resift.db", help="Of --from-feedback.")
+@click.option("--store", envvar="RESIFT_STORE", default="sessions.db", help="Of --from-feedback: where sessions are.")
 @split_option
 @sources_option
 @click.option(
@@ -52,7 +55,14 @@ sources_option = click.option(
 @click.option("--rate", default=Options.rate, show_default=True, help="Learning rate of the word rows at the start.")
 @click.option("--seed", default=0, show_default=True)
 def reranker_command(
-    folder: str, out: str, shares: tuple[float, ...] | None, sources: tuple[str, ...], **settings: Any
+    folder: str | None,
+    index: str | None,
+    out: str,
+    engine: str,
+    store: str,
+    shares: tuple[float, ...] | None,
+    sources: tuple[str, ...],
+    **settings: Any,
 ) -> None:
     """Train a reranker on judged queries; the index and its vectors stay as they are.
 
@@ -61,10 +71,18 @@ def reranker_command(
     and without --split all of them train what is kept, once the held-back ones have judged. Where the reranker does not
     help on held-back queries, nothing is written and the exit status is 3.
     """
+    from resift.evaluation.data import block_split
     from resift.training.judged import learn
 
     started = time.perf_counter()
-    collection, split, everything = _parts(folder, shares)
+    options, hard = Options(**settings), None
+    if (folder is None) == (index is None):
+        raise BadInput("--collection and --from-feedback", expected="one of them")
+    if folder is not None:
+        collection, split, everything = _parts(folder, shares)
+    else:
+        collection, hard = _judged(index or "", engine, store, options.pool)
+        split, everything = block_split(collection, shares or _SHARES), shares is None
     table = mixed(sources, collection.documents)
     with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
 
@@ -72,7 +90,7 @@ def reranker_command(
             bar.length = total
             bar.update(done - bar.pos)
 
-        model, report = learn(collection, table, split, Options(**settings), everything, progress=progress)
+        model, report = learn(collection, table, split, options, everything, hard, progress)
     tell(report, time.perf_counter() - started)
     if not report["better"]:
         click.echo(f"warning: it does not help on the held-back queries; nothing was written to {out}", err=True)
@@ -81,6 +99,55 @@ def reranker_command(
         click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
     model.save(out)
     click.echo(f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}")
+
+
+def _judged(index: str, url: str, store: str, pool: int) -> tuple[Collection, list[Any]]:
+    """What sessions judged, as a collection, and for each query the engine's candidates after what was disliked.
+
+    Grades of one query and document are added over sessions. Queries without a relevant document are left out, as are
+    documents that are not in the index any more; both are counted.
+    """
+    import numpy as np
+
+    from resift.evaluation.data import Collection
+    from resift.plugin.engine import document_text, open_engine
+    from resift.plugin.store import open_store
+    from resift.reranker.config import Config
+    from resift.reranker.sessions import Sessions
+
+    engine, sessions = open_engine(url), open_store(store, Config.from_environment().session_index)
+    try:
+        fields = list(engine.info(index).fields)
+        held = {id: document_text(source, fields) for id, source, _ in sorted(engine.scan(index), key=lambda d: d[0])}
+        places = {id: place for place, id in enumerate(held)}
+        grades: dict[str, dict[int, float]] = {}
+        gone = 0
+        for one in Sessions(sessions).judgements(index):
+            if one.document not in places:
+                gone += 1
+            elif one.query.strip():
+                judged = grades.setdefault(one.query.strip(), {})
+                judged[places[one.document]] = judged.get(places[one.document], 0.0) + one.grade
+        kept = {query: found for query, found in sorted(grades.items()) if max(found.values()) > 0}
+        if not kept:
+            raise BadInput(f"no session found a document of {index} relevant", value=index, expected="marks or clicks")
+        hard = []
+        for query, found in kept.items():
+            body = {"query": {"multi_match": {"query": query, "fields": fields}}, "size": pool, "_source": False}
+            best = [places[hit["_id"]] for hit in engine.search(index, body).hits if hit["_id"] in places]
+            disliked = [place for place, grade in found.items() if grade < 0]
+            others = range(min(pool + len(found), len(held)))
+            hard.append(np.array(list(dict.fromkeys([*disliked, *best, *others])), np.int64))
+    finally:
+        engine.close()
+        sessions.close()
+    click.echo(
+        f"{len(kept)} queries with a relevant document, {len(grades) - len(kept)} without one left out; "
+        f"{gone} judgements of documents that are gone"
+    )
+    ids, texts = list(held), list(held.values())
+    queries = list(kept)
+    return Collection(index, ids, texts, queries, queries, list(kept.values()), len(grades) - len(kept)), hard
 
 
 def mixed(sources: tuple[str, ...], documents: list[str]) -> WordVectors:

@@ -274,3 +274,16 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
         add(sessions, "s", ("d1", 1))
     monkeypatch.undo()
     assert marks(sessions.get("s")) == [("d0", 1, 1)]
+
+
+def test_judgements_of_an_index_over_all_sessions(sessions: Sessions, clock: Clock) -> None:
+    add(sessions, "old", ("gone", 1))
+    clock.now = 3000
+    add(sessions, "a", ("d1", 1), ("d2", -1), query="fire")
+    add(sessions, "a", ("d2", 1), query="fire")
+    add(sessions, "b", ("d1", 1), query="rain")
+    clock.now = 3700
+    (index,) = {one.index for one in sessions.get("a").judgements}
+    found = sorted((one.query, one.document, one.grade) for one in sessions.judgements(index))
+    assert found == [("fire", "d1", 1), ("fire", "d2", 1), ("rain", "d1", 1)]
+    assert list(sessions.judgements("other")) == []

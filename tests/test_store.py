@@ -153,3 +153,13 @@ def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, sessio
         assert found["mappings"]["properties"]["session"] == {"type": "object", "enabled": False}
         store.client.indices.delete(index=session_index)
         assert store.read("a") is None
+
+
+def test_the_sessions_of_an_index(store: SessionStore) -> None:
+    other = replace(ONE, indices=["elsewhere"])
+    assert list(store.scan(ONE.indices[0])) == []
+    for id, kept in (("a", ONE), ("b", other), ("c", ONE)):
+        assert store.write(id, kept)
+    assert list(store.scan(ONE.indices[0])) == [ONE, ONE]
+    assert list(store.scan("elsewhere")) == [other]
+    assert list(store.scan("nowhere")) == []

@@ -1,0 +1,201 @@
+"""The trained reranker in service: taken up and let go, in searches, rerank and score, and learned from sessions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from flask.testing import FlaskClient
+from test_train_reranker import collection
+from test_train_reranker import table as table
+
+from resift import Model, WordVectors
+from resift.cli import main
+from resift.errors import ModelNotFound
+from resift.feedback import Judgement
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.late import FILE, LateInteraction, fingerprints
+from resift.plugin.engine import Engine, open_engine
+from resift.plugin.store import open_store
+from resift.reranker import Config, create_app, trained
+from resift.reranker.sessions import Sessions
+from resift.reranker.trained import Trained, drop, use
+from resift.similarity import combine
+
+TEXTS = {
+    "bush": "fire in the bush with smoke",
+    "army": "fire of the army with a gun",
+    "rain": "rain water in the river",
+    "none": "zzz qqq fire",
+}
+
+
+@pytest.fixture
+def late(vectors: WordVectors, tmp_path: Path) -> LateInteraction:
+    """A reranker for which "fire" is the army's alone, in a folder that is not in service."""
+    rows = np.eye(len(vectors.words), dtype=np.float32)
+    words = WordVectors(vectors.words, rows, np.ones(len(rows), np.float32))
+    shift = {"fire": rows[vectors.index["army"]] * 3 - rows[vectors.index["fire"]]}
+    found = LateInteraction("late", words, shift, mean_length=6, alpha=0.9)
+    found.save(tmp_path / "made")
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "service")
+
+
+@pytest.fixture
+def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path, monkeypatch: Any) -> FlaskClient:
+    """The application over an engine of either kind, with four documents; it looks for the reranker every time."""
+    monkeypatch.setattr(trained, "_SECONDS", -1)
+    records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    config = Config(store=str(tmp_path / "sessions.db"), reranker=folder)
+    return create_app(config, engine=engine, model=model).test_client()
+
+
+def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
+    response = client.post(path, json=body)
+    answer: dict[str, Any] = response.get_json()
+    assert response.status_code == status, answer
+    return answer
+
+
+def resift(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_a_search_follows_the_reranker_while_it_is_in_service(
+    client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
+) -> None:
+    def first(**more: Any) -> tuple[str, str]:
+        answer = post(client, "/v1/search", index=index, query="fire", **more)
+        return answer["hits"]["hits"][0]["_id"], answer["resift"]["method"]
+
+    assert first()[1] == "vectors"
+    assert resift("reranker", "use", tmp_path / "made", "--folder", folder).exit_code == 0
+    assert first() == ("army", "late")
+    assert first(method="vectors")[1] == "vectors"
+    body = {"query": {"match": {"text": "fire"}}, "_source": ["n"]}
+    answer = post(client, "/v1/search", index=index, query=body)
+    assert answer["hits"]["hits"][0]["_id"] == "army"
+    assert answer["hits"]["hits"][0]["_source"] == {"n": 1}
+    assert answer["resift"]["alpha"] == 0.9
+    assert resift("reranker", "drop", "--folder", folder).exit_code == 0
+    assert first()[1] == "vectors"
+    post(client, "/v1/search", 404, index=index, query="fire", method="late")
+    assert resift("reranker", "drop", "--folder", folder).exit_code == 1
+
+
+def test_scores_of_a_search_are_the_mix_that_is_promised(
+    client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
+) -> None:
+    use(str(tmp_path / "made"), folder)
+    hits = post(client, "/v1/search", index=index, query="fire", alpha=0.6)["hits"]["hits"]
+    engine = np.array([hit["resift"]["engine_score"] for hit in hits])
+    scores = late.scores("fire", [TEXTS[hit["_id"]] for hit in hits])
+    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in hits], scores, atol=1e-5)
+    np.testing.assert_allclose([hit["_score"] for hit in hits], combine(engine, scores, 0.6, "z_score"), atol=1e-4)
+
+
+def test_a_session_still_counts(client: FlaskClient, index: str, late: Any, folder: str, tmp_path: Path) -> None:
+    use(str(tmp_path / "made"), folder)
+    before = post(client, "/v1/search", index=index, query="fire")
+    post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
+    after = post(client, "/v1/search", index=index, query="fire", session="s")
+    assert after["resift"]["method"] == "late"
+    assert after["resift"]["session"] == "s"
+    ranks = [[hit["_id"] for hit in answer["hits"]["hits"]].index("bush") for answer in (before, after)]
+    assert ranks[1] <= ranks[0]
+    post(client, "/v1/rerank", 400, query="fire", documents=["a"], method="late", session="s")
+
+
+def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: str, tmp_path: Path) -> None:
+    documents = ["fire bush", "the army", ""]
+    post(client, "/v1/rerank", 404, query="fire", documents=documents, method="late")
+    vectors = post(client, "/v1/rerank", query="fire", documents=documents)
+    use(str(tmp_path / "made"), folder)
+    scores = late.scores("fire", documents)
+    found = post(client, "/v1/rerank", query="fire", documents=documents)["results"]
+    assert found[0]["index"] == 1
+    for result in found:
+        assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=1e-4)
+    assert post(client, "/v1/rerank", query="fire", documents=documents, method="vectors") == vectors
+    given = {"query": "fire", "documents": documents, "engine_scores": [3, 2, 1]}
+    expected = combine(np.array([3.0, 2, 1]), scores, 0.9, "z_score")
+    np.testing.assert_allclose(post(client, "/v1/score", **given)["scores"], expected, atol=1e-5)
+    expected = combine(np.array([3.0, 2, 1]), scores, 0.2, "l2")
+    mixed = post(client, "/v1/score", **given, alpha=0.2, normalization="l2")
+    np.testing.assert_allclose(mixed["scores"], expected, atol=1e-5)
+    rows = [[0.0] * 8]
+    assert len(post(client, "/v1/score", query="fire", vectors=rows)["scores"]) == 1
+    post(client, "/v1/score", 400, query="fire", vectors=rows, method="late")
+
+
+def test_a_broken_reranker_does_not_come_into_service(
+    late: LateInteraction, folder: str, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    monkeypatch.setattr(trained, "_SECONDS", -1)
+    watched = Trained(folder)
+    assert watched.get() is None
+    with pytest.raises(ModelNotFound):
+        watched.require()
+    use(str(tmp_path / "made"), folder)
+    assert watched.require().hash == late.hash
+    (Path(folder) / FILE).write_text("{", "utf-8")
+    os.utime(Path(folder) / FILE, (1, 1))
+    assert watched.require().hash == late.hash
+    assert "cannot be read" in caplog.text
+    drop(folder)
+    assert watched.get() is None
+    with pytest.raises(ModelNotFound):
+        use(str(tmp_path / "none"), folder)
+
+
+def test_learning_from_what_sessions_judged(
+    engine_url: str, index: str, model: Model, table: WordVectors, tmp_path: Path
+) -> None:
+    found = collection()
+    engine, store = open_engine(engine_url), str(tmp_path / "sessions.db")
+    records = [
+        Record("f", i, id, {"text": t})
+        for i, (id, t) in enumerate(zip(found.document_ids, found.documents, strict=True))
+    ]
+    Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"])
+    engine.refresh(index)
+    opened = open_store(store, "sessions")
+    sessions = Sessions(opened)
+    for number, (query, grades) in enumerate(zip(found.queries, found.grades, strict=True)):
+        (wanted,) = grades
+        marks = [
+            Judgement(index, found.document_ids[wanted], 0.5),
+            Judgement(index, found.document_ids[wanted ^ 1], -0.25),
+        ]
+        sessions.add(f"s{number}", query, marks)
+    sessions.add("bad", "no luck", [Judgement(index, "d0", -1), Judgement(index, "deleted", 1)])
+    opened.close()
+    table.save(tmp_path / "vectors")
+    out = tmp_path / "out"
+    train = ["train", "reranker", "--engine", engine_url, "--store", store, "--vectors", tmp_path / "vectors"]
+    train += ["--rate", "0.003", "--pool", "20", "--negatives", "8", "--out", out]
+    ran = resift(*train, "--from-feedback", index)
+    assert ran.exit_code == 0, ran.output
+    assert (
+        "400 queries with a relevant document, 1 without one left out; 1 judgements of documents that are gone"
+        in ran.stdout
+    )
+    right = LateInteraction.load(out)
+    assert set(right.seen) == set(fingerprints(found.queries))
+    ran = resift(*train, "--from-feedback", index, "--collection", tmp_path)
+    assert "one of them" in ran.stderr
+    empty = [*train[:5], str(tmp_path / "other.db"), *train[6:]]
+    ran = resift(*empty, "--from-feedback", index)
+    assert "no session found a document" in ran.stderr
+    engine.close()
