@@ -123,7 +123,7 @@ class LateInteraction:
             row = known[word]
             return row if row >= 0 else others.setdefault(word, first + len(others))
 
-        bags = [list(dict.fromkeys(map(number, words))) for words in tokens]
+        bags = [list(map(number, dict.fromkeys(words))) for words in tokens]
         starts = np.cumsum([0, *map(len, bags)])
         flat = np.fromiter(chain.from_iterable(bags), np.int64, int(starts[-1]))
         words, places = np.unique(flat, return_inverse=True)
@@ -141,7 +141,21 @@ class LateInteraction:
 
     def rows(self, held: Documents) -> Floats:
         """Rows of the documents' different words that the table knows, at length 1."""
-        return unit_rows(self.table.rows(held.words[held.words < len(self.table)]))
+        return self._units(held.words[held.words < len(self.table)])
+
+    @cached_property
+    def _factors(self) -> Floats:
+        """What brings each row of the matrix to length 1, (V,)."""
+        squares = [
+            np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
+        ]
+        lengths = np.sqrt(np.concatenate(squares))
+        return np.asarray(np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0), np.float32)
+
+    def _units(self, ids: NDArray[np.int64]) -> Floats:
+        rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32)
+        rows *= self._factors.take(ids)[:, None]
+        return rows
 
     def matches(self, words: Sequence[str], held: Documents, rows: Floats | None = None) -> Floats:
         """max(0, max_j cos(q_i, d_j) - t) of each of a query's ``words`` with each document, (m, n).
@@ -164,7 +178,7 @@ class LateInteraction:
         return best
 
     def _query_rows(self, words: Sequence[str]) -> Floats:
-        rows = unit_rows(self.table.rows(np.array([self.table.index[word] for word in words], np.int64)))
+        rows = self._units(np.array([self.table.index[word] for word in words], np.int64))
         for place, word in enumerate(words):
             if word in self.shifts:
                 rows[place] += self.shifts[word]
