@@ -175,10 +175,10 @@ def weighted_name(text: str) -> tuple[str, float]:
 @click.option("--network", type=click.Choice(["fcrr", "convrr"]), default="convrr", show_default=True)
 @split_option
 @sources_option
-@click.option("--epochs", default=5, show_default=True, help="Passes over the queries, at most.")
+@click.option("--epochs", default=8, show_default=True, help="Passes over the queries, at most.")
 @click.option("--batch", default=256, show_default=True, help="Queries a step.")
-@click.option("--rate", default=1e-3, show_default=True, help="Adam's learning rate.")
-@click.option("--scale", default=0.05, show_default=True, help="Of the residual.")
+@click.option("--rate", default=3e-3, show_default=True, help="Adam's learning rate (the paper's: 0.001).")
+@click.option("--scale", default=0.5, show_default=True, help="Of the residual (the paper's: 0.05).")
 @click.option("--seed", default=0, show_default=True)
 def emboost_command(
     folder: str, out: str, shares: tuple[float, ...] | None, sources: tuple[str, ...], **settings: Any

@@ -26,7 +26,7 @@ from resift.vectors import WordVectors
 
 Progress = Callable[[int, int], None]
 
-ALPHAS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 MOST_VALIDATION, MOST_TEST = 600, 2000
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 
