@@ -20,9 +20,10 @@ import numpy as np
 import speed_engine as engine
 import speed_peers as peers
 from speed_data import documents
-from speed_timing import Spread, rates, ratio, seconds
+from speed_timing import Spread, processor_seconds, rates, ratio, seconds
 
 from resift import Model, load_model
+from resift.feedback import learn_mask
 
 QUERY = "fire of the army in sydney"
 
@@ -84,22 +85,39 @@ def threads(model: Model, texts: Sequence[str], rounds: int) -> Rows:
             raise peers.Missing(f"no core is free, the machine's load is {load:.1f} a core")
         two = lambda batch: model.encode(batch, batch_size=256, threads=2)  # noqa: E731
         one = lambda batch: model.encode(batch, batch_size=256)  # noqa: E731
-        found = rates({"two": two, "one": one}, texts, rounds, share=0.1)
+        found = rates({"two": two, "one": one}, texts, rounds, 0.1, seconds)
         yield Row(name, ratio(found["two"], found["one"]), 1.6, 1.9)
 
 
 def queries(model: Model, texts: Sequence[str], rounds: int) -> Rows:
-    """One query, p50 of each round."""
+    """One query, the mean of a hundred calls in each round."""
     name = "one query: model2vec / ours"
     with told(name):
         _, static = peers.model2vec(model)
         assert np.allclose(static(QUERY), model.encode_one(QUERY), atol=1e-3)
-        ours, theirs = [], []
-        for _ in range(rounds + 1):
-            ours.append(np.median([seconds(lambda: model.encode_one(QUERY)) for _ in range(200)]) * 1e6)
-            theirs.append(np.median([seconds(lambda: static(QUERY)) for _ in range(200)]) * 1e6)
+        calls = {
+            "ours": lambda: [model.encode_one(QUERY) for _ in range(100)],
+            "theirs": lambda: [static(QUERY) for _ in range(100)],
+        }
+        taken: dict[str, list[float]] = {way: [] for way in calls}
+        for _ in range(10 * rounds):
+            for way, call in calls.items():
+                taken[way].append(processor_seconds(call) * 1e4)
+        ours, theirs = (taken[way][10:] for way in calls)
         note = f"{np.median(ours):.1f} / {np.median(theirs):.1f} µs"
-        yield Row(name, ratio(theirs[1:], ours[1:]), 8, 15, note)
+        yield Row(name, ratio(theirs, ours), 8, 15, note)
+
+
+def masks(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+    """A session's mask from ten documents, ten steps of Adam, beside torch's autograd."""
+    name = "mask update: torch autograd / ours"
+    with told(name):
+        good, bad = np.split(model.encode(texts[:10]), 2)
+        ways = (lambda: learn_mask(good, bad, iterations=10), lambda: peers.autograd_mask(good, bad, 10))
+        assert np.allclose(*(way() for way in ways), atol=1e-5)
+        taken = [[processor_seconds(way) * 1e3 for way in ways] for _ in range(10 * rounds)][10:]
+        ours, theirs = zip(*taken, strict=True)
+        yield Row(name, ratio(theirs, ours), 10, 30, f"{np.median(ours):.2f} / {np.median(theirs):.2f} ms")
 
 
 def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
@@ -163,7 +181,7 @@ def main() -> None:
     print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
     print(f"{'ratio':52} {'median (quartiles)':32} {'floor':9} {'reach':9}")
     rows: list[Row] = []
-    for part in [encoding, threads, queries, engines]:
+    for part in (encoding, threads, queries, masks, engines):
         for row in part(model, texts, rounds) if options.only in part.__name__ else ():
             rows.append(row)
             print(f"{row}  {row.state(options.floors)}", flush=True)

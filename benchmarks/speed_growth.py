@@ -20,7 +20,7 @@ import numpy as np
 import speed_engine as engine
 import speed_peers as peers
 from speed_data import documents
-from speed_timing import Spread, rates, seconds
+from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
 
@@ -35,7 +35,7 @@ def over_documents(model: Model, texts: Sequence[str], most: int) -> Iterator[di
     model.encode(texts[:1000])
     for count in (10**power for power in range(3, 7) if 10**power <= most):
         stream = itertools.islice(itertools.cycle(texts), count)
-        taken = seconds(lambda: sum(len(block) for block in model.encode_batches(stream)))  # noqa: B023
+        taken = processor_seconds(lambda: sum(len(block) for block in model.encode_batches(stream)))  # noqa: B023
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield {"documents": count, "a second": round(count / taken), "peak MiB": round(peak)}
 
@@ -62,21 +62,27 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
 def bandwidth() -> float:
     """Bytes a second that one thread reads from memory."""
     block = np.ones(2**26, np.float32)
-    return block.nbytes / min(seconds(block.max) for _ in range(7))
+    return block.nbytes / min(processor_seconds(block.max) for _ in range(7))
 
 
 def over_hits(model: Model) -> Iterator[dict[str, Any]]:
     """Microseconds of comparing a query with so many vectors, masked or not, by both similarities."""
     rng = np.random.default_rng(0)
     for hits in (10, 30, 100, 300, 1000, 3000, 10_000):
-        query, rows, mask = rng.random(model.dim), rng.random((hits, model.dim), np.float32), rng.random(model.dim)
+        query, mask = rng.random((2, model.dim), np.float32)
+        rows = rng.random((hits, model.dim), np.float32)
         point: dict[str, Any] = {"hits": hits}
         for similarity in ("cosine", "jaccard"):
             one = Model("", model.table, "mean", similarity)
             for name, weights in (("", None), (", masked", mask)):
-                taken = [seconds(one.score, query.astype(np.float32), rows, weights) * 1e6 for _ in range(60)]
+                taken = [processor_seconds(_thrice, one.score, query, rows, weights) * 1e6 / 3 for _ in range(40)]
                 point[similarity + name] = round(float(np.median(taken)), 1)
         yield point
+
+
+def _thrice(function: Any, *arguments: Any) -> None:
+    for _ in range(3):
+        function(*arguments)
 
 
 def over_clients(made: engine.Setup, most: int) -> Iterator[dict[str, Any]]:
