@@ -69,32 +69,37 @@ def standing(judgements: Sequence[Judgement]) -> list[Judgement]:
     return [judgement for judgement in latest.values() if judgement.grade]
 
 
+Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
+
+
 def spherical_entropy(
-    mask: NDArray[Any],
-    vectors: NDArray[Any],
-    labels: NDArray[np.int64],
-    centres: NDArray[Any],
-    fuzziness: float,
-) -> tuple[float, NDArray[np.float64]]:
-    """Entropy of the soft clusters around ``centres``, in nats, and its gradient by ``mask``.
+    vectors: NDArray[Any], labels: NDArray[np.int64], centres: NDArray[Any], fuzziness: float
+) -> Entropy:
+    """Entropy of the soft clusters around ``centres``, in nats, and its gradient, as a function of the mask (K,).
 
     ``vectors`` z (N, K), ``labels`` (N,) class of each, ``centres`` c (T, K), ``fuzziness`` m. With s = mask ⊙ z and
     w = softmax(-(1 - cos(s, c)) / m) it is E = -1/N · Σ_jk h_jk · log p_jk, h_jk being the weight of class j in
-    cluster k and p_jk its share (Passalis and Tefas 2018, eqs. 5-13; the gradient is eqs. 18, 19 and 25).
+    cluster k and p_jk its share (Passalis and Tefas 2018, eqs. 5-13; the gradient is eqs. 18, 19 and 25). Since
+    s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², each step is a few products of a matrix with a vector.
     """
-    s = mask * vectors
-    s_norm = np.maximum(np.linalg.norm(s, axis=1, keepdims=True), 1e-12)
-    c_unit = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
-    cos = (s / s_norm) @ c_unit.T
-    w = np.exp((cos - cos.max(axis=1, keepdims=True)) / fuzziness)
-    w /= w.sum(axis=1, keepdims=True)
-    member = np.eye(labels.max() + 1)[labels]
-    h = member.T @ w
-    log_p = np.log(np.maximum(h / np.maximum(w.sum(axis=0), 1e-300), 1e-300))
-    by_w = -log_p[labels] / len(s)
-    by_cos = w * (by_w - (w * by_w).sum(axis=1, keepdims=True)) / fuzziness
-    by_s = (by_cos @ c_unit - (by_cos * cos).sum(axis=1, keepdims=True) * s / s_norm) / s_norm
-    return float(-(h * log_p).sum() / len(s)), (by_s * vectors).sum(axis=0)
+    count, dim = vectors.shape
+    units = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
+    products, squares = (vectors[:, None] * units).reshape(-1, dim), vectors**2
+    member = np.eye(labels.max() + 1)[:, labels]
+
+    def at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
+        norms = np.maximum(np.sqrt(squares @ mask**2), 1e-12)[:, None]
+        cos = (products @ mask).reshape(count, -1) / norms
+        w = np.exp((cos - cos.max(axis=1, keepdims=True)) / fuzziness)
+        w /= w.sum(axis=1, keepdims=True)
+        h = member @ w
+        log_p = np.log(np.maximum(h / np.maximum(w.sum(axis=0), 1e-300), 1e-300))
+        by_w = -log_p[labels] / count
+        by_cos = w * (by_w - (w * by_w).sum(axis=1, keepdims=True)) / fuzziness / norms
+        gradient = by_cos.ravel() @ products - ((by_cos * cos / norms).sum(axis=1) @ squares) * mask
+        return float(-(h * log_p).sum() / count), gradient
+
+    return at
 
 
 def adam(
@@ -105,9 +110,9 @@ def adam(
     first, second = np.zeros(start.shape), np.zeros(start.shape)
     for step in range(1, iterations + 1):
         slope = gradient(value)
-        first = 0.9 * first + 0.1 * slope
-        second = 0.999 * second + 0.001 * slope**2
-        value = value - rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        first += 0.1 * (slope - first)
+        second += 0.001 * (slope**2 - second)
+        value -= first * (rate / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
     return np.asarray(value)
 
 
@@ -129,7 +134,8 @@ def learn_mask(
     vectors = np.concatenate([relevant, irrelevant]).astype(np.float64)
     labels = np.repeat([0, 1], [len(relevant), len(irrelevant)])
     centres = np.stack([np.mean(relevant, axis=0), np.mean(irrelevant, axis=0)]).astype(np.float64)
-    mask = adam(ones, lambda r: spherical_entropy(r, vectors, labels, centres, fuzziness)[1], rate, iterations)
+    entropy = spherical_entropy(vectors, labels, centres, fuzziness)
+    mask = adam(ones, lambda mask: entropy(mask)[1], rate, iterations)
     return np.asarray(np.maximum(mask, 0), np.float32)
 
 

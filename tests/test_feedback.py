@@ -32,7 +32,7 @@ def test_gradient_equals_autograd(seed: int, documents: int, dim: int, m: float)
     labels = np.r_[0, 1, rng.integers(0, 2, documents - 2)]
     centres = np.stack([z[labels == label].mean(0) for label in (0, 1)])
     mask = rng.uniform(0.2, 2, dim + 1)
-    value, gradient = spherical_entropy(mask, z, labels, centres, m)
+    value, gradient = spherical_entropy(z, labels, centres, m)(mask)
     leaf = torch.tensor(mask, requires_grad=True)
     loss = torch_entropy(leaf, torch.tensor(z), torch.tensor(labels), torch.tensor(centres), m)
     loss.backward()
@@ -68,7 +68,7 @@ def test_mask_lowers_entropy_and_weights_what_separates(judged: tuple[np.ndarray
     mask = learn_mask(relevant, irrelevant, iterations=50)
     z, labels = np.concatenate(judged), np.repeat([0, 1], 5)
     centres = np.stack([relevant.mean(0), irrelevant.mean(0)])
-    before, after = (spherical_entropy(r, z, labels, centres, 0.1)[0] for r in (np.ones(6), mask))
+    before, after = (spherical_entropy(z, labels, centres, 0.1)(r)[0] for r in (np.ones(6), mask))
     assert after < before - 0.02
     assert mask[0] > 1.5 * mask[1]
     assert mask.dtype == np.float32
