@@ -25,7 +25,12 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     """Cosine of ``query`` (K,) with each row of ``documents`` (n, K); shape (n,), in [-1, 1]."""
-    return np.asarray(unit_rows(documents) @ unit_rows(query), np.float32)
+    dense = np.asarray(documents, np.float32)
+    direction = unit_rows(query)
+    lengths = np.sqrt(np.einsum("ij,ij->i", dense, dense))
+    cosines: Floats = np.zeros_like(lengths)
+    np.divide(dense @ direction, lengths, out=cosines, where=lengths > 0)
+    return cosines
 
 
 def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
