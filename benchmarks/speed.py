@@ -42,6 +42,8 @@ class Row:
     def state(self, share: float) -> str:
         """below the floor | ok | reached, a floor being ``share`` of itself."""
         value, sign = self.found.median, -1 if self.cost else 1
+        if not self.floor:
+            return ""
         floor = self.floor / share if self.cost else self.floor * share
         if sign * value < sign * floor:
             return "BELOW"
@@ -65,6 +67,7 @@ def encoding(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         ("batch encode / TF-IDF + SVD", lambda: peers.tfidf_svd(texts[:1500]), 5, 12),
         ("batch encode / Doc2Vec", lambda: peers.doc2vec(texts[:500]), 0, 0),
         ("batch encode / MiniLM", peers.minilm, 1000, 3000),
+        ("batch encode / ours without numba", lambda: peers.without_numba(model), 0, 0),
         ("batch encode / pure scan and hash", peers.scan_and_hash, 1 / 8, 1 / 3),
     ]
     for name, make, floor, reach in cases:
@@ -135,6 +138,9 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
             spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
             yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
             yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(made)]), 120, 60, "", True)
+            piped = engine.pipeline_seconds(made, texts[:1000], 3)
+            note = " / ".join(f"{np.median(piped[way]):.2f}" for way in piped) + " s, the last the reranker's part"
+            yield Row("ingest pipeline / text only, seconds", _cost(piped, "pipeline", "text"), 0, 0, note, True)
         with_vectors, text_only = engine.bulk_seconds(url, texts[:1500], max(3, rounds // 3))
         note = f"{1500 / np.median(with_vectors):.0f} / {1500 / np.median(text_only):.0f} documents a second"
         yield Row(
@@ -147,8 +153,8 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         )
 
 
-def _cost(found: dict[str, list[float]], way: str) -> Spread:
-    return engine.quotients(found[way], found["plain"])
+def _cost(found: dict[str, list[float]], way: str, other: str = "plain") -> Spread:
+    return engine.quotients(found[way], found[other])
 
 
 class told:

@@ -254,6 +254,30 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
     return ours[1:], theirs[1:]
 
 
+def pipeline_seconds(made: Setup, texts: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Seconds of indexing by opensearch-py's helper through the ingest pipeline and without it, and of what the
+    pipeline asks of the reranker, 64 texts at a time, when a client asks it."""
+    client, ours, rows = OpenSearch(made.url, timeout=120), Client(made.reranker), list(records(texts))
+    found: dict[str, list[float]] = {"pipeline": [], "text": [], "reranker": []}
+    for turn in range(rounds + 1):
+        taken = {}
+        for way in ("pipeline", "text"):
+            index = f"{made.name}-{way}"
+            lines = [{"_index": index, "_id": one.id, **one.source} for one in rows]
+            named = {"pipeline": f"{made.name}-ingest"} if way == "pipeline" else {}
+            taken[way] = seconds(lambda: bulk(client, lines, **named))  # noqa: B023
+            client.indices.delete(index=index)
+        batches = [
+            [f"{one.source['title']}\n{one.source['text']}" for one in rows[i : i + 64]]
+            for i in range(0, len(rows), 64)
+        ]
+        taken["reranker"] = seconds(lambda: [ours.post("/v1/embeddings", {"input": batch}) for batch in batches])  # noqa: B023
+        for way in taken if turn else ():
+            found[way].append(taken[way])
+    client.close()
+    return found
+
+
 def quotients(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
     """Ours over theirs, round by round."""
     return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])

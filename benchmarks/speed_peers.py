@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit, uint64
 
-from resift import Model
+from resift import Model, vectors
 from resift.text import tokenize
 
 Encode = Callable[[Sequence[str]], Any]
@@ -93,6 +93,19 @@ def doc2vec(texts: Sequence[str], dim: int = 256) -> Encode:
     tagged = [TaggedDocument(tokenize(text), [row]) for row, text in enumerate(texts)]
     trained = Doc2Vec(tagged, dm=0, vector_size=dim, epochs=1, workers=1, min_count=5)
     return lambda batch: [trained.infer_vector(tokenize(text), epochs=10) for text in batch]
+
+
+def without_numba(model: Model) -> Encode:
+    """Ours as where numba is not installed."""
+
+    def encode(texts: Sequence[str]) -> Any:
+        usual, vectors.MANY = vectors.MANY, 10**12
+        try:
+            return model.encode(texts)
+        finally:
+            vectors.MANY = usual
+
+    return encode
 
 
 def minilm_folder() -> Path:
