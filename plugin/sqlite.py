@@ -291,15 +291,27 @@ class SqliteEngine(Engine):
 
     def _matching(self, number: int, condition: Condition) -> list[tuple[int, float]]:
         """Rows and scores of all matches, best first: BM25 where there is a text, else 1."""
-        if condition.match is None:
+        if condition.match is None and not condition.more:
             sql = f"SELECT d.row, 1.0 FROM documents_{number} d WHERE {condition.where} ORDER BY d.row"
             return self._db.execute(sql, condition.values).fetchall()
-        sql = (
-            f"SELECT d.row, -bm25(words_{number}) AS score FROM words_{number} w "
-            f"JOIN documents_{number} d ON d.row = w.rowid "
-            f"WHERE words_{number} MATCH ? AND {condition.where} ORDER BY score DESC, d.row"
+        sql = f"SELECT w.rowid, -bm25(words_{number}) FROM words_{number} w "
+        filtered = (
+            f"{sql} JOIN documents_{number} d ON d.row = w.rowid WHERE words_{number} MATCH ? AND {condition.where}"
         )
-        return self._db.execute(sql, (condition.match, *condition.values)).fetchall()
+        scores: dict[int, float] = {}
+        if condition.match is not None:
+            expression, boost = condition.match
+            for row, score in self._db.execute(filtered, (expression, *condition.values)):
+                scores[row] = boost * score
+        for expression, boost in condition.more:
+            if condition.match is None:
+                for row, score in self._db.execute(filtered, (expression, *condition.values)):
+                    scores[row] = scores.get(row, 0.0) + boost * score
+            else:
+                for row, score in self._db.execute(f"{sql} WHERE words_{number} MATCH ?", (expression,)):
+                    if row in scores:
+                        scores[row] += boost * score
+        return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
 
     def _nearest(self, number: int, changes: int, meta: dict[str, Any], query: Any) -> list[tuple[int, float]]:
         """Exact k-NN in the model's space; scores are Lucene's, for inner product and l2.
@@ -378,7 +390,7 @@ class SqliteEngine(Engine):
     ) -> dict[int, dict[str, list[str]]]:
         """A fragment of each asked-for field that holds a word of the query, the words between the tags."""
         wanted = [name for name in body["highlight"].get("fields", {}) if name in fields]
-        match = translate(body.get("query", {}), fields, f"words_{number}").match
+        match = translate(body.get("query", {}), fields, f"words_{number}").words
         if match is None or not wanted or not rows:
             return {}
         settings = body["highlight"]

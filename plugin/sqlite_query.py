@@ -1,11 +1,13 @@
 """OpenSearch's query language, the part that the embedded engine knows, as SQL.
 
 Known are ``match_all``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists`` and ``bool``
-of them. One text clause, alone or in ``bool.must``, gives the BM25 score; a text in any other place only filters.
+of them. One text clause, alone or in ``bool.must``, and those in ``bool.should`` beside it or alone, give the BM25
+score, each times its ``boost``; a text in any other place only filters.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -18,13 +20,26 @@ _COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _TEXT = ("match", "multi_match")
 
 
+Scored = tuple[str, float]
+
+
 @dataclass(frozen=True)
 class Condition:
-    """``where`` over the documents table ``d`` with its ``values``, and the FTS5 expression that scores, if any."""
+    """``where`` over the documents table ``d`` with its ``values``, and the FTS5 expressions that score.
+
+    ``match`` must match, if there is one; ``more`` adds to its score or, without it, one of them must match.
+    """
 
     where: str
     values: tuple[Any, ...]
-    match: str | None = None
+    match: Scored | None = None
+    more: tuple[Scored, ...] = ()
+
+    @property
+    def words(self) -> str | None:
+        """One FTS5 expression for all that scores."""
+        expressions = [expression for expression, _ in (*([self.match] if self.match else []), *self.more)]
+        return " OR ".join(f"({expression})" for expression in expressions) or None
 
 
 def translate(query: Any, fields: Sequence[str], words: str) -> Condition:
@@ -34,7 +49,7 @@ def translate(query: Any, fields: Sequence[str], words: str) -> Condition:
     """
     kind, body = _single(query)
     if kind in _TEXT:
-        return Condition("1", (), _expression(kind, body, fields))
+        return Condition("1", (), _scored(query, fields))
     if kind != "bool":
         return Condition(*_Filter(fields, words).clause(query))
     must = _as_list(body.get("must", []))
@@ -42,8 +57,18 @@ def translate(query: Any, fields: Sequence[str], words: str) -> Condition:
     rest = [clause for clause in must if clause not in texts[:1]]
     if len(texts) > 1:
         _unsupported("bool.must with several text clauses", "one text clause")
-    where, values = _Filter(fields, words).clause({"bool": {**body, "must": rest}})
-    return Condition(where, values, _expression(*_single(texts[0]), fields) if texts else None)
+    should = _as_list(body.get("should", []))
+    more = [clause for clause in should if _single(clause)[0] in _TEXT]
+    alone = not texts and len(more) == len(should)
+    least = body.get("minimum_should_match", 0 if must or body.get("filter") else 1)
+    filtering = {**body, "must": rest, "minimum_should_match": least}
+    if alone and least == 1:
+        filtering = {name: value for name, value in filtering.items() if name not in ("should", "minimum_should_match")}
+    elif not texts:
+        more = []
+    where, values = _Filter(fields, words).clause({"bool": filtering})
+    match = _scored(texts[0], fields) if texts else None
+    return Condition(where, values, match, tuple(_scored(clause, fields) for clause in more))
 
 
 class _Filter:
@@ -107,6 +132,16 @@ def _each(name: str, test: str, values: Sequence[Any]) -> tuple[str, tuple[Any, 
     if not name or '"' in name:
         raise BadInput(f"malformed field name {name!r}", value=name, expected="a field's name")
     return f"EXISTS (SELECT 1 FROM json_each(d.source, ?) WHERE {test})", (path, *values)
+
+
+def _scored(query: Any, fields: Sequence[str]) -> Scored:
+    """A text clause's FTS5 expression and its boost."""
+    kind, body = _single(query)
+    settings = _single(body)[1] if kind == "match" else body
+    boost = settings.get("boost", 1.0) if isinstance(settings, Mapping) else 1.0
+    if isinstance(boost, bool) or not isinstance(boost, (int, float)) or not 0 <= boost < math.inf:
+        raise BadInput(f"boost is {boost!r}", value=boost, expected="a number, 0 or more")
+    return _expression(kind, body, fields), float(boost)
 
 
 def _expression(kind: str, body: Any, fields: Sequence[str]) -> str:

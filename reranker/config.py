@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from resift.errors import BadInput
+from resift.feedback import DEFAULT_METHOD, METHODS
 from resift.model import DEFAULT
 
 
@@ -22,8 +23,8 @@ class Config:
     search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against the
     engine's score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query; ``session_knn``:
     the same in a session that has taught something, where it is more. ``session_hours``: a session ends when it
-    was not used for so long. ``max_text``: longest text, in characters. ``max_body``: largest request, in
-    bytes.
+    was not used for so long. ``feedback``: how a session learns, one of :data:`resift.feedback.METHODS`.
+    ``max_text``: longest text, in characters. ``max_body``: largest request, in bytes.
     """
 
     engine: str = "resift.db"
@@ -37,6 +38,7 @@ class Config:
     knn: int = 0
     session_knn: int = 25
     session_hours: float = 24.0
+    feedback: str = DEFAULT_METHOD
     max_text: int = 1_000_000
     max_body: int = 100 * 2**20
 
@@ -48,6 +50,9 @@ class Config:
                 raise BadInput(
                     f"{name} is {getattr(self, name)}", value=getattr(self, name), expected=f"{low} to {high}"
                 )
+
+        if self.feedback not in METHODS:
+            raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:

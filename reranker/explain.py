@@ -21,27 +21,29 @@ _TITLE, _READ = 80, 5000
 def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: int = 5) -> dict[str, Any]:
     """What the session has taught. ``because``: each document that counts, with its words that pull or push most.
 
-    ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``stronger``
-    and ``weaker``: the mask's dimensions that changed most, each with the words that are largest in it.
+    ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``asked``:
+    the words that the engine is asked for too, heaviest first; ``stronger`` and ``weaker``: the dimensions that weigh
+    most and least in the direction, by the mask's change if there is one, each with the words that are largest in it.
     """
-    direction = feedback.mask**2 * feedback.shift
-    change = feedback.mask - 1
+    direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
+    change = feedback.mask - 1 if feedback.method.masked else direction
     order = np.argsort(-change, kind="stable")
     signs = {one.judgement.grade > 0 for one in judged}
 
-    def dimensions(rows: Any) -> list[dict[str, Any]]:
+    def dimensions(rows: Any, sign: int) -> list[dict[str, Any]]:
         return [
-            {"dimension": int(row), "weight": round(float(feedback.mask[row]), 4), "words": model.words_of(int(row))}
+            {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.words_of(int(row))}
             for row in rows
-            if change[row]
+            if change[row] * sign > 0
         ]
 
     return {
         "because": [_because(model, direction, one, count) for one in judged],
         "towards": model.nearest_words(direction, count) if True in signs else [],
         "away": model.nearest_words(-direction, count) if False in signs else [],
-        "stronger": dimensions(order[:count]),
-        "weaker": dimensions(order[::-1][:count]),
+        "asked": list(feedback.terms)[: 2 * count],
+        "stronger": dimensions(order[:count], 1),
+        "weaker": dimensions(order[::-1][:count], -1),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -19,14 +20,16 @@ from resift.plugin.engine import Engine, IndexInfo, SearchResult, document_text,
 from resift.reranker.config import Config
 from resift.reranker.explain import explain, reasons
 from resift.reranker.recent import Recent
-from resift.reranker.sessions import Session, Sessions
+from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 from resift.reranker.trained import Trained
 from resift.similarity import combine, z_score
+from resift.text import tokenize
 from resift.vectors import Floats
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _DOCUMENT_SECONDS = 5.0, 300.0
 _INFOS, _DOCUMENTS, _TEXT = 1000, 5000, 20_000
+_WITHOUT = {"near": "no nearest documents", "words": "without the session's words"}
 _AS_IT_IS = ("sort", "search_after", "collapse", "rescore")
 _TEXT_CLAUSES = (
     "match",
@@ -81,11 +84,17 @@ class Reranker:
         return known
 
     def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
-        """Similarity of the query, moved and masked by the session's feedback, with each of ``vectors`` (n, K)."""
+        """Similarity of the query, moved and masked by the session's feedback, with each of ``vectors`` (n, K).
+
+        Only what concerns the query counts of the feedback, the vectors being its candidates.
+        """
         vector = self.model.encode_one(query)
+        return self._similarities(vector, vectors, feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY]))
+
+    def _similarities(self, query: Floats, vectors: Floats, feedback: Feedback | None) -> Floats:
         if feedback is None:
-            return self.model.score(vector, vectors)
-        return self.model.score(feedback.move(vector), vectors, feedback.mask)
+            return self.model.score(query, vectors)
+        return self.model.score(feedback.move(query), vectors, feedback.mask)
 
     def feedback_of(self, session: str | None, headers: Mapping[str, str] | None = None) -> Feedback | None:
         """What a session has taught, if it has."""
@@ -93,12 +102,14 @@ class Reranker:
         return self._learned(self.judged(found, headers))
 
     def _learned(self, judged: Sequence[Judged]) -> Feedback | None:
-        """What judged documents teach; learned anew where one of them, its grade or its vector, is another."""
+        """What judged documents teach; learned anew where one of them, its grade, query or vector, is another."""
         if not judged:
             return None
-        grades = np.array([one.judgement.grade for one in judged], np.float64)
-        key = blake2b(b"".join([grades.tobytes(), *(one.vector.tobytes() for one in judged)])).digest()
-        return self._feedbacks.get(key) or self._feedbacks.put(key, Feedback.of(judged, self.model.dim))
+        told = [(one.judgement.grade, one.judgement.query) for one in judged]
+        key = blake2b(b"".join([repr(told).encode(), *(one.vector.tobytes() for one in judged)])).digest()
+        known = self._feedbacks.get(key)
+        rarity, method = self.model.table.rarity, self.config.feedback
+        return known or self._feedbacks.put(key, Feedback.of(judged, self.model.dim, rarity, method))
 
     def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[Judged]:
         """A session's judgements that count, with their documents as they are in the index now.
@@ -159,37 +170,49 @@ class Reranker:
         late = self.late(search.method) if text else None
         search = self._filled_in(search, late)
         judged, notes = self._judged_or_why_not(search)
-        feedback = self._learned(judged)
         query = self.model.encode_one(text)
         engine_body = {**body, "from": 0, "size": depth}
-        wanted = self._wanted(search, info, feedback)
-        near_body = self._near_body(query, feedback, wanted, search.filter) if wanted else None
-        found, near = self._asked(search, engine_body, near_body, notes)
-        hits, vectors = found.hits[: search.window], found.vectors[: search.window]
-        ranks: list[int | None] = list(range(1, len(hits) + 1))
-        matrix = self.fill(hits, vectors, info.fields)
-        if near is not None:
-            known = {(hit["_index"], hit["_id"]) for hit in found.hits}
-            rows = self.fill(near.hits, near.vectors, info.fields)
-            nearness = self.similarities(text, rows, feedback)
-            best = [
-                i for i, hit in enumerate(near.hits) if nearness[i] > 0 and (hit["_index"], hit["_id"]) not in known
-            ]
-            new = [near.hits[i] for i in best]
-            hits, matrix = hits + new, np.concatenate([matrix, rows[best]])
-            ranks += [None] * len(new)
-        similar = scored = self.similarities(text, matrix, feedback)
+        learned = self._learned(judged)
+        feedback = _or_none(learned and learned.at(text[:MAX_QUERY]))
+        answers = self._asked(
+            search, {"hits": engine_body, **self._more(search, info, body, query, text, feedback)}, notes
+        )
+        found = answers["hits"]
+        hits = found.hits[: search.window]
+        matrix = self.fill(hits, found.vectors[: search.window], info.fields)
+        if learned is not None:
+            first, feedback = feedback, _or_none(learned.scoped(query, matrix, text[:MAX_QUERY]))
+            if feedback is not None and first is None:
+                answers |= self._asked(search, self._more(search, info, body, query, text, feedback), notes)
+        words, near = answers.get("words"), answers.get("near")
+        given = {_key(hit): hit for hit in found.hits}
+        for more, least in ((words, -np.inf), (near, 0)):
+            if more is not None:
+                known = {_key(hit) for hit in hits}
+                rows = self.fill(more.hits, more.vectors, info.fields)
+                alike = self._similarities(query, rows, feedback)
+                new = [i for i, hit in enumerate(more.hits) if alike[i] > least and _key(hit) not in known]
+                hits = hits + [given.get(_key(more.hits[i]), more.hits[i]) for i in new]
+                matrix = np.concatenate([matrix, rows[new]])
+        places = {_key(hit): rank for rank, hit in enumerate(found.hits, 1)}
+        ranks = [places.get(_key(hit)) for hit in hits]
+        similar = self._similarities(query, matrix, feedback)
+        scored, alpha = similar, search.alpha or 0.0
         if late is not None:
             scored = late.scores(text, self._texts(search, hits, info))
             if feedback is not None:
                 scored = np.asarray((z_score(scored) + z_score(similar)) / 2, np.float32)
-        ordered, order = _ordered(hits, ranks, scored, search)
-        later = enumerate(found.hits[search.window :], search.window + 1)
-        beyond = [_with_parts(hit, None, None, rank) for rank, hit in later]
+        elif feedback is not None:
+            alpha = feedback.alpha(alpha, self.model.trust)
+        engine_scores, normalization = _scores(hits, ranks, words), search.normalization or "min_max"
+        ordered, order = _ordered(hits, ranks, engine_scores, scored, alpha, normalization)
+        candidates = {_key(hit) for hit in hits}
+        left = [hit for hit in found.hits if _key(hit) not in candidates]
+        beyond = [_with_parts(hit, None, None, places[_key(hit)]) for hit in left]
         page = (ordered + beyond)[start : start + size]
         if feedback is not None:
             shown = order[start : start + size]
-            change = similar[shown] - self.similarities(text, matrix[shown], None)
+            change = similar[shown] - self._similarities(query, matrix[shown], None)
             for hit, reason in zip(page, reasons(self.model, feedback, judged, matrix[shown], change), strict=False):
                 hit["resift"]["because"] = reason
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
@@ -198,10 +221,10 @@ class Reranker:
             "reranked": True,
             "model": self.model.hash,
             "method": "vectors" if late is None else "late",
-            "alpha": search.alpha,
+            "alpha": round(alpha, 6),
             "window": search.window,
             "candidates": len(hits),
-            "vectors": _origins([found] if near is None else [found, near]),
+            "vectors": _origins(list(answers.values())),
             "session": search.session if feedback is not None else None,
             **({"reason": "; ".join(notes)} if notes else {}),
         }
@@ -248,31 +271,44 @@ class Reranker:
         learned = feedback is not None and info.model is not None
         return max(self.config.knn, self.config.session_knn) if learned else self.config.knn
 
-    def _near_body(
-        self, query: Floats, feedback: Feedback | None, wanted: int, filter: dict[str, Any] | None
-    ) -> dict[str, Any]:
+    def _more(
+        self,
+        search: Search,
+        info: IndexInfo,
+        body: dict[str, Any],
+        query: Floats,
+        text: str,
+        feedback: Feedback | None,
+    ) -> dict[str, dict[str, Any] | None]:
+        """What is asked for beside the hits: the session's ``words``, and the documents ``near`` the moved query."""
+        wanted = self._wanted(search, info, feedback)
         if feedback is None:
-            return knn_body(query, wanted, filter)
-        moved = feedback.move(query)
-        return self.engine.masked_body(moved, feedback.mask, self.model.similarity, wanted, filter)
+            return {"near": knn_body(query, wanted, search.filter) if wanted else None}
+        nearest = self.engine.masked_body(
+            feedback.move(query), feedback.mask, self.model.similarity, max(wanted, 1), search.filter
+        )
+        words = longer_body({**body, "size": search.window}, text, feedback.terms, info.fields)
+        return {"words": words, "near": nearest if wanted else None}
 
     def _asked(
-        self, search: Search, body: dict[str, Any], near: dict[str, Any] | None, notes: list[str]
-    ) -> tuple[SearchResult, SearchResult | None]:
-        """The engine's hits and the nearest documents, in one round trip; the hits alone, and a note, if it must be."""
-        if near is not None:
+        self, search: Search, bodies: Mapping[str, dict[str, Any] | None], notes: list[str]
+    ) -> dict[str, SearchResult]:
+        """Results by name, in one round trip; what is refused is left out, the last first, with a note."""
+        wanted = {name: body for name, body in bodies.items() if body is not None}
+        while wanted:
+            last = list(wanted)[-1]
             try:
-                found, nearest = self.engine.search_all(search.index, [body, near], True, search.headers)
-                return found, nearest
+                if last == "hits":
+                    return {last: self.engine.search(search.index, wanted[last], vectors=True, headers=search.headers)}
+                answers = self.engine.search_all(search.index, list(wanted.values()), True, search.headers)
+                return dict(zip(wanted, answers, strict=True))
             except ResiftError as error:
-                if error.code == "engine_unavailable":
+                if last == "hits" or error.code == "engine_unavailable":
                     raise
-                failure = error
-        found = self.engine.search(search.index, body, vectors=True, headers=search.headers)
-        if near is not None:
-            log.warning("no nearest documents: %s", failure.message)
-            notes.append(f"no nearest documents: {failure.message}")
-        return found, None
+                log.warning("%s: %s", _WITHOUT[last], error.message)
+                notes.append(f"{_WITHOUT[last]}: {error.message}")
+                del wanted[last]
+        return {}
 
     def fill(self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]) -> Floats:
         """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text."""
@@ -341,16 +377,40 @@ def _origins(results: Sequence[SearchResult]) -> dict[str, int]:
     }
 
 
+def _or_none(feedback: Feedback | None) -> Feedback | None:
+    """Feedback that says something."""
+    return feedback if feedback is not None and feedback.evidence else None
+
+
+def _key(hit: Mapping[str, Any]) -> tuple[str, str]:
+    return hit["_index"], hit["_id"]
+
+
+def _scores(
+    hits: Sequence[dict[str, Any]], ranks: Sequence[int | None], longer: SearchResult | None
+) -> NDArray[np.float64]:
+    """The engine's scores (n,), those of the session's longer query if there is one; NaN for hits without."""
+    if longer is None:
+        scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
+    else:
+        found = {_key(hit): hit["_score"] for hit in longer.hits}
+        scores = [found.get(_key(hit), np.nan) for hit in hits]
+    return np.asarray(scores, np.float64)
+
+
 def _ordered(
-    hits: Sequence[dict[str, Any]], ranks: Sequence[int | None], similar: Floats, search: Search
+    hits: Sequence[dict[str, Any]],
+    ranks: Sequence[int | None],
+    scores: NDArray[np.float64],
+    similar: Floats,
+    alpha: float,
+    normalization: str,
 ) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
     """Hits by their combined score, best first, each with its sub-scores, and their positions before.
 
-    ``ranks`` are the engine's, if it has one.
+    ``ranks`` are the engine's, if it has one; ``scores`` what is combined.
     """
-    scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
-    alpha, normalization = search.alpha or 0.0, search.normalization or "min_max"
-    combined = combine(np.asarray(scores, np.float64), similar, alpha, normalization)
+    combined = combine(scores, similar, alpha, normalization)
     order = np.argsort(-combined, kind="stable")
     return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order], order
 
@@ -367,7 +427,8 @@ def _with_parts(hit: dict[str, Any], score: float | None, similarity: float | No
 
 def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:
     """How far mask and query shift moved, as lengths (l2)."""
-    old, new = (Feedback.of([], dim) if one is None else one for one in (before, after))
+    nothing = Feedback.of([], dim)
+    old, new = (nothing if one is None else one for one in (before, after))
     return {
         "mask": round(float(np.linalg.norm(new.mask - old.mask)), 6),
         "shift": round(float(np.linalg.norm(new.shift - old.shift)), 6),
@@ -378,7 +439,7 @@ def search_body(search: Search, info: IndexInfo) -> tuple[dict[str, Any], str]:
     """The engine's search body, and the text that is encoded ('' where none is found)."""
     if isinstance(search.query, str):
         fields = list(info.fields) or ["*"]
-        text: dict[str, Any] = {"multi_match": {"query": search.query, "fields": fields}}
+        text = own_text(search.query, info.fields)
         query = {"bool": {"must": [text], "filter": [search.filter]}} if search.filter else text
         highlight = {"highlight": {"fields": {name: {} for name in fields}, "encoder": "html"}}
         return {"query": query, **(highlight if search.highlight else {})}, search.query
@@ -386,6 +447,40 @@ def search_body(search: Search, info: IndexInfo) -> tuple[dict[str, Any], str]:
     if search.filter:
         body["query"] = {"bool": {"must": [body.get("query", {"match_all": {}})], "filter": [search.filter]}}
     return body, find_text(body.get("query", {}))
+
+
+def longer_body(
+    body: dict[str, Any], text: str, terms: Mapping[str, float], fields: Sequence[str]
+) -> dict[str, Any] | None:
+    """The search body that asks for a session's ``terms`` too; None where there are none.
+
+    A query text may be left unmatched then, a query clause may not. What is asked of the whole result (aggregations,
+    totals) is left to the first request.
+    """
+    if not terms:
+        return None
+    length = sum(count**2 for count in Counter(tokenize(text)).values()) ** 0.5 or 1.0
+    clauses = [
+        {"multi_match": {"query": word, "fields": list(fields) or ["*"], "boost": round(weight * length, 4)}}
+        for word, weight in terms.items()
+    ]
+    query = body.get("query", {"match_all": {}})
+    inner = query.get("bool", {}) if set(query) == {"bool"} else {}
+    if set(query) == {"multi_match"}:
+        longer: dict[str, Any] = {"should": [query, *clauses]}
+    elif set(inner) == {"must", "filter"} and inner.get("must") == [own_text(text, fields)]:
+        longer = {"should": [*inner["must"], *clauses], "filter": inner["filter"], "minimum_should_match": 1}
+    else:
+        longer = {"must": [query], "should": clauses}
+    kept: dict[str, Any] = {
+        name: body[name] for name in ("size", "_source", "highlight", "fields", "docvalue_fields") if name in body
+    }
+    return {**kept, "query": {"bool": longer}}
+
+
+def own_text(text: str, fields: Sequence[str]) -> dict[str, Any]:
+    """The clause that a query text is asked with."""
+    return {"multi_match": {"query": text, "fields": list(fields) or ["*"]}}
 
 
 def find_text(query: Any) -> str:

@@ -13,6 +13,8 @@ from resift.errors import BadInput
 from resift.model import DEFAULT
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from resift.evaluation.data import Collection
     from resift.evaluation.systems import System
 
@@ -239,3 +241,99 @@ def _unseen(system: System, collection: Collection) -> tuple[Collection, int]:
 
 def _skipped(report: dict[str, Any], why: str) -> str:
     return f"; {report['skipped']} queries {why} left out" if report["skipped"] else ""
+
+
+@evaluate.command("feedback")
+@click.argument("folder", required=False, metavar="[DIR]")
+@click.option("--train", metavar="FILE", help="Labelled documents: the database, instead of DIR.")
+@click.option("--test", metavar="FILE", help="Labelled documents: the queries.")
+@click.option("--method", "methods", multiple=True, metavar="NAME", help="May be repeated. [ridge+lexical]")
+@click.option("--queries", default=300, show_default=True, help="Queries drawn.")
+@click.option("--judgements", default=10, show_default=True, help="Documents judged a round.")
+@click.option("--rounds", default=1, show_default=True, help="Times that the ranking is judged and made anew.")
+@click.option("--noise", default=0.0, show_default=True, help="The chance that a mark is wrong.")
+@click.option("--alpha", default=0.3, show_default=True, help="Of similarity against BM25, before any feedback.")
+@click.option("--first", metavar="NAME", help="With --train: the encoder of the first ranking. [the same]")
+@click.option("--topics", is_flag=True, help="Two-topic sessions instead: a query, judged, and then another one.")
+@click.option("--baselines/--no-baselines", default=True, show_default=True, help="With their figures.")
+@system_options
+def feedback(
+    folder: str | None,
+    train: str | None,
+    test: str | None,
+    methods: tuple[str, ...],
+    alpha: float,
+    first: str | None,
+    topics: bool,
+    baselines: bool,
+    choice: Choice,
+    **settings: Any,
+) -> None:
+    """Relevance feedback by a simulated user, in labelled documents or a BEIR folder.
+
+    Labelled documents (--train, --test): half relevant, half irrelevant ones of the first 30 are judged (Passalis and
+    Tefas 2018, Table 5). DIR: the first ten of the mix with BM25 are. All figures of DIR and those named residual are
+    of the ranking without the judged documents.
+
+    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened; baselines: none, rocchio, rm3,
+    more_like_this. --compare is not used here: the ranking before is compared.
+    """
+    from resift.evaluation import feedback as fb
+    from resift.evaluation.data import read_classes, read_collection
+    from resift.evaluation.report import as_json, carry_table, of_carry, of_feedback
+    from resift.feedback import DEFAULT_METHOD
+
+    if choice.compare:
+        raise BadInput("--compare", value=choice.compare, expected="--method: methods are compared, not encoders")
+    options = fb.Options(seed=choice.seed, **settings)
+    chosen = methods or (DEFAULT_METHOD,)
+    if folder and not (train or test or first):
+        collection = read_collection(folder)
+        documents, queries = collection.documents, collection.queries
+        task: fb.Task = fb.Graded(collection)
+    elif train and test and not folder:
+        database = read_classes(train)
+        documents = database.texts
+        task = fb.SameClass(database, read_classes(test))
+        queries = task.texts
+    else:
+        raise BadInput(
+            "nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE [--first NAME]"
+        )
+    system = choice.system()
+    bench = fb.Bench(system, documents, queries, _rarity(system), alpha)
+    if isinstance(task, fb.SameClass) and first:
+        task.begin(_ranking(first, choice, documents, queries))
+    given = {name: value for name, value in vars(options).items() if name != "queries"}
+    sizes = {"documents": len(documents), "encoder": choice.name, "alpha": alpha, **given}
+    if topics:
+        carried = {"task": "feedback", "protocol": "topics", **of_carry(fb.run_carry(bench, task, options)), **sizes}
+        click.echo(as_json(carried) if choice.as_json else carry_table(carried, task.names))
+        return
+    others = [name for name in (*chosen[1:], *(fb.BASELINES if baselines else ())) if name != chosen[0]]
+    found = fb.run_feedback(bench, task, options, tuple(dict.fromkeys((chosen[0], *others))))
+    report = of_feedback(
+        found[chosen[0]], chosen[0], choice.seed, {name: found[name] for name in dict.fromkeys(others)}
+    )
+    report = {"task": "feedback", "protocol": "classes" if train else "retrieval", **report, **sizes}
+    choice.tell(report, task.names, f"{report['queries']} queries, {len(documents)} documents")
+
+
+def _rarity(system: System) -> Callable[[str], float]:
+    """How rare words are by the encoder's own table, or by the packaged vectors where it has none."""
+    from resift.model import load_vectors
+
+    table = getattr(system, "table", None)
+    return (load_vectors() if table is None else table).rarity
+
+
+def _ranking(
+    name: str, choice: Choice, documents: Sequence[str], queries: Sequence[str]
+) -> Callable[[int], NDArray[Any]]:
+    """Similarities of the documents with a query, by an untrained encoder, a baseline or a saved model."""
+    from resift.evaluation.pairwise import similarity_blocks
+    from resift.evaluation.systems import build_system
+
+    system = build_system(name, choice.vectors, choice.seed)
+    database, asked = system.fit(documents), system.queries(queries)
+    return lambda query: next(similarity_blocks(asked[query : query + 1], database, system.similarity))[1][0]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "resift-en"
 _FREQUENT = 20_000
+_LABELLED = ("ro-boew", "rn-bof")
 _GATHER = 4096
 _BATCH = 1024
 _BATCH_CHARACTERS = 4 * 2**20
@@ -86,6 +87,16 @@ class Model:
     def dim(self) -> int:
         """Number of dimensions of a vector: R with a head, else S·K."""
         return int(self.mask.size if self.head is None else self.head.shape[1])
+
+    @property
+    def trust(self) -> float:
+        """How much the similarity weighs against the engine's score once much was judged, from 0 to 1.
+
+        All for a model that was trained on labels, .6 for one adapted to its documents, .3 for any other.
+        """
+        if self.name.startswith(_LABELLED):
+            return 1.0
+        return 0.6 if "adapted" in self.table.info else 0.3
 
     @property
     def space_type(self) -> str:

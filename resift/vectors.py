@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import struct
 import tempfile
@@ -157,6 +158,11 @@ class WordVectors:
     @cached_property
     def _lookup(self) -> Any:
         return _load_kernels().build_lookup(self.words)
+
+    def rarity(self, word: str) -> float:
+        """log(rank + 2), Zipf's estimate of a word's idf; a word that has no row is rarer than all that have one."""
+        row = self.index[word]
+        return math.log((len(self) if row < 0 else row) + 2)
 
     def quantized(self) -> WordVectors:
         """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""

@@ -235,7 +235,7 @@ def test_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
     changed = 0
     for seed in range(3):
         some = np.random.default_rng(seed).permutation(len(texts))
-        feedback = Feedback.learn(encoded[some[:5]], encoded[some[5:10]])
+        feedback = Feedback.learn(encoded[some[:5]], encoded[some[5:10]], "mask+rocchio")
         moved = feedback.move(query)
         truth = model.score(moved, encoded, feedback.mask)
         body = engine.masked_body(moved, feedback.mask, model.similarity, 20)
@@ -262,6 +262,24 @@ def test_masked_knn_of_nothing_and_of_little(engine: Engine, filled: str, model:
         found = engine.search(filled, engine.masked_body(vector, mask, "cosine", size))
         assert len(found.hits) == min(size, 5)
         assert {hit["_score"] for hit in found.hits} == {1.0}
+
+
+def test_words_count_as_they_are_boosted(engine: Engine, filled: str) -> None:
+    def asked(word: str, boost: float = 1.0) -> dict[str, Any]:
+        return {"multi_match": {"query": word, "fields": ["title", "text"], "boost": boost}}
+
+    for first, second, best in ((1, 5, "3"), (5, 1, "0")):
+        query = {"bool": {"should": [asked("forest", first), asked("river", second)]}}
+        assert ids(engine, filled, query) == [best, "3" if best == "0" else "0"]
+    plain = engine.search(filled, {"query": asked("forest")}).hits[0]["_score"]
+    assert engine.search(filled, {"query": asked("forest", 2.5)}).hits[0]["_score"] == pytest.approx(2.5 * plain)
+    both = {"bool": {"must": [asked("title 1 2 3")], "should": [asked("forest", 9), asked("river"), asked("zebra")]}}
+    assert ids(engine, filled, both)[0] == "0"
+    assert set(ids(engine, filled, both)) == {"0", "1", "2", "3", "4"}
+    assert len(ids(engine, filled, {"bool": {"must": [asked("fires")], "should": [asked("river", 9)]}})) == 2
+    late = [{"range": {"year": {"gte": 2001}}}]
+    filtered = {"should": [asked("forest"), asked("river"), asked("war", 3)], "filter": late, "minimum_should_match": 1}
+    assert ids(engine, filled, {"bool": filtered}) == ["2", "3"]
 
 
 def test_knn_of_a_jaccard_model(engine: Engine, index: str, vectors: WordVectors) -> None:

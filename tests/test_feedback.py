@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resift import Feedback, Model
-from resift.feedback import adam, learn_mask, spherical_entropy
+from resift.errors import BadInput
+from resift.feedback import adam, bag_of, learn_mask, spherical_entropy
 
 
 def torch_entropy(
@@ -89,7 +92,7 @@ def test_rocchio(judged: tuple[np.ndarray, np.ndarray]) -> None:
         return (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).mean(0)
 
     expected = query + np.linalg.norm(query) * (0.8 * direction(relevant) - 0.2 * direction(irrelevant))
-    np.testing.assert_allclose(Feedback.learn(relevant, irrelevant).move(query), expected, rtol=1e-5)
+    np.testing.assert_allclose(Feedback.learn(relevant, irrelevant, "rocchio").move(query), expected, rtol=1e-5)
 
 
 def test_no_marks_change_nothing() -> None:
@@ -121,3 +124,71 @@ def test_marks_bring_the_rest_of_a_topic_up(model: Model) -> None:
     unjudged_gap_after = min(learned[1], learned[4]) - learned[3]
     assert unjudged_gap_after > unjudged_gap_before + 0.05
     assert min(learned[[1, 4]]) > learned[3]
+
+
+def test_ridge_is_the_regression_around_the_query(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    relevant, irrelevant = judged
+    query = np.arange(1, 7, dtype=np.float32)
+    grades = [1, 1, 1, 0.5, 1, -1, -0.25, -1, -1, -1]
+    moved = Feedback.learn(relevant, irrelevant, "ridge", grades).move(query)
+    x = np.concatenate(judged).astype(np.float64)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    prior = 0.3 * query / np.linalg.norm(query)
+    weights = np.abs(grades)
+    hessian = (x.T * weights) @ x + 2 * np.eye(6)
+    expected = np.linalg.solve(hessian, (x.T * weights) @ np.repeat([1.0, 0.0], 5) + 2 * prior)
+    np.testing.assert_allclose(moved / np.linalg.norm(moved), expected / np.linalg.norm(expected), rtol=1e-4)
+    assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(query), rel=1e-5)
+
+
+def test_a_click_counts_less_than_a_mark(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    relevant, none = judged[0][:1], np.zeros((0, 6), np.float32)
+    query = np.eye(6, dtype=np.float32)[5]
+    near = [Feedback.learn(relevant, none, "ridge", [grade]).move(query) @ relevant[0] for grade in (0.5, 1.0)]
+    assert query @ relevant[0] < near[0] < near[1]
+
+
+def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    bags = [bag_of(text) for text in ("fire bush fire", "fire smoke", "army fire")]
+    feedback = Feedback.learn(judged[0][:2], judged[1][:1], bags=bags)
+    assert list(feedback.terms) == ["fire", "smoke", "bush"]
+    fire, bush = (2 / 3) ** 0.5, (1 / 3) ** 0.5
+    expected = 3 * (fire + 0.5**0.5) / 2 - 0.5**0.5
+    assert feedback.terms["fire"] == pytest.approx(expected)
+    assert feedback.terms["bush"] == pytest.approx(3 * bush / 2)
+    assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).terms == {}
+    clicked = Feedback.learn(judged[0][:1], judged[1][:0], grades=[0.5], bags=bags[:1])
+    assert clicked.terms["fire"] == pytest.approx(3 * 0.5 * fire)
+    many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[{f"w{i}": 1 + i for i in range(100)}])
+    assert list(many.terms) == [f"w{i}" for i in range(99, 39, -1)]
+
+
+def test_scope() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(40, 8)).astype(np.float32)
+    near, far = np.eye(8, dtype=np.float32)[[0]], np.eye(8, dtype=np.float32)[[1]]
+    feedback = replace(Feedback.learn(np.concatenate([near, far]), noise[:0], "ridge"), queries=("old", "other"))
+    candidates = noise + 0.4 * near
+    assert feedback.scoped(near[0], candidates, "old").evidence == 1
+    scoped = feedback.scoped(near[0], candidates, "new")
+    np.testing.assert_allclose(scoped.vectors, near)
+    assert scoped.evidence == 0.25
+    np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [0.25, 1])
+    assert not len(feedback.scoped(near[0], candidates[:4], "new").grades)
+    assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
+    assert feedback.scoped(np.zeros(8, np.float32), candidates, "new") is feedback
+    assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
+    nothing = feedback.scoped(-near[0], candidates, "new")
+    np.testing.assert_array_equal(nothing.move(far[0]), far[0])
+
+
+def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    alphas = [Feedback.learn(judged[0][:count], judged[1]).alpha(0.3, 0.6) for count in (0, 1, 5)]
+    assert 0.3 < alphas[0] < alphas[1] < alphas[2] < 0.6
+    feedback = Feedback.learn(*judged)
+    assert (feedback.alpha(0.0, 1.0), feedback.alpha(0.9, 0.6)) == (0.0, 0.9)
+
+
+def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(BadInput, match="magic"):
+        Feedback.learn(*judged, "magic")

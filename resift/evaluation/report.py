@@ -47,6 +47,40 @@ def of_sts(
     return found
 
 
+def of_feedback(
+    rounds: Sequence[tuple[Run, Run]],
+    name: str,
+    seed: int,
+    baselines: Mapping[str, Sequence[tuple[Run, Run]]],
+) -> dict[str, Any]:
+    """A method's figures after the last round, the first ranking's in ``compare``, ``rounds`` and ``baselines``."""
+    after, before = rounds[-1]
+    return {
+        **of_run(after, name, seed, before, "before"),
+        "rounds": [run.means() for run, _ in rounds],
+        "baselines": {other: theirs[-1][0].means() for other, theirs in baselines.items()},
+    }
+
+
+def of_carry(found: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
+    """Two-topic sessions: for related and unrelated second queries, each way of ranking's means."""
+    return {
+        kind: {"queries": entry["before"].facts["queries"], **{name: run.means() for name, run in entry.items()}}
+        for kind, entry in found.items()
+    }
+
+
+def carry_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
+    """A line a kind of second query and figure: without a session, with it in its scope, and with all of it."""
+    rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]
+    for kind in ("related", "unrelated"):
+        entry = report[kind]
+        for name in metrics:
+            values = [_number(entry[way][name]) for way in ("before", "after", "whole")]
+            rows.append([kind, str(entry["queries"]), name, *values])
+    return "\n".join(_aligned(rows))
+
+
 def as_json(report: Mapping[str, Any]) -> str:
     """One line of JSON; NaN, which JSON has not, as null."""
     return json.dumps(_plain(report), ensure_ascii=False, allow_nan=False)
@@ -62,8 +96,9 @@ def _plain(value: Any) -> Any:
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     """A line a metric: value, 95 % interval and, where there is a second system, its value, the difference and p."""
-    compare, alone = report.get("compare"), report.get("alone", {})
-    head = ["METRIC", report["system"], "95 %", *(f"{name} alone" for name in alone)]
+    compare = report.get("compare")
+    alone = {f"{name} alone": entry for name, entry in report.get("alone", {}).items()} | report.get("baselines", {})
+    head = ["METRIC", report["system"], "95 %", *alone]
     rows = [head + ([compare["system"], "95 %", "DIFFERENCE", "P"] if compare else [])]
     for name in metrics:
         row = [name, *_with_interval(report, name), *(_number(entry[name]) for entry in alone.values())]

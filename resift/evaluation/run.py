@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from resift.evaluation.systems import Lexical, System
 from resift.similarity import z_score
 
 RECALLS = (1, 3, 5, 10, 100)
+_GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
 _WHOLE = 100_000
 _CANDIDATES = 1000
 
@@ -144,30 +146,30 @@ def _sizes(collection: Collection) -> dict[str, int]:
 class _Rankings:
     """Metrics of each query, as blocks of scores come in."""
 
-    names = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
-
     def __init__(self, collection: Collection) -> None:
         self._grades = collection.grades
-        self._table = np.zeros((len(self._grades), len(self.names)))
+        self._table = np.zeros((len(self._grades), len(_GRADED)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
         """``scores`` (B, N) of the queries ``rows``."""
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
-            self._table[query] = _query(line, self._grades[query])
+            self._table[query] = list(graded_metrics(line, self._grades[query]).values())
 
     def values(self) -> dict[str, Numbers]:
         """Metric → (Q,)."""
-        return {name: self._table[:, column] for column, name in enumerate(self.names)}
+        return {name: self._table[:, column] for column, name in enumerate(_GRADED)}
 
 
-def _query(scores: NDArray[Any], grades: dict[int, float]) -> list[float]:
+def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
+    """Figures of one ranking by ``scores`` (N,); ``grades``: document → grade, with a relevant one."""
     gains = np.zeros(len(scores))
     gains[list(grades)] = list(grades.values())
     gains = gains[np.argsort(-scores, kind="stable")]
     hits, total = gains > 0, sum(grade > 0 for grade in grades.values())
-    return [
+    found = [
         ndcg_at(gains, list(grades.values()), 10),
         average_precision(hits, total),
         *(recall_at(hits, total, k) for k in RECALLS),
         reciprocal_rank(hits, 10),
     ]
+    return dict(zip(_GRADED, found, strict=True))

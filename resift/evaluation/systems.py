@@ -73,8 +73,14 @@ class System(Protocol):
 class Encoder:
     """A Model, or anything else that encodes each text by itself."""
 
-    def __init__(self, encode: Callable[[Sequence[str]], Floats], similarity: str = "cosine") -> None:
-        self.queries, self.similarity = encode, similarity
+    def __init__(
+        self,
+        encode: Callable[[Sequence[str]], Floats],
+        similarity: str = "cosine",
+        table: WordVectors | None = None,
+        trust: float = 0.6,
+    ) -> None:
+        self.queries, self.similarity, self.table, self.trust = encode, similarity, table, trust
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Nothing is learnt."""
@@ -396,7 +402,7 @@ def _of_model(model: Model, similarity: str | None) -> System:
         return DynaMax(model)
     if similarity is not None:
         model.similarity = similarity
-    return Encoder(model.encode, model.similarity)
+    return Encoder(model.encode, model.similarity, model.table, model.trust)
 
 
 def _mean(vectors: WordVectors, weighting: str) -> System:
