@@ -1,0 +1,83 @@
+"""What a session's update costs: ``python benchmarks/feedback.py [--rounds N] [--json]``.
+
+Algorithm 2's mask in closed form against torch's autograd, in rounds that take turns, and the default method's move and
+words. Ten judgements, 256 dimensions; one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from resift.feedback import FUZZINESS, ITERATIONS, RATE, Feedback, bag_of, learn_mask
+
+
+def torch_mask(relevant: Any, irrelevant: Any) -> Any:
+    """:func:`resift.feedback.learn_mask` with gradients by torch."""
+    z = torch.from_numpy(np.concatenate([relevant, irrelevant]))
+    labels = torch.nn.functional.one_hot(torch.arange(len(z)).ge(len(relevant)).long()).float()
+    centres = torch.stack([z[: len(relevant)].mean(0), z[len(relevant) :].mean(0)])
+    mask = torch.ones(z.shape[1], requires_grad=True)
+    optimizer = torch.optim.Adam([mask], lr=RATE)
+    for _ in range(ITERATIONS):
+        optimizer.zero_grad()
+        cosine = torch.nn.functional.cosine_similarity((mask * z)[:, None], centres[None], dim=2)
+        w = torch.softmax((cosine - 1) / FUZZINESS, dim=1)
+        h = labels.T @ w
+        (-(h * torch.log(h / w.sum(0))).sum() / len(z)).backward()
+        optimizer.step()
+    return mask.detach().clamp(min=0).numpy()
+
+
+def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str, float]:
+    """Milliseconds, medians over ``rounds``; ``ratio`` is the median of torch's over ours, ``difference`` of masks."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    both = rng.normal(size=(judgements, dim)).astype(np.float32)
+    both /= np.linalg.norm(both, axis=1, keepdims=True)
+    relevant, irrelevant = both[: judgements // 2], both[judgements // 2 :]
+    texts = [" ".join(f"w{word}" for word in rng.zipf(1.3, 200) if word < 10_000) for _ in both]
+    query = rng.normal(size=dim).astype(np.float32)
+
+    def learned() -> None:
+        bags = [bag_of(text) for text in texts]
+        feedback = Feedback.learn(relevant, irrelevant, bags=bags)
+        feedback.move(query)
+        assert feedback.terms
+
+    calls: dict[str, Callable[[], Any]] = {
+        "mask_ms": lambda: learn_mask(relevant, irrelevant),
+        "torch_ms": lambda: torch_mask(relevant, irrelevant),
+        "ridge_ms": lambda: Feedback.learn(relevant, irrelevant, "ridge").move(query),
+        "default_ms": learned,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 5):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            if number >= 5:
+                taken[name].append(1000 * (time.perf_counter() - started))
+    found = {name: float(np.median(values)) for name, values in taken.items()}
+    ratio = float(np.median(np.array(taken["torch_ms"]) / np.array(taken["mask_ms"])))
+    difference = float(np.abs(learn_mask(relevant, irrelevant) - torch_mask(relevant, irrelevant)).max())
+    return {**found, "ratio": ratio, "difference": difference}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    figures = measure(given.rounds)
+    if given.json:
+        print(json.dumps(figures))
+    else:
+        for label, value in figures.items():
+            print(f"{label:12}{value:10.4g}")
