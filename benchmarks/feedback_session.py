@@ -19,7 +19,7 @@ from resift.plugin.engine import Document, open_engine
 from resift.reranker import Config, create_app
 
 
-def main(query: str = "drive", group: str = "rec.autos") -> None:
+def main(query: str = "chip", group: str = "sci.crypt") -> None:
     """Print the transcript; a hit of ``group`` is what the person is after (✓)."""
     found = read_classes(Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz")
     model, folder = load_model(), tempfile.TemporaryDirectory()
