@@ -40,7 +40,7 @@ class Run:
 
     def means(self) -> dict[str, float]:
         """Metric → mean over the queries that have a value."""
-        return {name: float(np.nanmean(values)) for name, values in self.values.items()}
+        return {name: float(np.nanmean(values)) if len(values) else np.nan for name, values in self.values.items()}
 
     def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
         """Metric → bootstrap 95 % interval of the mean over queries."""
