@@ -68,8 +68,9 @@ def reranker_command(
 
     Queries of qrels/train.tsv are trained on, those of qrels/dev.tsv choose, those of qrels/test.tsv judge. With one
     qrels.tsv the queries are cut in three by the order of their documents (70, 10, 20 unless --split says otherwise),
-    and without --split all of them train what is kept, once the held-back ones have judged. Where the reranker does not
-    help on held-back queries, nothing is written and the exit status is 3.
+    and without --split all of them train what is kept, once the held-back ones have judged. Where training
+    made nothing better, the untrained reranker is kept; where that does not help either, nothing is written and the
+    exit status is 3.
     """
     from resift.evaluation.data import block_split
     from resift.training.judged import learn
@@ -95,7 +96,9 @@ def reranker_command(
     if not report["better"]:
         click.echo(f"warning: it does not help on the held-back queries; nothing was written to {out}", err=True)
         sys.exit(3)
-    if report["p"]["bm25"]["mrr@10"] >= 0.05:
+    if report["kept"] == "untrained":
+        click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
+    elif report["p"]["bm25"]["mrr@10"] >= 0.05:
         click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
     model.save(out)
     click.echo(f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}")

@@ -16,7 +16,7 @@ from resift.evaluation.data import Collection, block_split, read_collection, wit
 from resift.late import LateInteraction, fingerprints, untrained
 from resift.mixture import Idf, mix
 from resift.similarity import unit_rows
-from resift.training.judged import candidates, learn
+from resift.training.judged import ALPHAS, candidates, learn, steady
 from resift.training.reranker import Options, _Run, fit
 
 PAIRS = 100
@@ -125,6 +125,7 @@ def test_it_learns_what_question_words_ask_for(mixed: WordVectors) -> None:
     systems = report["systems"]
     assert systems["trained"]["recall@1"] > 0.15 + systems["untrained"]["recall@1"]
     assert report["better"]
+    assert report["kept"] == "trained"
     assert report["p"]["bm25"]["mrr@10"] < 0.01
     assert report["queries"]["test"] == report["judges"]
     asked = [found.queries[place] for place in np.concatenate([split.train, split.validation])]
@@ -259,3 +260,11 @@ def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
     ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out")
     assert "no query has a relevant document" in ran.stderr
     assert read_collection(folder(tmp_path / "other", {"qrels/test.tsv": [0, 1]})).query_ids == ["q0", "q1"]
+
+
+def test_the_weight_does_not_follow_noise() -> None:
+    values = np.full((len(ALPHAS), 40), 0.5)
+    values[-1, :2] = 0.9, 0.2
+    assert ALPHAS[steady(values)] == 0.7
+    values[1] += 0.2
+    assert steady(values) == 1
