@@ -52,7 +52,8 @@ class Row:
     def __str__(self) -> str:
         sign = "≤" if self.cost else "≥"
         spread = f"{self.found.median:8.3g}  ({self.found.low:.3g} to {self.found.high:.3g})"
-        return f"{self.name:52} {spread:32} {sign} {self.floor:<7.3g} {sign} {self.reach:<7.3g} {self.note}"
+        bounds = f"{sign} {self.floor:<7.3g} {sign} {self.reach:<7.3g}" if self.floor else " " * 19
+        return f"{self.name:58} {spread:32} {bounds} {self.note}"
 
 
 Rows = Iterator[Row]
@@ -128,11 +129,14 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
     with told("searching and indexing on OpenSearch"):
         url = engine.cluster()
         with engine.setup(url, model, texts[:3000]) as made:
-            found = engine.latencies(made, rounds, ("plain", "search", "session", "pipeline"))
+            found = engine.latencies(made, rounds, engine.WAYS)
             note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("session", "plain")) + " ms"
             yield Row("/v1/search in a session / plain _search, p50", _cost(found, "session"), 1.6, 1.2, note, True)
             note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("pipeline", "plain")) + " ms"
             yield Row("session pipeline / plain _search, p50", _cost(found, "pipeline"), 4, 2, note, True)
+            for way in ("search", "hybrid", "rescore"):
+                note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"
+                yield Row(f"{engine.WAYS[way]} / plain _search, p50", _cost(found, way), 0, 0, note, True)
             tails = [engine.concurrent(made, 16, 20) for _ in range(3)]
             note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
             spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
@@ -168,7 +172,7 @@ class told:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, peers.Missing):
-            print(f"{self.name:52} not measured: {error}", flush=True)
+            print(f"{self.name:58} not measured: {error}", flush=True)
         return isinstance(error, peers.Missing)
 
 
@@ -185,7 +189,7 @@ def main() -> None:
     texts, what = documents(4000 if options.quick else 18_846)
     model = load_model()
     print(f"{what}: {len(texts)}, mean {np.mean([len(text) for text in texts]):.0f} characters")
-    print(f"{'ratio':52} {'median (quartiles)':32} {'floor':9} {'reach':9}")
+    print(f"{'ratio':58} {'median (quartiles)':32} {'floor':9} {'reach':9}")
     rows: list[Row] = []
     for part in (encoding, threads, queries, masks, engines):
         for row in part(model, texts, rounds) if options.only in part.__name__ else ():

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,14 @@ from resift.ingest.readers import Record
 from resift.plugin.install import Installer
 from resift.plugin.opensearch import OpenSearchEngine
 
+WAYS = {
+    "plain": "plain _search",
+    "search": "/v1/search without a session",
+    "session": "/v1/search in a session",
+    "pipeline": "session pipeline",
+    "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
+    "rescore": "OpenSearch's rescore by the stored script",
+}
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["title", "text"]
 HITS = 100
@@ -96,10 +104,10 @@ class Setup:
         """BM25 alone."""
         return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
 
-    def reranked(self, client: Client, query: str, session: str | None = "bench", knn: int | None = 0) -> Any:
+    def reranked(self, client: Client, query: str, session: str | None = "bench") -> Any:
         """The same hits by ``/v1/search``, reranked in a session."""
         body = {"index": self.index, "query": self._body(query, ["title"]), "window": HITS}
-        return client.post("/v1/search", {**body, "session": session, "knn": knn})
+        return client.post("/v1/search", {**body, "session": session})
 
     def staged(self, client: Client, query: str, pipeline: str) -> Any:
         """The same hits through one of our search pipelines: OpenSearch calls the reranker."""
@@ -177,7 +185,7 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
     raise RuntimeError(f"the reranker did not start: {log.read_text()[-500:]}")
 
 
-def latencies(made: Setup, rounds: int, ways: Sequence[str]) -> dict[str, list[float]]:
+def latencies(made: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
     """p50 in ms of each way of searching in each round, all queries of a round in turn."""
     plain, ours = Client(made.url), Client(made.reranker)
     model = load_model()
@@ -186,7 +194,6 @@ def latencies(made: Setup, rounds: int, ways: Sequence[str]) -> dict[str, list[f
         "plain": lambda query: made.plain(plain, query),
         "search": lambda query: made.reranked(ours, query, None),
         "session": lambda query: made.reranked(ours, query),
-        "session, nearest documents": lambda query: made.reranked(ours, query, knn=None),
         "pipeline": lambda query: made.staged(plain, query, "session"),
         "hybrid": lambda query: made.hybrid(plain, query, vectors[query]),
         "rescore": lambda query: made.rescored(plain, query, vectors[query]),
