@@ -164,9 +164,9 @@ def setup(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Ite
         Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, "query": "x", **marks})
         yield Setup(url, reranker, index, name, server.pid)
     finally:
-        installer.uninstall()
         server.terminate()
         server.wait(30)
+        installer.uninstall()
         engine.drop_if_exists(index)
         engine.close()
         shutil.rmtree(folder, ignore_errors=True)
