@@ -21,7 +21,8 @@ STYLES = {
     "PV-DBOW": "tab:purple",
     "resift-en": "tab:cyan",
     "BoEW": "tab:orange",
-    "RO-BoEW": "tab:red",
+    "RO-BoEW,": "tab:red",
+    "RO-BoEW as published": "tab:pink",
     "RN-BoF": "tab:blue",
     "self-supervised": "tab:green",
 }
@@ -37,10 +38,10 @@ def plots_of(title: str, found: Reports, folder: Path) -> list[Path]:
 
 def curves_of(title: str, found: Reports, folder: Path) -> Path:
     """Figures 4 and 5 of paper 000, side by side."""
-    figure, (recall, scope) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (recall, scope) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
     for start, colour in STYLES.items():
         for name, reports in found.items():
-            if name.startswith(start):
+            if name.startswith(start) and not name.endswith(", resift-en"):
                 levels = np.mean([report["precision_recall"] for report in reports], axis=0)
                 recall.plot(np.linspace(0, 1, 11), levels, color=colour, label=name, marker=".")
                 ranks = [int(rank) for rank in reports[0]["precision_scope"]]
@@ -48,29 +49,31 @@ def curves_of(title: str, found: Reports, folder: Path) -> Path:
                 scope.plot(ranks, values, color=colour, label=name, marker=".")
     recall.set(xlabel="recall", ylabel="interpolated precision", xlim=(0, 1), ylim=(0, 1))
     scope.set(xlabel="scope (documents shown)", ylabel="precision", ylim=(0, 1))
-    scope.legend(fontsize="small", loc="lower left")
+    scope.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title)
     return save(figure, folder, title)
 
 
 def sweeps(title: str, found: Reports, folder: Path) -> Path:
-    """mAP against K (trained and not), and against σ."""
-    figure, (size, width) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    """mAP against the vectors' size, untrained and trained, and against σ."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     series: dict[str, list[tuple[float, float]]] = {}
     for name, reports in found.items():
-        if reports and (match := re.fullmatch(r"(BoEW|RO-BoEW), (\d+)(?:, σ ([\d.]+))?", name)):
+        if reports and (match := re.fullmatch(r"(BoEW|RO-BoEW|RN-BoF), (?:N_R )?(\d+)(?:, σ ([\d.]+))?", name)):
             key = "σ" if match[3] else match[1]
             series.setdefault(key, []).append((float(match[3] or match[2]), 100 * reports[0]["map11"]))
+    panels = {"BoEW": 0, "RO-BoEW": 1, "RN-BoF": 1, "σ": 2}
     for name, points in series.items():
-        axis = width if name == "σ" else size
-        axis.plot(*zip(*sorted(points), strict=True), marker="o", label="BoEW, 64" if name == "σ" else name)
-    size.set(xlabel="codewords K", ylabel="mAP × 100", xscale="log")
-    size.set_xticks([8, 16, 32, 64, 128, 256], ["8", "16", "32", "64", "128", "256"])
-    size.minorticks_off()
-    width.set(xlabel="σ", xscale="log")
-    for axis in (size, width):
+        axes[panels[name]].plot(
+            *zip(*sorted(points), strict=True), marker="o", label="BoEW, 64" if name == "σ" else name
+        )
+    for axis, label in zip(axes, ("codewords K", "codewords K, or size N_R", "σ"), strict=True):
+        ticks = sorted({value for line in axis.lines for value in line.get_xdata()})
+        axis.set(xlabel=label, ylabel="mAP × 100", xscale="log")
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
+        if ticks:
             axis.legend()
     figure.suptitle(title)
     return save(figure, folder, title)

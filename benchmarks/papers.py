@@ -101,6 +101,7 @@ def class_table(name: str, title: str, size: int, paper: dict[str, tuple[float |
         Row(f"BoEW, {size}", f"{run} {GLOVE} --encoder boew:{size} --seed {{seed}}", paper=paper["BoEW"], **seeded),
     ]
     euclidean = f"{GLOVE} --codewords {size} --untied --entropy euclidean"
+    several = (f"RO-BoEW, {size}", "RN-BoF, N_R 16", "RN-BoF, N_R 16, resift-en", "self-supervised, no labels")
     trained = {
         f"RO-BoEW, {size}": (f"ro-boew {train} {GLOVE} --codewords {size}", paper["RO-BoEW"]),
         f"RO-BoEW, {size}, resift-en": (f"ro-boew {train} --codewords {size}", ()),
@@ -119,7 +120,7 @@ def class_table(name: str, title: str, size: int, paper: dict[str, tuple[float |
             f"{run} --model {{model}} --seed {{seed}}",
             f"train {command} --seed {{seed}}",
             figures,
-            SEEDS if row in (f"RO-BoEW, {size}", "RN-BoF, N_R 16", "self-supervised, no labels") else (0,),
+            SEEDS if row in several else (0,),
         )
         for row, (command, figures) in trained.items()
     ]
