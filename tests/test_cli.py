@@ -168,8 +168,8 @@ def test_demo_transcript() -> None:
     assert "300 documents indexed" in output
     shown = [line for line in output.splitlines() if line.startswith(("  BM25 ", "  in the session "))]
     before, after = ([int(word) for word in line.split() if word.isdigit()] for line in shown)
-    assert sum(after) < sum(before)
-    assert after == list(range(1, len(after) + 1))
+    assert len(after) > len(before)
+    assert after[:6] == [1, 2, 3, 4, 5, 6]
 
 
 def test_demo_with_a_corpus_of_your_own(here: Path) -> None:
