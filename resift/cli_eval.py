@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from resift.evaluation.data import Collection
     from resift.evaluation.systems import System
+    from resift.vectors import WordVectors
 
 Command = Callable[..., Any]
 
@@ -30,7 +31,7 @@ def evaluate() -> None:
     """Measure encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
 
     An encoder is mean, boew:K[,SIGMA], sfbow …; a baseline is tfidf, tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain,
-    dynamax, sif, model2vec, late or st:FOLDER (a sentence-transformers model). All figures are fractions or
+    dynamax, sif, model2vec, adapted, late or st:FOLDER (a sentence-transformers model). All figures are fractions or
     correlations, with bootstrap 95 % intervals; p is of a paired randomisation test.
     """
 
@@ -253,7 +254,11 @@ def _skipped(report: dict[str, Any], why: str) -> str:
 @click.option("--rounds", default=1, show_default=True, help="Times that the ranking is judged and made anew.")
 @click.option("--noise", default=0.0, show_default=True, help="The chance that a mark is wrong.")
 @click.option("--alpha", default=0.3, show_default=True, help="Of similarity against BM25, before any feedback.")
-@click.option("--first", metavar="NAME", help="With --train: the encoder of the first ranking. [the same]")
+@click.option(
+    "--first",
+    metavar="NAME",
+    help="With --train: the encoder of the first ranking. [boew:64 if the encoder is adapted, else the same]",
+)
 @click.option("--topics", is_flag=True, help="Two-topic sessions instead: a query, judged, and then another one.")
 @click.option("--baselines/--no-baselines", default=True, show_default=True, help="With their figures.")
 @system_options
@@ -271,6 +276,8 @@ def feedback(
 ) -> None:
     """Relevance feedback by a simulated user, in labelled documents or a BEIR folder.
 
+    Without --encoder or --model the vectors are adapted to the documents, as "resift index --adapt" does.
+
     Labelled documents (--train, --test): half relevant, half irrelevant ones of the first 30 are judged (Passalis and
     Tefas 2018, Table 5). DIR: the first ten of the mix with BM25 are. All figures of DIR and those named residual are
     of the ranking without the judged documents.
@@ -282,9 +289,12 @@ def feedback(
     from resift.evaluation.data import read_classes, read_collection
     from resift.evaluation.report import as_json, carry_table, of_carry, of_feedback
     from resift.feedback import DEFAULT_METHOD
+    from resift.model import load_vectors
 
     if choice.compare:
         raise BadInput("--compare", value=choice.compare, expected="--method: methods are compared, not encoders")
+    if not (choice.encoder or choice.model):
+        choice = replace(choice, encoder="adapted")
     options = fb.Options(seed=choice.seed, **settings)
     chosen = methods or (DEFAULT_METHOD,)
     if folder and not (train or test or first):
@@ -301,7 +311,11 @@ def feedback(
             "nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE [--first NAME]"
         )
     system = choice.system()
+    if train and choice.encoder == "adapted":
+        first = first or f"boew:{min(64, len(load_vectors(choice.vectors)))}"
     bench = fb.Bench(system, documents, queries, _rarity(system), alpha)
+    if note := getattr(system, "note", ""):
+        click.echo(f"warning: {note}; the vectors are not adapted", err=True)
     if isinstance(task, fb.SameClass) and first:
         task.begin(_ranking(first, choice, documents, queries))
     given = {name: value for name, value in vars(options).items() if name != "queries"}
@@ -320,11 +334,15 @@ def feedback(
 
 
 def _rarity(system: System) -> Callable[[str], float]:
-    """How rare words are by the encoder's own table, or by the packaged vectors where it has none."""
+    """How rare words are by the encoder's own table, once it is fitted, or by the packaged vectors if it has none."""
     from resift.model import load_vectors
 
-    table = getattr(system, "table", None)
-    return (load_vectors() if table is None else table).rarity
+    @cache
+    def table() -> WordVectors:
+        found = getattr(system, "table", None)
+        return load_vectors() if found is None else found
+
+    return lambda word: table().rarity(word)
 
 
 def _ranking(

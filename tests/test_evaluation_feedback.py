@@ -145,6 +145,10 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert (report["system"], report["queries"], report["documents"]) == ("mask", 5, 60)
     assert set(report["baselines"]) == {"ridge", "rocchio", "rm3", "more_like_this"}
     assert set(report["compare"]["p"]) == {"map11", "p@10", "ip@10", "residual_map11", "residual_ip@10"}
+    assert report["encoder"] == "adapted"
+    plain = json.loads(run(*arguments, "--first", "boew:3", "--encoder", "mean", "--method", "ridge", "--json"))
+    assert plain["encoder"] == "mean"
+    assert plain["compare"]["map11"] == report["compare"]["map11"]  # both begin with the same ranking
     assert "ridge+lexical" in run(*arguments, "--noise", "0.3", "--rounds", "2")
     carried = json.loads(run(*arguments, "--topics", "--json"))
     assert set(carried["related"]) == {"queries", "before", "after", "whole"}

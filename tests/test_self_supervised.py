@@ -14,6 +14,8 @@ from scipy.sparse import csr_matrix
 from resift import Model, WordVectors, build_model
 from resift.cli_train_self import adapt_files, self_command
 from resift.errors import BadInput
+from resift.evaluation.feedback import Bench
+from resift.evaluation.systems import Adapted
 from resift.ingest.readers import Files
 from resift.training.self_supervised import Options, adapt, exported, fit, slopes
 from resift.training.spectral import Corpus, from_corpus, from_vectors, side_by_side, words_of
@@ -210,6 +212,26 @@ def test_command_keeps_nothing_that_is_no_better(
     assert not out.exists()
     model = adapt_files(Files([str(corpus_file)]), ["text"], out, str(folder))
     assert model.hash == Model.load(out).hash == build_model("mean", table).hash
+
+
+def test_as_a_system_that_is_measured(table: WordVectors) -> None:
+    texts, topics = documents(160, 2)
+    system = Adapted(table, 0)
+    rows, asked = system.fit(texts[:-1]), system.queries(texts[-1:])
+    similarity = rows @ asked[0]
+    same = np.array(topics[:-1]) == topics[-1]
+    assert similarity[same].mean() > similarity[~same].mean() + 0.3
+    assert (system.note, system.trust, "sea0" in system.table.index) == ("", 0.6, True)
+    bench = Bench(Adapted(table, 0), texts, texts[:1], table.rarity)
+    assert bench.trust == 0.6  # what the fitted model deserves
+
+
+def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:
+    texts, _ = documents(5, 2)
+    system, plain = Adapted(table, 0), build_model("mean", table)
+    np.testing.assert_array_equal(system.fit(texts), plain.encode(texts))
+    assert system.note.startswith("5 documents of")
+    assert system.trust == plain.trust
 
 
 def test_adapt_before_indexing(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:

@@ -81,9 +81,9 @@ class Bench:
         rarity: Callable[[str], float],
         alpha: float = ALPHA,
     ) -> None:
-        self.trust: float = getattr(system, "trust", 0.6)
         self.documents, self.queries, self.rarity, self.alpha = documents, queries, rarity, alpha
         self.vectors, self.asked = (_dense(rows) for rows in (system.fit(documents), system.queries(queries)))
+        self.trust: float = getattr(system, "trust", 0.6)
         self.similarity = SIMILARITIES["cosine" if system.similarity == "dot" else system.similarity]
         self.bm25 = BM25()
         self._rows = csc_matrix(self.bm25.fit(documents))

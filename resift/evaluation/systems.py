@@ -10,6 +10,7 @@
 ``dynamax``           the words of both sentences as universe (Zhelezniak et al. 2019); sentence pairs only
 ``sif``               SIF-weighted mean, first singular vector of the documents removed (Arora et al. 2017)
 ``model2vec``         mean of the words' vectors times log(rank + 2), length 1 (model2vec's way of pooling)
+``adapted``           the vectors' weighted mean, adapted to the documents without labels (``resift train self``)
 ``late``              words against words (:mod:`resift.late`), untrained, idf of the documents
 ``st:FOLDER``         a sentence-transformers model (extra ``distill``)
 a model's folder      what ``resift model`` or ``resift train`` saved
@@ -52,6 +53,7 @@ BASELINES = (
     "dynamax",
     "sif",
     "model2vec",
+    "adapted",
     "late",
     "st:FOLDER",
 )
@@ -85,6 +87,45 @@ class Encoder:
     def fit(self, documents: Sequence[str]) -> Floats:
         """Nothing is learnt."""
         return self.queries(documents)
+
+
+class Adapted:
+    """Word vectors adapted to the documents, or as they were where that gains nothing; ``note`` then says why."""
+
+    similarity = "cosine"
+
+    def __init__(self, vectors: WordVectors, seed: int) -> None:
+        self.seed, self.note = seed, ""
+        self._model = build_model("mean", vectors)
+
+    @property
+    def table(self) -> WordVectors:
+        """The word table, adapted after ``fit``."""
+        return self._model.table
+
+    @property
+    def trust(self) -> float:
+        """The model's, see :attr:`resift.model.Model.trust`."""
+        return self._model.trust
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Adapt, where there are documents enough."""
+        from resift.training.self_supervised import Options, adapt
+
+        try:
+            found = adapt(documents, self.table, Options(seed=self.seed))
+        except BadInput as error:
+            self.note = error.message
+        else:
+            if found.table.info["adapted"]["better"]:
+                self._model = found
+            else:
+                self.note = "adapting made nothing better"
+        return self.queries(documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Encoded."""
+        return self._model.encode(texts)
 
 
 class Lexical:
@@ -353,6 +394,7 @@ def _baseline(name: str, vectors: str | Path, seed: int) -> System | None:
         return _sentence_transformer(options)
     plain: dict[str, Callable[[], System]] = {
         "bm25": Lexical,
+        "adapted": lambda: Adapted(load_vectors(vectors), seed),
         "late": lambda: Late(None, vectors),
         "sif": lambda: Sif(load_vectors(vectors)),
         "dynamax": lambda: DynaMax(build_model("mean", load_vectors(vectors))),
