@@ -17,6 +17,7 @@ A hit's similarity is that of mask ⊙ moved query with mask ⊙ document, its e
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -92,29 +93,33 @@ Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
 def spherical_entropy(
     vectors: NDArray[Any], labels: NDArray[np.int64], centres: NDArray[Any], fuzziness: float
 ) -> Entropy:
-    """Entropy of the soft clusters around ``centres``, in nats, and its gradient, as a function of the mask (K,).
+    """Entropy of the two soft clusters around ``centres``, in nats, and its gradient, as a function of the mask (K,).
 
-    ``vectors`` z (N, K), ``labels`` (N,) class of each, ``centres`` c (T, K), ``fuzziness`` m. With s = mask ⊙ z and
-    w = softmax(-(1 - cos(s, c)) / m) it is E = -1/N · Σ_jk h_jk · log p_jk, h_jk being the weight of class j in
-    cluster k and p_jk its share (Passalis and Tefas 2018, eqs. 5-13; the gradient is eqs. 18, 19 and 25). Since
-    s · c = mask · (z ⊙ c) and ‖s‖² = mask² · z², each step is a few products of a matrix with a vector.
+    ``vectors`` z (N, K), ``labels`` (N,) class of each, 0 or 1, ``centres`` c (2, K), ``fuzziness`` m. With
+    s = mask ⊙ z and w = softmax(-(1 - cos(s, c)) / m) it is E = -1/N · Σ_jk h_jk · log p_jk, h_jk being the weight of
+    class j in cluster k and p_jk its share (Passalis and Tefas 2018, eqs. 5-13; the gradient is eqs. 18, 19 and 25).
+    Of two clusters only the difference of cosines counts: w_0 = σ((cos_0 - cos_1) / m). Since s · c = mask · (z ⊙ c)
+    and ‖s‖² = mask² · z², a step is four products of a matrix with a vector.
     """
-    count, dim = vectors.shape
+    count = len(vectors)
     units = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
-    products, squares = (vectors[:, None] * units).reshape(-1, dim), vectors**2
-    member = np.eye(labels.max() + 1)[:, labels]
+    products, squares = vectors * (units[0] - units[1]), vectors**2
+    member = (labels == np.arange(2)[:, None]).astype(np.float64)
+    sizes = member.sum(axis=1).tolist()
 
     def at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
-        norms = np.maximum(np.sqrt(squares @ mask**2), 1e-12)[:, None]
-        cos = (products @ mask).reshape(count, -1) / norms
-        w = np.exp((cos - cos.max(axis=1, keepdims=True)) / fuzziness)
-        w /= w.sum(axis=1, keepdims=True)
-        h = member @ w
-        log_p = np.log(np.maximum(h / np.maximum(w.sum(axis=0), 1e-300), 1e-300))
-        by_w = -log_p[labels] / count
-        by_cos = w * (by_w - (w * by_w).sum(axis=1, keepdims=True)) / fuzziness / norms
-        gradient = by_cos.ravel() @ products - ((by_cos * cos / norms).sum(axis=1) @ squares) * mask
-        return float(-(h * log_p).sum() / count), gradient
+        norms = np.sqrt(squares @ (mask * mask)) + 1e-12
+        apart = (products @ mask) / norms
+        tilt = np.tanh(apart * (0.5 / fuzziness))
+        in_first = (member @ (0.5 + 0.5 * tilt)).tolist()
+        value, by_w = 0.0, []
+        first, second = max(sum(in_first), 1e-300), max(count - sum(in_first), 1e-300)
+        for size, weight in zip(sizes, in_first, strict=True):
+            log_p = [math.log(max(part, 1e-300)) for part in (weight / first, (size - weight) / second)]
+            value -= weight * log_p[0] + (size - weight) * log_p[1]
+            by_w.append((log_p[1] - log_p[0]) / (4 * count * fuzziness))
+        by_apart = (by_w @ member) * (1 - tilt * tilt) / norms
+        return value / count, by_apart @ products - ((by_apart * apart / norms) @ squares) * mask
 
     return at
 
@@ -128,8 +133,8 @@ def adam(
     for step in range(1, iterations + 1):
         slope = gradient(value)
         first += 0.1 * (slope - first)
-        second += 0.001 * (slope**2 - second)
-        value -= first * (rate / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        second += 0.001 * (slope * slope - second)
+        value -= first * (rate / (1 - 0.9**step)) / (np.sqrt(second * (1 / (1 - 0.999**step))) + 1e-8)
     return np.asarray(value)
 
 
