@@ -87,6 +87,8 @@ def standing(judgements: Sequence[Judgement]) -> list[Judgement]:
     return [judgement for judgement in latest.values() if judgement.grade]
 
 
+_TINY = 1e-300
+
 Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
 
 
@@ -108,18 +110,18 @@ def spherical_entropy(
     sizes = member.sum(axis=1).tolist()
 
     def at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
-        norms = np.sqrt(squares @ (mask * mask)) + 1e-12
-        apart = (products @ mask) / norms
+        norms = np.sqrt(squares.dot(mask * mask)) + 1e-12
+        apart = products.dot(mask) / norms
         tilt = np.tanh(apart * (0.5 / fuzziness))
-        in_first = (member @ (0.5 + 0.5 * tilt)).tolist()
-        value, by_w = 0.0, []
-        first, second = max(sum(in_first), 1e-300), max(count - sum(in_first), 1e-300)
-        for size, weight in zip(sizes, in_first, strict=True):
-            log_p = [math.log(max(part, 1e-300)) for part in (weight / first, (size - weight) / second)]
-            value -= weight * log_p[0] + (size - weight) * log_p[1]
-            by_w.append((log_p[1] - log_p[0]) / (4 * count * fuzziness))
-        by_apart = (by_w @ member) * (1 - tilt * tilt) / norms
-        return value / count, by_apart @ products - ((by_apart * apart / norms) @ squares) * mask
+        held = [(size + tilted) / 2 for size, tilted in zip(sizes, member.dot(tilt).tolist(), strict=True)]
+        value, by_w, total = 0.0, [], sum(held)
+        for size, weight in zip(sizes, held, strict=True):
+            here = math.log(max(weight / max(total, _TINY), _TINY))
+            there = math.log(max((size - weight) / max(count - total, _TINY), _TINY))
+            value -= weight * here + (size - weight) * there
+            by_w.append((there - here) / (4 * count * fuzziness))
+        by_apart = np.where(labels, by_w[1], by_w[0]) * (1 - tilt * tilt) / norms
+        return value / count, by_apart.dot(products) - (by_apart * apart / norms).dot(squares) * mask
 
     return at
 
