@@ -342,13 +342,13 @@ class Feedback:
     def terms(self) -> dict[str, float]:
         """The words to ask for beside a query whose own words, as a vector, have length 1; heaviest first, at most 60.
 
-        3 · mean(relevant) - 1 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts, and
-        less where all judgements together count less than an explicit one. Words below 0 are left out.
+        3 · mean(relevant) - 1 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
+        times e / (1 + e), e being how much their judgements count together. Words below 0 are left out.
         """
         total: Counter[str] = Counter()
         for weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
             side = [(abs(grade), bag) for grade, bag in zip(self.grades, self.bags, strict=False) if grade * sign > 0]
-            count = max(1.0, sum(share for share, _ in side))
+            count = 1 + sum(share for share, _ in side)
             for share, bag in side:
                 for word, value in bag.items():
                     total[word] += sign * weight * share / count * value

@@ -153,12 +153,12 @@ def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.
     feedback = Feedback.learn(judged[0][:2], judged[1][:1], bags=bags)
     assert list(feedback.terms) == ["fire", "smoke", "bush"]
     fire, bush = (2 / 3) ** 0.5, (1 / 3) ** 0.5
-    expected = 3 * (fire + 0.5**0.5) / 2 - 0.5**0.5
+    expected = 3 * (fire + 0.5**0.5) / 3 - 0.5**0.5 / 2
     assert feedback.terms["fire"] == pytest.approx(expected)
-    assert feedback.terms["bush"] == pytest.approx(3 * bush / 2)
+    assert feedback.terms["bush"] == pytest.approx(3 * bush / 3)
     assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).terms == {}
     clicked = Feedback.learn(judged[0][:1], judged[1][:0], grades=[0.5], bags=bags[:1])
-    assert clicked.terms["fire"] == pytest.approx(3 * 0.5 * fire)
+    assert clicked.terms["fire"] == pytest.approx(3 * 0.5 / 1.5 * fire)
     many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[{f"w{i}": 1 + i for i in range(100)}])
     assert list(many.terms) == [f"w{i}" for i in range(99, 39, -1)]
 
