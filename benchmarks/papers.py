@@ -106,10 +106,7 @@ def class_table(name: str, title: str, size: int, paper: dict[str, tuple[float |
         f"RO-BoEW, {size}": (f"ro-boew {train} {GLOVE} --codewords {size}", paper["RO-BoEW"]),
         f"RO-BoEW, {size}, resift-en": (f"ro-boew {train} --codewords {size}", ()),
         f"RO-BoEW as published, {size}": (f"ro-boew {train} {GLOVE} --codewords {size} --untied", paper["RO-BoEW"]),
-        f"EO-BoW, {size}": (
-            f"ro-boew {train} {euclidean}",
-            paper["EO-BoW"],
-        ),
+        f"EO-BoW, {size}": (f"ro-boew {train} {euclidean}", paper["EO-BoW"]),
         "RN-BoF, N_R 16": (f"rn-bof {train} {GLOVE} --size 16", ()),
         "RN-BoF, N_R 16, resift-en": (f"rn-bof {train} --size 16", ()),
         "self-supervised, no labels": (f"self --corpus $RESIFT_DATA/{name}.train.jsonl.gz", ()),

@@ -6,7 +6,8 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,18 @@ def import_torch() -> None:
         raise MissingExtra("training needs torch: pip install 'resift[train]'") from error
 
 
+@contextmanager
+def bar_of(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; what it yields is told how many of how many steps are done."""
+    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(min(done, total) - bar.pos)
+
+        yield progress
+
+
 def _train(file: str, out: str, vectors: str, resume: bool, options: Options) -> None:
     from resift.training.supervised import train as run
 
@@ -102,12 +115,7 @@ def _train(file: str, out: str, vectors: str, resume: bool, options: Options) ->
     texts, labels = read_labelled(file)
     checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
+    with bar_of("training") as progress:
         model, found = run(texts, labels, load_vectors(vectors), options, progress, checkpoint, resume)
     model.table = model.table.quantized()
     click.echo(

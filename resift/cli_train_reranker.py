@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from resift.cli_eval import shares_of
+from resift.cli_train import bar_of
 from resift.errors import BadInput
 from resift.model import DEFAULT, load_vectors
 from resift.training.reranker import Options
@@ -85,12 +86,7 @@ def reranker_command(
         collection, hard = _judged(index or "", engine, store, options.pool)
         split, everything = block_split(collection, shares or _SHARES), shares is None
     table = mixed(sources, collection.documents)
-    with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
+    with bar_of("training") as progress:
         model, report = learn(collection, table, split, options, everything, hard, progress)
     tell(report, time.perf_counter() - started)
     if not report["better"]:
@@ -202,12 +198,7 @@ def emboost_command(
     collection, split, _ = _parts(folder, shares)
     table = mixed(sources, collection.documents)
     blocks = [load_vectors(weighted_name(source)[0]).dim for source in sources]
-    with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
+    with bar_of("training") as progress:
         blocks.append(table.dim - sum(blocks))
         model, curve = choose_encoder(collection, table, blocks, split, Settings(**settings), progress)
     for epoch, value in enumerate(curve):

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from resift.cli_train import bar_of
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS, Files, Record
 from resift.model import DEFAULT, Model, build_model, load_vectors
@@ -83,12 +84,7 @@ def _trained(files: Files, fields: Sequence[str], vectors: WordVectors, options:
                     yield document_text(record.source, fields)
 
         documents = list(texts())
-    with click.progressbar(length=1, label="adapting", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(min(done, total) - bar.pos)
-
+    with bar_of("adapting") as progress:
         model = adapt(documents, vectors, options, progress)
     found = model.table.info["adapted"]
     click.echo(f"{found['documents']} documents, {found['words']} words, {time.perf_counter() - started:.0f} s")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import click
 
+from resift.cli_train import bar_of, import_torch
 from resift.errors import BadInput
 from resift.model import DEFAULT, load_vectors
 
@@ -44,8 +44,6 @@ def train_command(
 
     A keyword a document is held back; the table tells how often it finds its document, as it is and with slips.
     """
-    from resift.cli_train import import_torch
-
     import_torch()
     from resift.training.word2doc import Options, train
 
@@ -53,12 +51,7 @@ def train_command(
     ids, titles, bodies = _documents(files, folder, title, limit)
     checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    with click.progressbar(length=1, label="training", file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(done - bar.pos)
-
+    with bar_of("training") as progress:
         model, report = train(
             ids, titles, bodies, load_vectors(vectors), Options(**settings), progress, checkpoint, resume
         )

@@ -88,15 +88,18 @@ def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore]) -> None:
-    together = threading.Barrier(6)
+    refused, together = [], threading.Barrier(6)
 
     def count(store: SessionStore, times: int) -> None:
-        together.wait()
+        kept = store.read("a")
+        together.wait()  # all have read before one writes: five of the six must be refused
         while times:
-            kept = store.read("a")
             body = {"n": kept.body["n"] + 1 if kept else 1}
             if store.write("a", Kept(body, 1.0, [], kept.version if kept else None)):
                 times -= 1
+            else:
+                refused.append(1)
+            kept = store.read("a")
 
     threads = [threading.Thread(target=count, args=(store, 10)) for store in (open_stores(), open_stores()) * 3]
     for thread in threads:
@@ -106,6 +109,7 @@ def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore
     found = open_stores().read("a")
     assert found is not None
     assert found.body == {"n": 60}
+    assert len(refused) >= 5
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:

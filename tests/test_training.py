@@ -87,16 +87,19 @@ def test_entropy_and_gradient_equal_plain_numpy(m: float) -> None:
     np.testing.assert_allclose(leaf.grad.numpy(), gradient, rtol=1e-6, atol=1e-10)
 
 
-def test_euclidean_soft_and_tied_entropy_written_out() -> None:
+@pytest.mark.parametrize("kind", ["spherical", "euclidean"])
+def test_soft_and_tied_entropy_of_three_classes_written_out(kind: str) -> None:
     rng = np.random.default_rng(2)
     s, centres, targets = rng.random((7, 4)), rng.random((3, 4)), rng.dirichlet(np.ones(3), 7)
     distance = np.linalg.norm(s[:, None] - centres, axis=2)
+    if kind == "spherical":
+        distance = 1 - (s @ centres.T) / np.outer(np.linalg.norm(s, axis=1), np.linalg.norm(centres, axis=1))
     w = np.exp(-distance / 0.3)
     w /= w.sum(axis=1, keepdims=True)
     h = targets.T @ w
     expected = -(h * np.log(h / w.sum(axis=0))).sum() / 7
     tensors = [torch.tensor(array) for array in (s, targets, centres)]
-    settings = {"fuzziness": 0.3, "entropy": "euclidean"}
+    settings = {"fuzziness": 0.3, "entropy": kind}
     assert entropy(*tensors, Options(**settings, tied=False)).item() == pytest.approx(expected)
     tied = -(targets * np.log(w)).sum() / 7
     assert entropy(*tensors, Options(**settings)).item() == pytest.approx(tied)
