@@ -148,7 +148,8 @@ def out_of_domain() -> Table:
 
 def refined() -> str:
     """Vectors that followed a sentence-transformers model on texts of other data than is judged by them."""
-    texts = ("20ng.train.jsonl.gz", "squad-train-part/corpus.jsonl.gz", "wiki-titles/corpus.jsonl.gz")
+    squad = ("squad-train-part/corpus.jsonl.gz", "squad-train-part/queries.jsonl.gz")
+    texts = ("20ng.train.jsonl.gz", *squad, "wiki-titles/corpus.jsonl.gz")
     return f"vectors refine $RESIFT_ST {' '.join(f'$RESIFT_DATA/{name}' for name in texts)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,6 +210,11 @@ _weighting = click.option(
 )
 
 
+def _idf(files: Sequence[str], fields: Sequence[str]) -> Idf | None:
+    records = (record for record in Files(files) if isinstance(record, Record))
+    return Idf.of(document_text(record.source, fields) for record in records) if files else None
+
+
 def _saved(found: WordVectors, out: str) -> None:
     found.save(out)
     click.echo(f"{len(found)} words of {found.dim} dimensions in {out}")
@@ -248,11 +253,19 @@ def train_vectors(
 @vectors.command("convert")
 @click.argument("file")
 @click.option("--limit", type=int, help="Keep this many words.")
+@click.option("--corpus", "files", multiple=True, metavar="FILE", help="Documents, whose words are joined; repeatable.")
+@fields_option
 @_weighting
 @_out
-def convert_vectors(file: str, limit: int | None, weighting: str, out: str) -> None:
-    """Convert a word2vec, GloVe or fastText file."""
-    _saved(convert(file, weighting, limit), out)
+def convert_vectors(
+    file: str, limit: int | None, files: tuple[str, ...], fields: list[str], weighting: str, out: str
+) -> None:
+    """Convert a word2vec, GloVe or fastText file.
+
+    With --corpus every word of the documents gets a row, by the subwords of fastText's .bin.
+    """
+    idf = _idf(files, fields)
+    _saved(convert(file, weighting, limit, [word for word, _ in idf.frequency.most_common()] if idf else ()), out)
 
 
 @vectors.command("distill")
@@ -291,7 +304,7 @@ def mix_vectors(
     """Mix tables of word vectors, each with a weight, into one: join, add or average them."""
     parts = [weighted_name(source) for source in sources]
     tables = [load_vectors(name) for name, _ in parts]
-    idf = Idf.of(document_text(r.source, fields) for r in Files(files) if isinstance(r, Record)) if files else None
+    idf = _idf(files, fields)
     letters = None
     if spelling is not None:
         dim, weight = weighted_name(spelling)
@@ -313,15 +326,21 @@ def mix_vectors(
 def refine_vectors(
     folder: str, files: tuple[str, ...], source: str, fields: list[str], limit: int, epochs: int, seed: int, out: str
 ) -> None:
-    """Refine word vectors on texts, after a local sentence-transformers model (extras 'train' and 'distill')."""
+    """Refine word vectors on texts, after a local sentence-transformers model (extras 'train' and 'distill').
+
+    Sentences are drawn from all files alike, however large each is.
+    """
     from resift.training.refine import refine
 
-    texts = (document_text(record.source, fields) for record in Files(files) if isinstance(record, Record))
+    sources = [
+        (document_text(record.source, fields) for record in Files([file]) if isinstance(record, Record))
+        for file in files
+    ]
     with click.progressbar(length=1000, label="refining", file=sys.stderr) as bar:
         found = refine(
             load_vectors(source),
             folder,
-            texts,
+            sources,
             limit=limit,
             epochs=epochs,
             seed=seed,

@@ -254,12 +254,15 @@ def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str
     return info, words, arrays
 
 
-def convert(source: str | Path, weighting: str = "zipf", limit: int | None = None) -> WordVectors:
+def convert(
+    source: str | Path, weighting: str = "zipf", limit: int | None = None, more: Iterable[str] = ()
+) -> WordVectors:
     """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim.
 
     Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
     have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
-    many words.
+    many words. After them come those of ``more``, most frequent first, that are new: fastText's subwords give each a
+    row (Bojanowski et al. 2017); another file has none, and BadInput says so.
     """
     path = Path(source)
     if not path.is_file():
@@ -273,9 +276,13 @@ def convert(source: str | Path, weighting: str = "zipf", limit: int | None = Non
             expected="one of these formats",
         ) from error
     words = keyed.index_to_key[:limit]
-    return WordVectors.build(
-        words, keyed.vectors[: len(words)], weighting, {"source": path.name, "weighting": weighting}
-    )
+    rows = keyed.vectors[: len(words)]
+    known = set(words)
+    if new := [word for word in dict.fromkeys(more) if word not in known]:
+        if not getattr(keyed, "bucket", 0):
+            raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
+        words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
+    return WordVectors.build(words, rows, weighting, {"source": path.name, "weighting": weighting})
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:

@@ -162,9 +162,19 @@ def test_sentences_are_split_cleaned_and_drawn() -> None:
         "The ship left the harbour. Too short. >> quoted line of some words\n\nwrite to me@sea.org about the sails\n\nA"
     )
     text += " b c d e"
-    found = sentences([text, text], 10, np.random.default_rng(0))
+    found = sentences([[text, text]], 10, np.random.default_rng(0))
     assert sorted(found) == ["A b c d e", "The ship left the harbour."]
-    assert len(sentences([text], 1, np.random.default_rng(0))) == 1
+    assert len(sentences([[text]], 1, np.random.default_rng(0))) == 1
+
+
+def test_sentences_come_from_all_sources_alike() -> None:
+    large, small = ([f"{name} number {i} of many" for i in range(count)] for name, count in (("l", 100), ("s", 4)))
+    for sources in ([large, small], [small, large]):
+        found = sentences(sources, 10, np.random.default_rng(0))
+        assert sorted(text for text in found if text[0] == "s") == small
+        assert len(set(found)) == 10
+    assert sentences([small, small], 10, np.random.default_rng(0)) != small
+    assert len(sentences([small, small], 10, np.random.default_rng(0))) == 4
 
 
 def test_fit_brings_texts_closer_to_the_teachers_cosines() -> None:
@@ -192,10 +202,10 @@ def test_refine_follows_a_model(model_folder: Path) -> None:
     start = distill(model_folder, WORDS, 4)
     texts = [f"the {a} of the {b}. A {b} and the {c} of sea" for a in WORDS[2:] for b in WORDS[2:] for c in WORDS[6:]]
     done: list[tuple[int, int]] = []
-    refined = refine(start, model_folder, texts, limit=100, epochs=2, progress=lambda *counts: done.append(counts))
+    refined = refine(start, model_folder, [texts], limit=100, epochs=2, progress=lambda *counts: done.append(counts))
     assert refined.words == start.words
     assert (refined.rows() != start.rows()).any()
     assert "on 100 sentences" in refined.info["refined"]
     assert [first for first, _ in done] == sorted(first for first, _ in done)
     with pytest.raises(BadInput, match="1 sentences"):
-        refine(start, model_folder, ["one sentence of words"])
+        refine(start, model_folder, [["one sentence of words"]])

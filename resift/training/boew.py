@@ -36,8 +36,9 @@ _OUTSIDE = 0.01
 class Options:
     """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three train splits.
 
-    ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters; ``entropy``, their distance:
-    ``spherical`` (1 - cosine) or ``euclidean``; ``tied``: see the module; ``epochs`` passes at most; ``batch``
+    ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters, .1 ``tied`` and otherwise .05,
+    or .01 by Euclidean distance, unless it is given; ``entropy``, their distance: ``spherical`` (1 - cosine) or
+    ``euclidean``; ``tied``: see the module; ``epochs`` passes at most; ``batch``
     documents a step; ``rate``, Adam's, falling to nothing over the epochs (thrice that for word weights, a tenth for
     σ and the centres); words in fewer than ``min_count`` documents are not trained; ``validation``, the part of the
     documents that is held back to choose the number of epochs and to judge; ``patience`` epochs without gain end that.
@@ -45,7 +46,7 @@ class Options:
 
     codewords: int = 64
     sigma: float = 0.5
-    fuzziness: float = 0.1
+    fuzziness: float | None = None
     entropy: str = "spherical"
     tied: bool = True
     epochs: int = 10
@@ -57,6 +58,9 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.fuzziness is None:
+            untied = 0.01 if self.entropy == "euclidean" else 0.05
+            object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
         for name in ("codewords", "epochs", "batch", "min_count", "patience"):
             if (value := getattr(self, name)) < 1:
                 raise BadInput(f"{name} is {value}", value=value, expected="1 or more")

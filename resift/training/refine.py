@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +25,30 @@ _POOL, _BATCH, _NEIGHBOURS = 2048, 256, 7
 _ODD = re.compile(r"[>|=_*]{2}|@")
 
 
-def sentences(texts: Iterable[str], limit: int, rng: np.random.Generator) -> list[str]:
-    """At most ``limit`` different sentences of 4 to 40 words, drawn at random; lines of signs or addresses left out."""
+def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
+    """At most ``limit`` different sentences of 4 to 40 words, drawn at random; lines of signs or addresses left out.
+
+    The ``sources``, texts each, take turns until they have no more: a large one does not drown the others.
+    """
     found: dict[str, None] = {}
-    for text in texts:
-        for part in re.split(r"(?<=[.!?])\s+|\n\s*\n", text):
-            words = part.split()
-            if _SHORTEST <= len(words) <= _LONGEST and not _ODD.search(part):
-                found.setdefault(" ".join(words))
-    every = list(found)
-    return [every[i] for i in rng.permutation(len(every))[:limit]]
+    drawn: list[list[str]] = []
+    for texts in sources:
+        before = len(found)
+        for text in texts:
+            for part in re.split(r"(?<=[.!?])\s+|\n\s*\n", text):
+                words = part.split()
+                if _SHORTEST <= len(words) <= _LONGEST and not _ODD.search(part):
+                    found.setdefault(" ".join(words))
+        fresh = list(found)[before:]
+        drawn.append([fresh[i] for i in rng.permutation(len(fresh))])
+    turns = (sentence for turn in zip_longest(*drawn) for sentence in turn if sentence is not None)
+    return list(islice(turns, limit))
 
 
 def refine(
     vectors: WordVectors,
     model_folder: str | Path,
-    texts: Iterable[str],
+    sources: Iterable[Iterable[str]],
     *,
     limit: int = 66_000,
     epochs: int = 6,
@@ -49,13 +58,14 @@ def refine(
 ) -> WordVectors:
     """Word vectors (V, D) float32 whose texts' cosines follow those of the teacher in ``model_folder``.
 
+    Sentences are drawn from all ``sources`` alike (:func:`sentences`).
     ``progress`` is told how many of how many steps are done; the teacher's encoding is the first half. The same call
     on the same machine gives the same vectors.
 
     Raises MissingExtra without torch or sentence-transformers, BadInput where the texts hold too few sentences.
     """
     rng = np.random.default_rng(seed)
-    chosen = sentences(texts, limit, rng)
+    chosen = sentences(sources, limit, rng)
     if len(chosen) < 2 * _NEIGHBOURS:
         raise BadInput(f"{len(chosen)} sentences to refine on", value=len(chosen), expected="more texts")
     teacher = load(model_folder)
