@@ -88,6 +88,9 @@ def standing(judgements: Sequence[Judgement]) -> list[Judgement]:
 
 
 _TINY = 1e-300
+# as arrays, which spares each call the conversion of a number
+_ONE, _KEPT_FIRST, _KEPT_SECOND = map(np.array, (1.0, 0.9, 0.999))
+_CLASSES = np.array([[0], [1]])
 
 Entropy = Callable[[NDArray[Any]], tuple[float, NDArray[np.float64]]]
 
@@ -104,24 +107,33 @@ def spherical_entropy(
     and ‖s‖² = mask² · z², a step is four products of a matrix with a vector.
     """
     count = len(vectors)
-    units = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-12)
-    products, squares = vectors * (units[0] - units[1]), vectors**2
-    member = (labels == np.arange(2)[:, None]).astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", centres, centres))
+    first, second = (centre / max(length, 1e-12) for centre, length in zip(centres, lengths.tolist(), strict=True))
+    products, squares = vectors * ((first - second) * (0.5 / fuzziness)), vectors * vectors + 1e-24
+    member = (labels == _CLASSES).astype(np.float64)
     sizes = member.sum(axis=1).tolist()
 
     def at(mask: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
-        norms = np.sqrt(squares.dot(mask * mask)) + 1e-12
-        apart = products.dot(mask) / norms
-        tilt = np.tanh(apart * (0.5 / fuzziness))
+        norms = np.sqrt(squares.dot(mask * mask))
+        apart = products.dot(mask)
+        apart /= norms
+        tilt = np.tanh(apart)
         held = [(size + tilted) / 2 for size, tilted in zip(sizes, member.dot(tilt).tolist(), strict=True)]
-        value, by_w, total = 0.0, [], sum(held)
+        value, slopes, total = 0.0, [], sum(held)
         for size, weight in zip(sizes, held, strict=True):
-            here = math.log(max(weight / max(total, _TINY), _TINY))
-            there = math.log(max((size - weight) / max(count - total, _TINY), _TINY))
+            here = math.log(weight / (total + _TINY) + _TINY)
+            there = math.log((size - weight) / (count - total + _TINY) + _TINY)
             value -= weight * here + (size - weight) * there
-            by_w.append((there - here) / (4 * count * fuzziness))
-        by_apart = np.where(labels, by_w[1], by_w[0]) * (1 - tilt * tilt) / norms
-        return value / count, by_apart.dot(products) - (by_apart * apart / norms).dot(squares) * mask
+            slopes.append((there - here) / (2 * count))
+        tilt *= tilt
+        slope = np.array(slopes).dot(member)
+        slope *= _ONE - tilt
+        slope /= norms
+        apart *= slope
+        apart /= norms
+        gradient = slope.dot(products)
+        gradient -= apart.dot(squares) * mask
+        return value / count, gradient
 
     return at
 
@@ -134,9 +146,12 @@ def adam(
     first, second = np.zeros(start.shape), np.zeros(start.shape)
     for step in range(1, iterations + 1):
         slope = gradient(value)
-        first += 0.1 * (slope - first)
-        second += 0.001 * (slope * slope - second)
-        value -= first * (rate / (1 - 0.9**step)) / (np.sqrt(second * (1 / (1 - 0.999**step))) + 1e-8)
+        first *= _KEPT_FIRST
+        first += slope
+        second *= _KEPT_SECOND
+        second += slope * slope
+        rate_now, spread = 0.1 * rate / (1 - 0.9**step), math.sqrt(0.001 / (1 - 0.999**step))
+        value -= first / (np.sqrt(second) * (spread / rate_now) + 1e-8 / rate_now)
     return np.asarray(value)
 
 
@@ -156,8 +171,8 @@ def learn_mask(
     if not len(relevant) or not len(irrelevant):
         return ones
     vectors = np.concatenate([relevant, irrelevant]).astype(np.float64)
-    labels = np.repeat([0, 1], [len(relevant), len(irrelevant)])
-    centres = np.stack([np.mean(relevant, axis=0), np.mean(irrelevant, axis=0)]).astype(np.float64)
+    labels = np.repeat(_CLASSES, (len(relevant), len(irrelevant)))
+    centres = (labels == _CLASSES).astype(np.float64).dot(vectors)  # sums: their lengths do not count
     entropy = spherical_entropy(vectors, labels, centres, fuzziness)
     mask = adam(ones, lambda mask: entropy(mask)[1], rate, iterations)
     return np.asarray(np.maximum(mask, 0), np.float32)

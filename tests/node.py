@@ -1,11 +1,12 @@
 """A real OpenSearch node for the tests, from Maven artefacts: needs Maven and Java >= 21, no Docker engine.
 
-    python tests/node.py start [--port 9200] | status | stop
+    python tests/node.py start [--port 9200] | status | stop [--port 9200]
 
-``start(port=0)`` does the same from Python. The assembled distribution is kept in one folder between runs
-(``RESIFT_NODE_DIR``); every start has data, logs and settings of its own, removed when the node stops, so
-several nodes may run side by side. OpenSearch refuses root: root starts it as ``RESIFT_NODE_USER`` (nobody).
-``RESIFT_NODE_HEAP`` (1g) is the node's heap, ``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer.
+``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
+Python. The assembled distribution is kept in one folder between runs (``RESIFT_NODE_DIR``); every start has data, logs
+and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses root:
+root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap, ``RESIFT_NODE_TIMEOUT``
+(180) the seconds it may take to answer.
 """
 
 from __future__ import annotations
@@ -205,16 +206,16 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit status is 1 for no node and 3 for `status` when none runs."""
     parser = argparse.ArgumentParser(description="Start, stop or show an OpenSearch node for the tests.")
     parser.add_argument("command", choices=["start", "stop", "status"])
-    parser.add_argument("--port", type=int, default=9200, help="the HTTP port to start on (default: 9200)")
+    parser.add_argument("--port", type=int, help="to start on (default: 9200), or of the node to stop or show")
     options = parser.parse_args(arguments)
     if options.command == "start":
         try:
-            print(_start_command(options.port))
+            print(_start_command(9200 if options.port is None else options.port))
         except NodeUnavailable as error:
             print(f"no OpenSearch node: {error}", file=sys.stderr)
             return 1
         return 0
-    nodes = running()
+    nodes = [node for node in running() if options.port is None or node.url.endswith(f":{options.port}")]
     for node in nodes:
         if options.command == "stop":
             node.stop()
