@@ -12,6 +12,7 @@ import click
 from resift.cli_eval import shares_of
 from resift.cli_train import bar_of
 from resift.errors import BadInput
+from resift.late import SPELLING
 from resift.model import DEFAULT, load_vectors
 from resift.training.reranker import Options
 
@@ -85,7 +86,7 @@ def reranker_command(
     else:
         collection, hard = _judged(index or "", engine, store, options.pool)
         split, everything = block_split(collection, shares or _SHARES), shares is None
-    table = mixed(sources, collection.documents)
+    table = mixed(sources, collection.documents, SPELLING)
     with bar_of("training") as progress:
         model, report = learn(collection, table, split, options, everything, hard, progress)
     tell(report, time.perf_counter() - started)
@@ -149,14 +150,13 @@ def _judged(index: str, url: str, store: str, pool: int) -> tuple[Collection, li
     return Collection(index, ids, texts, queries, queries, list(kept.values()), len(grades) - len(kept)), hard
 
 
-def mixed(sources: tuple[str, ...], documents: list[str]) -> WordVectors:
+def mixed(sources: tuple[str, ...], documents: list[str], spelling: tuple[int, float]) -> WordVectors:
     """Word vectors by their folders (``DIR`` or ``DIR=WEIGHT``), mixed with spelling and the documents' idf."""
-    from resift.late import SPELLING
     from resift.mixture import Idf, mix
 
     parts = [weighted_name(source) for source in sources]
     tables = [load_vectors(name) for name, _ in parts]
-    return mix(tables, [weight for _, weight in parts], idf=Idf.of(documents), spelling=SPELLING)
+    return mix(tables, [weight for _, weight in parts], idf=Idf.of(documents), spelling=spelling)
 
 
 def weighted_name(text: str) -> tuple[str, float]:
@@ -189,6 +189,7 @@ def emboost_command(
     queries is kept, and none is, with exit status 3, where that is the untrained mixture.
     """
     from resift.cli_train import import_torch
+    from resift.emboost import SPELLING as LETTERS
 
     import_torch()
     from resift.training.emboost import Options as Settings
@@ -196,7 +197,7 @@ def emboost_command(
 
     started = time.perf_counter()
     collection, split, _ = _parts(folder, shares)
-    table = mixed(sources, collection.documents)
+    table = mixed(sources, collection.documents, LETTERS)
     blocks = [load_vectors(weighted_name(source)[0]).dim for source in sources]
     with bar_of("training") as progress:
         blocks.append(table.dim - sum(blocks))

@@ -7,7 +7,8 @@ With x_1 … x_k a text's rows times their words' weights, a text is o = s · X�
 ``convrr`` X″ = mean over i of relu(Σ_t W_tᵀ x_{i+t} + b), a convolution over five words
 =========  ==========================================================================
 
-Words beyond a text's ends count as zeros. :mod:`resift.training.emboost` learns W and b.
+Words beyond a text's ends count as zeros. One source of the words' rows is their spelling (``SPELLING``: dimensions
+and weight, see :func:`resift.mixture.mix`). :mod:`resift.training.emboost` learns W and b.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from resift.vectors import Floats, WordVectors
 
 NETWORKS = ("fcrr", "convrr")
 WINDOW, SCALE = 5, 0.05
+SPELLING = (256, 0.6)
 
 
 class Residual(Model):

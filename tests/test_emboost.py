@@ -92,6 +92,6 @@ def test_the_commands(tmp_path: Path, table: WordVectors) -> None:
     told = resift(
         *train_, "--rate", "0.01", "--scale", "1", "--batch", "50", "--epochs", "8", "--out", tmp_path / "out"
     )
-    assert "convrr, 144 dimensions" in told
+    assert "convrr, 272 dimensions" in told
     report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--split", "60,10,30", "--json"))
     assert report["queries"] == 120

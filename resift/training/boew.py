@@ -36,8 +36,8 @@ _OUTSIDE = 0.01
 class Options:
     """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three train splits.
 
-    ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters, .1 ``tied`` and otherwise .05,
-    or .01 by Euclidean distance, unless it is given; ``entropy``, their distance: ``spherical`` (1 - cosine) or
+    ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters (None: .1 where they are
+    ``tied``, else .05, or .01 by Euclidean distance); ``entropy``, their distance: ``spherical`` (1 - cosine) or
     ``euclidean``; ``tied``: see the module; ``epochs`` passes at most; ``batch``
     documents a step; ``rate``, Adam's, falling to nothing over the epochs (thrice that for word weights, a tenth for
     σ and the centres); words in fewer than ``min_count`` documents are not trained; ``validation``, the part of the
