@@ -249,7 +249,7 @@ def filter_source(source: dict[str, Any], spec: Any) -> dict[str, Any] | None:
         return None if spec is False else source
     if not isinstance(spec, Mapping):
         spec = {"includes": spec}
-    includes, excludes = (_patterns(spec, kind) for kind in ("includes", "excludes"))
+    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
     return {
         name: value
         for name, value in source.items()
@@ -258,7 +258,8 @@ def filter_source(source: dict[str, Any], spec: Any) -> dict[str, Any] | None:
     }
 
 
-def _patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
+def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
+    """A ``_source`` setting's ``includes`` or ``excludes``."""
     found = spec.get(kind) or []
     return [found] if isinstance(found, str) else list(found)
 
@@ -290,8 +291,8 @@ def without_vector(spec: Any) -> Any:
     if not isinstance(spec, Mapping):
         spec = {"includes": [] if spec in (None, True) else spec}
     return {
-        "includes": _patterns(spec, "includes"),
-        "excludes": [*_patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD],
+        "includes": patterns(spec, "includes"),
+        "excludes": [*patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD],
     }
 
 
@@ -299,7 +300,7 @@ def names_vector(spec: Any) -> bool:
     """Whether a ``_source`` setting asks for the vector field by its name."""
     if spec is None or isinstance(spec, bool):
         return False
-    return VECTOR_FIELD in _patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+    return VECTOR_FIELD in patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
 
 
 def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as Unreachable
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.helpers import scan
+from opensearchpy.serializer import JSONSerializer
 
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, ModelMismatch, NotFound
 from resift.model import Model
@@ -34,12 +36,19 @@ from resift.plugin.engine import (
     coded,
     knn_body,
     names_vector,
+    patterns,
     without_vector,
 )
-from resift.plugin.kept import KeptVectors
+from resift.plugin.kept import IndexState, Kept
 from resift.vectors import Floats
 
 T = TypeVar("T")
+# what a search body may hold for its hits to be put together from kept ones
+_PLAIN = {
+    *("query", "size", "from", "_source", "aggs", "aggregations", "min_score", "post_filter", "rescore", "suggest"),
+    *("indices_boost", "timeout", "terminate_after", "track_scores", "track_total_hits"),
+}
+_STATE = "index.uuid,index.creation_date,index.number_of_shards,index.search.default_pipeline"
 
 
 def vector_mapping(model: Model) -> dict[str, Any]:
@@ -72,6 +81,19 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
     }
 
 
+class Json(JSONSerializer):  # type: ignore[misc]
+    """opensearch-py's, but quick for answers without documents, whose numbers are all within 64 bits."""
+
+    def loads(self, s: str) -> Any:
+        """What an answer says."""
+        if '"_source"' in s or '"fields"' in s:
+            return super().loads(s)
+        try:
+            return orjson.loads(s)
+        except orjson.JSONDecodeError:
+            return super().loads(s)
+
+
 class OpenSearchEngine(Engine):
     """An OpenSearch cluster. ``url`` may carry user and password; OPENSEARCH_CA_CERTS names a certificate file."""
 
@@ -85,8 +107,9 @@ class OpenSearchEngine(Engine):
             ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
             http_compress=False,
             pool_maxsize=32,
+            serializer=Json(),
         )
-        self.kept = KeptVectors()
+        self.kept: Kept[Any] = Kept()
 
     def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call the client, its exceptions turned into ours."""
@@ -128,7 +151,7 @@ class OpenSearchEngine(Engine):
 
     def drop(self, index: str) -> None:
         self.call(self.client.indices.delete, index=check_name(index))
-        self.kept = KeptVectors()
+        self.kept = Kept()
 
     def refresh(self, index: str) -> None:
         self.call(self.client.indices.refresh, index=index)
@@ -164,8 +187,10 @@ class OpenSearchEngine(Engine):
         vectors: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> SearchResult:
-        response = self.call(self.client.search, index=index, body=_asking(body, vectors), headers=headers)
-        return self._results(index, [response], [body], vectors, headers)[0]
+        def ask(bodies: Sequence[Any]) -> list[dict[str, Any]]:
+            return [self.call(self.client.search, index=index, body=bodies[0], headers=headers)]
+
+        return self._searched(index, [body], vectors, headers, ask)[0]
 
     def search_all(
         self,
@@ -175,12 +200,117 @@ class OpenSearchEngine(Engine):
         headers: Mapping[str, str] | None = None,
     ) -> list[SearchResult]:
         """By ``_msearch``; what it refuses is raised as the single search would."""
-        lines = [line for body in bodies for line in ({}, _asking(body, vectors))]
-        answer = self.call(self.client.msearch, index=index, body=lines, headers=headers)
-        for response in answer["responses"]:
-            if "error" in response:
-                raise _translated(TransportError(response["status"], "", response))
-        return self._results(index, answer["responses"], bodies, vectors, headers)
+
+        def ask(bodies: Sequence[Any]) -> list[dict[str, Any]]:
+            lines = "".join(f"{{}}\n{body if isinstance(body, str) else _dumped(body)}\n" for body in bodies)
+            answer = self.call(self.client.msearch, index=index, body=lines, headers=headers)
+            for response in answer["responses"]:
+                if "error" in response:
+                    raise _translated(TransportError(response["status"], "", response))
+            responses: list[dict[str, Any]] = answer["responses"]
+            return responses
+
+        return self._searched(index, bodies, vectors, headers, ask)
+
+    def _searched(
+        self,
+        index: str,
+        bodies: Sequence[dict[str, Any]],
+        vectors: bool,
+        headers: Mapping[str, str] | None,
+        ask: Callable[[Sequence[Any]], list[dict[str, Any]]],
+    ) -> list[SearchResult]:
+        """Results by ``ask``; with vectors and the service's own rights, hits come as numbers of kept ones where they
+        can be. Callers with rights of their own are shown what the engine answers them alone."""
+        if vectors and headers is None:
+            short = [_short(body) for body in bodies]
+            states = self._states(index, None) if None not in short else {}
+            if states and all(state.numbered for state in states.values()):
+                found = self._completed(index, ask(short), bodies, states)
+                if found is not None:
+                    return found
+        return self._results(index, ask([_asking(body, vectors) for body in bodies]), bodies, vectors, headers)
+
+    def _completed(
+        self,
+        index: str,
+        responses: Sequence[dict[str, Any]],
+        bodies: Sequence[dict[str, Any]],
+        states: Mapping[str, IndexState],
+    ) -> list[SearchResult] | None:
+        """Results whose hits are known by their sequence numbers, those that are not kept by one more request for each
+        ``_source`` setting. None where a document is gone by then."""
+        specs = [_dumped(body.get("_source")) for body in bodies]
+        missing: dict[str, dict[tuple[str, int, int], dict[str, Any]]] = {}
+        found = []
+        for response, body, spec in zip(responses, bodies, specs, strict=True):
+            rows = []
+            for hit in response["hits"]["hits"]:
+                state = states.get(hit["_index"])
+                if state is None:
+                    return None
+                number, term = hit.pop("_seq_no"), hit.pop("_primary_term")
+                known = self.kept.get((state.key, number, term, spec))
+                if known is None:
+                    missing.setdefault(spec, {})[hit["_index"], number, term] = body
+                rows.append((hit, (hit["_index"], number, term), known))
+            found.append(rows)
+        fetched: dict[tuple[Any, ...], Any] = {}
+        for spec, places in missing.items():
+            fetched |= self._fetched(index, list(places), next(iter(places.values())), spec, states)
+        results = []
+        for response, spec, rows in zip(responses, specs, found, strict=True):
+            result = SearchResult(response)
+            hits: list[dict[str, Any]] = response["hits"]["hits"]
+            for position, (hit, place, known) in enumerate(rows):
+                pair = known or fetched.get((spec, *place))
+                if pair is None:
+                    return None
+                result.kept += known is not None
+                whole = pair[0].copy()
+                whole.update(hit)
+                hits[position] = whole
+                result.vectors.append(pair[1])
+            results.append(result)
+        return results
+
+    def _fetched(
+        self,
+        index: str,
+        places: Sequence[tuple[str, int, int]],
+        body: dict[str, Any],
+        spec: str,
+        states: Mapping[str, IndexState],
+    ) -> dict[tuple[Any, ...], tuple[dict[str, Any], Floats | None]]:
+        """Hits and vectors at ``places`` (index, sequence number, primary term), which are kept from now on."""
+        wanted = without_vector(body.get("_source"))
+        if wanted is False:
+            wanted = [VECTOR_FIELD]
+        else:
+            includes = [*wanted["includes"], VECTOR_FIELD] if wanted["includes"] else []
+            wanted = {"includes": includes, "excludes": [name for name in wanted["excludes"] if name != VECTOR_FIELD]}
+        indices, numbers = {place[0] for place in places}, {place[1] for place in places}
+        here = [{"terms": {"_seq_no": list(numbers)}}, {"terms": {"_index": list(indices)}}]
+        asked = {
+            "query": {"bool": {"filter": here}},
+            "size": min(len(indices) * len(numbers), 10_000),
+            "_source": wanted,
+            "seq_no_primary_term": True,
+            "track_total_hits": False,
+            "search_pipeline": "_none",
+        }
+        response = self.call(self.client.search, index=index, body=asked)
+        found = {}
+        for hit in response["hits"]["hits"]:
+            number, term = hit.pop("_seq_no"), hit.pop("_primary_term")
+            values = hit["_source"].pop(VECTOR_FIELD, None) if "_source" in hit else None
+            if body.get("_source") is False:
+                hit.pop("_source", None)
+            pair = (hit, None if values is None else np.asarray(values, np.float32))
+            if hit["_index"] in states:
+                self.kept.put((states[hit["_index"]].key, number, term, spec), pair)
+            found[spec, hit["_index"], number, term] = pair
+        return found
 
     def _results(
         self,
@@ -203,14 +333,16 @@ class OpenSearchEngine(Engine):
 
     def _add_vectors(self, index: str, results: Sequence[SearchResult], headers: Mapping[str, str] | None) -> None:
         """Fill in the hits' vectors: those that are kept, and by one more request those that are not."""
-        uuids = self.kept.uuids(index, lambda: self._uuids(index, headers))
+        states = self._states(index, headers)
         missing: dict[tuple[Any, ...], list[tuple[SearchResult, int]]] = {}
         for result in results:
             for position, hit in enumerate(result.hits):
-                known, result.vectors[position] = self.kept.get(_version(hit, uuids))
-                result.kept += known
-                if not known:
+                known = self.kept.get(_version(hit, states))
+                if known is None:
                     missing.setdefault(_place(hit), []).append((result, position))
+                else:
+                    (result.vectors[position],) = known
+                    result.kept += 1
         if not missing:
             return
         indices, ids = {place[0] for place in missing}, {place[1] for place in missing}
@@ -220,23 +352,34 @@ class OpenSearchEngine(Engine):
             "size": min(len(indices) * len(ids), 10_000),
             "_source": [VECTOR_FIELD],
             "seq_no_primary_term": True,
+            "search_pipeline": "_none",
         }
         response = self.call(self.client.search, index=index, body=body, headers=headers)
         for hit in response["hits"]["hits"]:
             values = hit.get("_source", {}).get(VECTOR_FIELD)
             vector = None if values is None else np.asarray(values, np.float32)
-            self.kept.put(_version(hit, uuids), vector)
+            self.kept.put(_version(hit, states), (vector,))
             for result, position in missing.get(_place(hit), ()):
                 result.vectors[position] = vector
 
-    def _uuids(self, index: str, headers: Mapping[str, str] | None) -> dict[str, str]:
-        """Uuids of the indices behind a name; none, so that nothing is kept, where the caller may not know them."""
+    def _states(self, index: str, headers: Mapping[str, str] | None) -> Mapping[str, IndexState]:
+        """The indices behind a name, as they were known at most five seconds ago."""
+        return self.kept.states(index, lambda: self._asked_states(index, headers))
+
+    def _asked_states(self, index: str, headers: Mapping[str, str] | None) -> dict[str, IndexState]:
+        """None, so that nothing is kept, where the caller may not know them."""
         try:
             get = self.client.indices.get_settings
-            found = self.call(get, index=index, name="index.uuid", flat_settings=True, headers=headers)
+            found = self.call(get, index=index, name=_STATE, flat_settings=True, headers=headers)
         except EngineError:
             return {}
-        return {name: entry["settings"]["index.uuid"] for name, entry in found.items()}
+        states = {}
+        for name, entry in found.items():
+            settings = entry["settings"]
+            key = f"{settings['index.uuid']} {settings.get('index.creation_date')}"
+            piped = settings.get("index.search.default_pipeline", "_none") != "_none"
+            states[name] = IndexState(key, settings.get("index.number_of_shards") == "1" and not piped)
+        return states
 
     def masked_body(
         self,
@@ -304,6 +447,23 @@ def _script(name: str) -> str:
     return (files("resift.plugin") / "resources" / f"{name}.painless").read_text("utf-8")
 
 
+def _dumped(value: Any) -> str:
+    """JSON, as opensearch-py sends it."""
+    text: str = Json().dumps(value)
+    return text
+
+
+def _short(body: dict[str, Any]) -> str | None:
+    """The search, its hits by their sequence numbers alone; None where more is asked of them than their fields."""
+    spec = body.get("_source")
+    excluded = patterns(spec, "excludes") if isinstance(spec, Mapping) else []
+    if not _PLAIN.issuperset(body) or _names_vector(body) or any(fnmatchcase(VECTOR_FIELD, one) for one in excluded):
+        return None
+    bare = {"_source": False, "stored_fields": "_none_", "seq_no_primary_term": True, "search_pipeline": "_none"}
+    text = _dumped({**body, **bare})
+    return None if '"inner_hits":' in text else text
+
+
 def _asking(body: dict[str, Any], vectors: bool) -> dict[str, Any]:
     """A search body that leaves the vector field out, unless it names it, and for ``vectors`` brings hits' versions."""
     versions = {"seq_no_primary_term": True} if vectors and not _names_vector(body) else {}
@@ -323,12 +483,12 @@ def _place(hit: Mapping[str, Any]) -> tuple[Any, ...]:
     return hit["_index"], hit["_id"], hit.get("_routing")
 
 
-def _version(hit: Mapping[str, Any], uuids: Mapping[str, str]) -> tuple[Any, ...] | None:
+def _version(hit: Mapping[str, Any], states: Mapping[str, IndexState]) -> tuple[Any, ...] | None:
     """What a hit's vector is kept under; None where the hit does not say all of it."""
-    uuid, number = uuids.get(hit["_index"]), hit.get("_seq_no")
-    if uuid is None or number is None:
+    state, number = states.get(hit["_index"]), hit.get("_seq_no")
+    if state is None or number is None:
         return None
-    return uuid, hit["_id"], hit.get("_routing"), number, hit.get("_primary_term")
+    return state.key, hit["_id"], hit.get("_routing"), number, hit.get("_primary_term")
 
 
 def _line(document: Document) -> str:

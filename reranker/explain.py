@@ -74,7 +74,7 @@ def _telling(model: Model, text: str, direction: Floats, count: int) -> list[str
 
 def title(text: str) -> str:
     """A text's first line, cut at the end of a word."""
-    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    line = next(iter(text.lstrip()[:_READ].splitlines()), "").strip()
     return line if len(line) <= _TITLE else re.sub(r"\s+\S*$", "", line[:_TITLE]) + "…"
 
 
@@ -90,23 +90,20 @@ def reasons(
     grades = np.array([one.judgement.grade for one in judged])
     near = unit_rows(vectors * feedback.mask) @ unit_rows(documents * feedback.mask).T
     weighed = np.where(np.outer(change, grades) > 0, near * np.abs(grades), -np.inf)
-    titles: dict[int, str] = {}
-    found: list[dict[str, Any] | None] = []
-    for row, best, gain in zip(range(len(near)), weighed.argmax(axis=1).tolist(), change.tolist(), strict=True):
-        if not np.isfinite(weighed[row, best]):
-            found.append(None)
-            continue
-        one = judged[best].judgement
-        if best not in titles:
-            titles[best] = title(judged[best].text)
-        found.append(
-            {
-                "index": one.index,
-                "document": one.document,
-                "grade": one.grade,
-                "title": titles[best],
-                "similarity": round(float(near[row, best]), 6),
-                "gain": round(gain, 6),
-            }
-        )
-    return found
+    best = weighed.argmax(axis=1)
+    rows = np.arange(len(near))
+    known: dict[int, dict[str, Any]] = {
+        place: {
+            "index": judged[place].judgement.index,
+            "document": judged[place].judgement.document,
+            "grade": judged[place].judgement.grade,
+            "title": title(judged[place].text),
+        }
+        for place in set(best.tolist())
+    }
+    similar, gains = near[rows, best].astype(float).round(6).tolist(), change.astype(float).round(6).tolist()
+    there = np.isfinite(weighed[rows, best]).tolist()
+    return [
+        {**known[place], "similarity": similarity, "gain": gain} if one else None
+        for place, similarity, gain, one in zip(best.tolist(), similar, gains, there, strict=True)
+    ]

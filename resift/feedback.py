@@ -289,6 +289,8 @@ class Feedback:
 
     def _weighed(self, reach: NDArray[Any]) -> Feedback:
         """Each judgement as far as it reaches, (m,) from 0 to 1."""
+        if np.all(reach == 1):
+            return self
         kept = np.flatnonzero(reach)
         return replace(
             self,

@@ -1,49 +1,60 @@
-"""Vectors kept between searches: bounded, and never of an older version."""
+"""What is kept between searches: bounded, and never of an older version."""
 
 from __future__ import annotations
+
+import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 from resift import Model
 from resift.plugin.engine import Document
-from resift.plugin.kept import KeptVectors
-from resift.plugin.opensearch import OpenSearchEngine
+from resift.plugin.kept import STATE_SECONDS, IndexState, Kept, size_of
+from resift.plugin.opensearch import OpenSearchEngine, _asking, mappings
 
 
 def test_bounded_and_the_least_recently_used_go() -> None:
-    kept, vector = KeptVectors(size=100 * (400 + 16)), np.ones(4, np.float32)
+    vector = np.ones(4, np.float32)
+    each = 200 + size_of((vector,))
+    kept: Kept[Any] = Kept(size=100 * each)
     for number in range(1000):
-        kept.put(("often",), vector) if not kept.get(("often",))[0] else None
-        kept.put((number,), vector)
-    found = [number for number in range(1000) if kept.get((number,))[0]]
-    assert 40 <= len(found) <= 102
+        if kept.get(("often",)) is None:
+            kept.put(("often",), (vector,))
+        kept.put((number,), (vector,))
+    found = [number for number in range(1000) if kept.get((number,))]
+    assert 40 <= len(found) <= 100
     assert 999 in found
-    assert kept.get(("often",)) == (True, vector)
-    assert len(kept._young) + len(kept._old) <= 104
+    assert kept.get(("often",)) == (vector,)
+    assert sum(200 + size_of(value) for half in (kept._young, kept._old) for value in half.values()) <= kept.size
+    kept.put("large", "x" * kept.size)
+    assert kept.get("large") is None
 
 
-def test_documents_without_a_vector_are_known_and_unknown_versions_are_not_kept() -> None:
-    kept = KeptVectors()
-    kept.put(("a",), None)
-    kept.put(None, np.ones(2, np.float32))
-    assert kept.get(("a",)) == (True, None)
-    assert kept.get(("b",)) == (False, None)
-    assert kept.get(None) == (False, None)
+def test_sizes_count_all_that_values_hold() -> None:
+    assert size_of(np.zeros(1000, np.float32)) >= 4000
+    assert size_of(np.zeros((2, 1000), np.float32)[0]) >= 4000
+    assert size_of({"a": ["x" * 500, {"b": "y" * 500}]}) >= 1000
 
 
-def test_uuids_are_asked_for_again_after_five_seconds() -> None:
+def test_none_is_no_version() -> None:
+    kept: Kept[Any] = Kept()
+    kept.put(None, 1)
+    assert kept.get(None) is None
+
+
+def test_states_are_asked_for_again_after_five_seconds() -> None:
     now, asked = [0.0], []
-    kept = KeptVectors(clock=lambda: now[0])
+    kept: Kept[Any] = Kept(clock=lambda: now[0])
 
-    def fetch() -> dict[str, str]:
+    def fetch() -> dict[str, IndexState]:
         asked.append(now[0])
-        return {"docs": f"uuid {len(asked)}"}
+        return {"docs": IndexState(f"key {len(asked)}", True)}
 
     for now[0] in (0, 4, 5.1, 6):
-        kept.uuids("docs", fetch)
+        kept.states("docs", fetch)
     assert asked == [0, 5.1]
-    assert kept.uuids("docs", fetch) == {"docs": "uuid 2"}
+    assert kept.states("docs", fetch) == {"docs": IndexState("key 2", True)}
 
 
 @pytest.fixture
@@ -85,5 +96,95 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
     engine.create(index, ["text"], model)
     write(a="war", b="smoke")
     check(0, a="war", b="smoke")
-    asked = engine.search(index, {**body, "seq_no_primary_term": True}, vectors=True)
+    for _ in range(2):
+        asked = engine.search(index, {**body, "seq_no_primary_term": True}, vectors=True)
     assert (asked.kept, {hit["_primary_term"] for hit in asked.hits}) == (2, {1})
+
+
+BODIES: list[dict[str, Any]] = [
+    {},
+    {"_source": False},
+    {"_source": ["title"]},
+    {"_source": "t*"},
+    {"_source": {"excludes": ["resift_*", "text"]}},
+    {"_source": ["none"]},
+    {"_source": ["title", "resift_vector"]},
+    {"highlight": {"fields": {"text": {}}}},
+    {"fields": ["title"], "aggs": {"n": {"value_count": {"field": "n"}}}},
+    {"seq_no_primary_term": True, "version": True, "explain": True},
+    {"docvalue_fields": ["n"], "script_fields": {"twice": {"script": "doc['n'].value * 2"}}},
+    {"aggs": {"best": {"top_hits": {"size": 1, "_source": ["title"]}}}, "track_total_hits": True},
+    {"post_filter": {"range": {"n": {"gte": 1}}}, "min_score": 0.01, "track_total_hits": False},
+    {"from": 1, "size": 2, "rescore": {"window_size": 5, "query": {"rescore_query": {"match": {"title": "two"}}}}},
+]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, model: Model, shards: int) -> None:
+    mapping = {**mappings(["title", "text"], model), "date_detection": False}
+    mapping["properties"] |= {"n": {"type": "long"}, "kept": {"type": "object", "enabled": False}}
+    settings = {"index.knn": True, "index.number_of_shards": shards}
+    engine.client.indices.create(index=index, body={"settings": settings, "mappings": mapping})
+    engine.client.indices.put_alias(index=index, name=f"{index}-alias")
+    texts = ["fire fire gun", "gun fire", "fire in the forest", "a river", "fire brigade ö"]
+    for n, text in enumerate(texts):
+        source: dict[str, Any] = {"title": f"one {'two ' * n}", "text": text, "n": n, "kept": {"big": 10**25}}
+        if n % 2:
+            source["resift_vector"] = model.encode([text])[0].tolist()
+        routing = {"routing": "r"} if n in (1, 4) else {}
+        engine.client.index(index=index, id=str(n), body=source, **routing)
+    engine.refresh(index)
+    clause = {"bool": {"should": [{"match": {"text": {"query": "fire river", "_name": "named"}}}]}}
+    for body in BODIES:
+        for name in (index, f"{index}-alias"):
+            asked = {"query": clause, **body}
+            whole = engine.client.search(index=name, body=_asking(asked, False))["hits"]
+            for turn in range(2):
+                for found in (engine.search(name, asked, vectors=True), *engine.search_all(name, [asked], True)):
+                    assert found.response["hits"] == whole, (body, turn)
+                    for hit, vector in zip(found.hits, found.vectors, strict=True):
+                        n = int(hit["_id"])
+                        assert (vector is None) == (n % 2 == 0)
+                        if vector is not None:
+                            np.testing.assert_allclose(vector, model.encode([texts[n]])[0], rtol=1e-6)
+    assert engine.search(index, {"query": clause}, vectors=True).kept == 5
+
+
+def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
+    engine: OpenSearchEngine, index: str, model: Model
+) -> None:
+    engine.create(index, ["text"], model)
+    engine.bulk(index, [Document("a", {"text": "fire"}, model.encode(["fire"])[0])])
+    engine.refresh(index)
+    body = {"query": {"match": {"text": "fire"}}}
+    assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "fire"}
+    (state,) = engine.kept.states(index, dict).values()
+    ((hit, _),) = (pair for pair in engine.kept._young.values() if isinstance(pair[0], dict))
+    hit["_source"]["text"] = "kept"
+    assert state.numbered
+    assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "kept"}
+    own = engine.search(index, body, vectors=True, headers={"X-Opaque-Id": "caller"})
+    assert own.hits[0]["_source"] == {"text": "fire"}
+
+
+def test_an_index_with_a_pipeline_of_its_own_is_asked_for_whole_hits(
+    engine: OpenSearchEngine, index: str, model: Model
+) -> None:
+    engine.create(index, ["text"], model)
+    engine.bulk(index, [Document("a", {"text": "fire"}, model.encode(["fire"])[0])])
+    engine.refresh(index)
+    perform = engine.client.transport.perform_request
+    path, renamed = f"/_search/pipeline/{index}", {"rename_field": {"field": "text", "target_field": "words"}}
+    perform("PUT", path, body={"response_processors": [renamed]})
+    try:
+        assert engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True).hits
+        engine.client.indices.put_settings(index=index, body={"index.search.default_pipeline": index})
+        kept_as_it_was = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
+        assert kept_as_it_was.hits[0]["_source"] == {"text": "fire"}
+        engine.kept.clock = lambda: time.monotonic() + STATE_SECONDS + 1
+        for _ in range(2):
+            found = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
+            assert found.hits[0]["_source"] == {"words": "fire"}
+    finally:
+        engine.client.indices.put_settings(index=index, body={"index.search.default_pipeline": None})
+        perform("DELETE", path)
