@@ -101,7 +101,7 @@ def score() -> dict[str, Any]:
         similar = service.similarities(query, vectors, feedback)
     given = body.get("engine_scores")
     ranks = -np.arange(len(similar), dtype=np.float64) if given is None else _engine_scores(given, len(similar))
-    alpha = read.number(body, "alpha", service.config.alpha if late is None else late.alpha, 0, 1)
+    alpha = read.number(body, "alpha", service.alpha if late is None else late.alpha, 0, 1)
     scores = combine(ranks, similar, alpha, _normalization(body, "min_max" if late is None else "z_score"))
     return {"scores": scores.astype(float).round(6).tolist()}
 

@@ -163,5 +163,5 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/")
     def page() -> str:
-        index, alpha = request.args.get("index", service.config.index), service.config.alpha
+        index, alpha = request.args.get("index", service.config.index), service.alpha
         return render_template("search.html", index=index, alpha=alpha, version=__version__)

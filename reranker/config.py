@@ -17,14 +17,15 @@ class Config:
     """What an application is made of. Each setting is read from the variable RESIFT_<NAME>, ``engine`` also from
     OPENSEARCH_URL.
 
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``:
-    where sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there.
-    ``reranker``: the folder of the trained reranker that is in service, if there is one. ``index``: what the
-    search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against the
-    engine's score, 0 to 1. ``knn``: nearest documents added to the candidates of a text query; ``session_knn``:
-    the same in a session that has taught something, where it is more. ``session_hours``: a session ends when it
-    was not used for so long. ``feedback``: how a session learns, one of :data:`resift.feedback.METHODS`.
-    ``max_text``: longest text, in characters. ``max_body``: largest request, in bytes.
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``.
+    ``store``: where sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index
+    there. ``reranker``: the folder of the trained reranker that is in service, if there is one. ``index``: what
+    the search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against
+    the engine's score, 0 to 1; None is the model's own. ``knn``: nearest documents added to the candidates of a
+    text query; ``session_knn``: the same in a session that has taught something, where it is more.
+    ``session_hours``: a session ends when it was not used for so long. ``feedback``: how a session learns, one
+    of :data:`resift.feedback.METHODS`. ``max_text``: longest text, in characters. ``max_body``: largest
+    request, in bytes.
     """
 
     engine: str = "resift.db"
@@ -34,7 +35,7 @@ class Config:
     reranker: str = "reranker"
     index: str = ""
     window: int = 100
-    alpha: float = 0.3
+    alpha: float | None = None
     knn: int = 0
     session_knn: int = 25
     session_hours: float = 24.0
@@ -46,10 +47,9 @@ class Config:
         ranges = {"window": (1, 10_000), "alpha": (0, 1), "knn": (0, 10_000), "session_hours": (0.001, 1e6)}
         ranges.update(session_knn=(0, 10_000), max_text=(1, 10**9), max_body=(1, 2**31))
         for name, (low, high) in ranges.items():
-            if not low <= getattr(self, name) <= high:
-                raise BadInput(
-                    f"{name} is {getattr(self, name)}", value=getattr(self, name), expected=f"{low} to {high}"
-                )
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
 
         if self.feedback not in METHODS:
             raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
@@ -63,7 +63,7 @@ class Config:
             if field.name == "engine":
                 value = value or environment.get("OPENSEARCH_URL")
             if value:
-                kind: type[Any] = type(field.default)
+                kind: type[Any] = float if field.default is None else type(field.default)
                 try:
                     given[field.name] = kind(value)
                 except ValueError:

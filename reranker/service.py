@@ -236,9 +236,14 @@ class Reranker:
             return self.trained.require()
         return self.trained.get() if method == "auto" else None
 
+    @property
+    def alpha(self) -> float:
+        """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
+        return self.model.alpha if self.config.alpha is None else self.config.alpha
+
     def _filled_in(self, search: Search, late: LateInteraction | None) -> Search:
         """The search with the method's own weight and normalisation where the caller names none."""
-        own = (self.config.alpha, "min_max") if late is None else (late.alpha, "z_score")
+        own = (self.alpha, "min_max") if late is None else (late.alpha, "z_score")
         alpha, normalization = search.alpha, search.normalization
         return replace(
             search,

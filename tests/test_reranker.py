@@ -175,6 +175,27 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
     assert ids(post(client, "/v1/search", index=filled, query="fire forest", alpha=0)) == [hit["_id"] for hit in hits]
 
 
+def test_an_adapted_models_similarity_weighs_more(tmp_path: Path, model: Model, config: Config) -> None:
+    from resift.plugin.sqlite import SqliteEngine
+
+    table = WordVectors(
+        model.table.words, model.table.rows(), model.table.weights, info={**model.table.info, "adapted": {}}
+    )
+    adapted = Model(model.name, table, model.pool, model.similarity)
+    found = {}
+    for name, given, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
+        engine = SqliteEngine(str(tmp_path / f"{name}.db"))
+        app = create_app(replace(config, alpha=weight), engine=engine, model=given).test_client()
+        Indexer(engine, given, "docs", DeadLetters(tmp_path / name)).run(
+            [Record("f", 0, "a", {"text": "fire and smoke"})], ["text"]
+        )
+        found[name] = post(app, "/v1/search", index="docs", query="fire")["resift"]["alpha"]
+        scored = post(app, "/v1/score", query="fire", documents=["rain", "fire"], engine_scores=[1, 0])["scores"]
+        assert scored == pytest.approx([1 - found[name], found[name]])
+        engine.close()
+    assert found == {"plain": 0.3, "adapted": 0.5, "set": 0.9}
+
+
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:
     whole = ids(post(client, "/v1/search", index=filled, query="fire forest smoke rain", size=7))
     assert len(whole) == 6
@@ -708,6 +729,7 @@ def test_configuration_from_the_environment() -> None:
         "resift-en",
     )
     assert Config.from_environment({"RESIFT_ENGINE": "a.db", "OPENSEARCH_URL": "http://x"}).engine == "a.db"
+    assert Config.from_environment({}).alpha is None
     with pytest.raises(BadInput, match="alpha is 5"):
         Config.from_environment({"RESIFT_ALPHA": "5"})
     with pytest.raises(BadInput, match="RESIFT_WINDOW"):
