@@ -29,8 +29,9 @@ from speed_timing import Spread, seconds
 from resift import Model, WordVectors, build_model, load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.plugin.engine import coded
 from resift.plugin.install import Installer
-from resift.plugin.opensearch import OpenSearchEngine
+from resift.plugin.opensearch import OpenSearchEngine, mappings
 
 WAYS = {
     "plain": "plain _search",
@@ -39,6 +40,12 @@ WAYS = {
     "pipeline": "session pipeline",
     "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
     "rescore": "OpenSearch's rescore by the stored script",
+}
+PARTS = {
+    "filled": "vectors filled in by the client",
+    "pipeline": "ingest pipeline",
+    "ml": "ML Commons asked by the client for the pipeline's vectors",
+    "reranker": "reranker asked for them",
 }
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["title", "text"]
@@ -151,6 +158,7 @@ def setup(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Ite
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "resift", "serve", "--port", str(port), "--workers", str(workers), "--engine", url]
+    command += ["--model", str(model.save(folder / "model"))]
     environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -261,27 +269,48 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
     return ours[1:], theirs[1:]
 
 
-def pipeline_seconds(made: Setup, texts: Sequence[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of indexing by opensearch-py's helper through the ingest pipeline and without it, and of what the
-    pipeline asks of the reranker, 64 texts at a time, when a client asks it."""
-    client, ours, rows = OpenSearch(made.url, timeout=120), Client(made.reranker), list(records(texts))
-    found: dict[str, list[float]] = {"pipeline": [], "text": [], "reranker": []}
-    for turn in range(rounds + 1):
-        taken = {}
-        for way in ("pipeline", "text"):
-            index = f"{made.name}-{way}"
-            lines = [{"_index": index, "_id": one.id, **one.source} for one in rows]
-            named = {"pipeline": f"{made.name}-ingest"} if way == "pipeline" else {}
-            taken[way] = seconds(lambda: bulk(client, lines, **named))  # noqa: B023
+def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> dict[str, list[float]]:
+    """Seconds of indexing by opensearch-py's helper: the text only, with vectors that it fills in, and through the
+    ingest pipeline; and of what the pipeline asks for, as many texts at a time as it does, when a client asks."""
+    rows, model, found = list(records(texts)), small_model(dim), {way: [] for way in ("text", *PARTS)}
+    lines = [f"{row.source['title']}\n{row.source['text']}\n" for row in rows]
+    batches = [lines[i : i + 128] for i in range(0, len(lines), 128)]
+    vectors = model.encode(lines)
+    with setup(url, model, texts[:10]) as made, contextlib.closing(OpenSearch(url, timeout=120)) as client:
+        pipeline = f"{made.name}-ingest"
+        processors = client.ingest.get_pipeline(id=pipeline)[pipeline]["processors"]
+        ml = f"/_plugins/_ml/_predict/text_embedding/{processors[1]['text_embedding']['model_id']}"
+        ours, theirs, index = Client(made.reranker), Client(url), f"parts-{made.name}"
+        plain = {"mappings": {"properties": {name: {"type": "text", "analyzer": "english"} for name in FIELDS}}}
+        whole = {"settings": {"index.knn": True}, "mappings": mappings(FIELDS, model)}
+
+        def send(body: dict[str, Any], filled: bool = False, **named: str) -> float:
+            client.indices.create(index=index, body=body)
+            actions = [
+                {
+                    "_index": index,
+                    "_id": row.id,
+                    **row.source,
+                    **({"resift_vector": vector.tolist(), "resift_code": coded(vector)} if filled else {}),
+                }
+                for row, vector in zip(rows, vectors, strict=True)
+            ]
+            taken = seconds(lambda: bulk(client, actions, **named))
             client.indices.delete(index=index)
-        batches = [
-            [f"{one.source['title']}\n{one.source['text']}" for one in rows[i : i + 64]]
-            for i in range(0, len(rows), 64)
-        ]
-        taken["reranker"] = seconds(lambda: [ours.post("/v1/embeddings", {"input": batch}) for batch in batches])  # noqa: B023
-        for way in taken if turn else ():
-            found[way].append(taken[way])
-    client.close()
+            return taken
+
+        ways = {
+            "text": lambda: send(plain),
+            "filled": lambda: send(whole, filled=True),
+            "pipeline": lambda: send(whole, pipeline=pipeline),
+            "ml": lambda: seconds(lambda: [theirs.post(ml, {"text_docs": batch}) for batch in batches]),
+            "reranker": lambda: seconds(lambda: [ours.post("/v1/embeddings", {"input": batch}) for batch in batches]),
+        }
+        for turn in range(rounds + 2):
+            for way, work in ways.items():
+                taken = work()
+                if turn >= 2:
+                    found[way].append(taken)
     return found
 
 

@@ -44,6 +44,12 @@ def model2vec(model: Model) -> tuple[Encode, Callable[[str], Any]]:
     return lambda texts: static.encode(list(texts), max_length=None), static.encode
 
 
+def model2vec_default(model: Model, texts: Sequence[str]) -> Callable[[], Any]:
+    """The same as it comes: of more than 10,000 texts it encodes batches in as many threads as there are cores."""
+    encode, _ = model2vec(model)
+    return lambda: encode(texts)
+
+
 def model2vec_wordpiece(model: Model) -> Encode:
     """model2vec with MiniLM's word pieces, as its published models have them, and random vectors."""
     needs("model2vec", "tokenizers")

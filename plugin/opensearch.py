@@ -97,7 +97,7 @@ class Json(JSONSerializer):  # type: ignore[misc]
 class OpenSearchEngine(Engine):
     """An OpenSearch cluster. ``url`` may carry user and password; OPENSEARCH_CA_CERTS names a certificate file."""
 
-    writers = 2
+    writers = 3
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.url = url
