@@ -39,6 +39,11 @@ YEARS = ("2012", "2013", "2014")
 Report = dict[str, Any]
 
 
+def folder(train: str, seed: int) -> str:
+    """Where the model of a training command is kept."""
+    return f"{WORK}/models/{hashlib.sha256(train.encode()).hexdigest()[:8]}-{seed}"
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of a table. ``{seed}`` and ``{model}`` in the commands are the seed and the trained model's folder."""
@@ -51,7 +56,7 @@ class Row:
 
     def commands(self, seed: int) -> tuple[str, str]:
         """Training (or nothing) and evaluation."""
-        model = f"{WORK}/models/{hashlib.sha256(self.train.encode()).hexdigest()[:8]}-{seed}"
+        model = folder(self.train, seed)
         train, evaluate = (text.format(seed=seed, model=model) for text in (self.train, self.evaluate))
         return train and f"{train} --out {model}", evaluate
 
@@ -204,6 +209,7 @@ def retrieval_tables() -> Iterator[Table]:
     for name in COLLECTIONS:
         run = f"eval retrieval $RESIFT_DATA/{name}"
         learn = f"train self --corpus $RESIFT_DATA/{name}/corpus.jsonl.gz --seed {{seed}}"
+        further = f"{learn} --vectors {folder(refined(), 0)}"
         rows = (
             *(Row(encoder, f"{run} --encoder {encoder}") for encoder in ("bm25", "tfidf-stop", "lsi:200")),
             Row("pv-dbow:100", f"{run} --encoder pv-dbow:100 --seed {{seed}}", seeds=SEEDS),
@@ -211,8 +217,15 @@ def retrieval_tables() -> Iterator[Table]:
             Row("mean, refined", f"{run} --vectors {{model}}", refined()),
             Row("all-MiniLM-L6-v2", f"{run} --encoder st:$RESIFT_ST"),
             Row("self-supervised", f"{run} --model {{model}} --seed {{seed}}", learn, seeds=SEEDS),
+            Row("self-supervised, from refined", f"{run} --model {{model}} --seed {{seed}}", further, seeds=SEEDS),
             Row("bm25 + resift-en", f"{run} --hybrid"),
             Row("bm25 + self-supervised", f"{run} --hybrid --model {{model}} --seed {{seed}}", learn, seeds=SEEDS),
+            Row(
+                "bm25 + self-supervised, from refined",
+                f"{run} --hybrid --model {{model}} --seed {{seed}}",
+                further,
+                seeds=SEEDS,
+            ),
         )
         yield Table(f"Retrieval: {name}", "Hybrid: z-scored, 0.3 of the vectors.", columns, rows)
 
