@@ -272,16 +272,16 @@ def coded(vector: Floats) -> str:
     return b64encode(np.float32(most).astype("<f4").tobytes() + small.tobytes()).decode()
 
 
-def decoded(code: str, dim: int) -> Floats:
-    """The vector (dim,) of a code. Raises ValueError where it is none of ``dim`` numbers."""
-    raw = b64decode(code, validate=True)
-    if len(raw) != 4 + dim:
-        raise ValueError(f"a code of {len(raw)} bytes")
-    most = np.frombuffer(raw, "<f4", 1)[0]
-    if not np.isfinite(most):
+def decoded(codes: Sequence[str], dim: int) -> Floats:
+    """The vectors (n, dim) of codes. Raises ValueError where one is none of ``dim`` numbers."""
+    raw = [b64decode(code, validate=True) for code in codes]
+    if any(len(one) != 4 + dim for one in raw):
+        raise ValueError(f"codes of {sorted({len(one) for one in raw})} bytes")
+    rows = np.frombuffer(b"".join(raw), np.int8).reshape(len(raw), 4 + dim)
+    most = np.ascontiguousarray(rows[:, :4]).view("<f4")
+    if not np.isfinite(most).all():
         raise ValueError("a code that is not finite")
-    small = np.frombuffer(raw, np.int8, offset=4)
-    return np.asarray(small * np.float32(most / 127), np.float32)
+    return np.asarray(rows[:, 4:] * np.asarray(most / 127, np.float32), np.float32)
 
 
 def without_vector(spec: Any) -> Any:

@@ -82,7 +82,14 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
 
 
 class Json(JSONSerializer):  # type: ignore[misc]
-    """opensearch-py's, but quick for answers without documents, whose numbers are all within 64 bits."""
+    """opensearch-py's, but quick, save for answers with documents: their whole numbers may be beyond 64 bits."""
+
+    def dumps(self, data: Any) -> Any:
+        """A request."""
+        try:
+            return data if isinstance(data, str) else orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+        except TypeError:
+            return super().dumps(data)
 
     def loads(self, s: str) -> Any:
         """What an answer says."""

@@ -17,8 +17,8 @@ from resift.errors import NotFound
 from resift.plugin.opensearch import OpenSearchEngine
 
 SCRIPTS = ("fuzzy_jaccard", "masked_cosine")
-REMOTE = ("embed", "rerank", "score")
-PIPELINES = ("hybrid", "rerank", "session")
+REMOTE = ("embed", "rerank", "score", "quick")
+PIPELINES = ("hybrid", "rerank", "session", "quick")
 _STAMP = re.compile(r"Resift (?P<version>\S+), model (?P<model>\S+), content (?P<content>\S+)")
 
 

@@ -78,10 +78,15 @@ def _decimal(value: float) -> float:
 
 @api.post("/score")
 def score() -> dict[str, Any]:
-    """Scores of hits given in the engine's order, for a search pipeline's ``ml_inference`` and ``by_field``."""
+    """Scores of hits given in the engine's order, for a search pipeline's ``ml_inference`` and ``by_field``; in
+    Cohere's shape for its ``rerank``, which passes on one text, a ``line`` of the session and then the query."""
     body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
+    line = read.text(body, "line", None)
     query, session = read.text(body, "query", ""), read.text(body, "session", None) or None
+    if line is not None:
+        first, broken, rest = line.partition("\n")
+        query, session = (rest, first or None) if broken else (line, None)
     feedback = service.feedback_of(session, _headers())
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
@@ -103,6 +108,10 @@ def score() -> dict[str, Any]:
     ranks = -np.arange(len(similar), dtype=np.float64) if given is None else _engine_scores(given, len(similar))
     alpha = read.number(body, "alpha", service.alpha if late is None else late.alpha, 0, 1)
     scores = combine(ranks, similar, alpha, _normalization(body, "min_max" if late is None else "z_score"))
+    if line is not None:
+        return {
+            "results": [{"index": i, "relevance_score": _decimal(score)} for i, score in enumerate(scores.tolist())]
+        }
     return {"scores": scores.astype(float).round(6).tolist()}
 
 

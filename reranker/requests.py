@@ -159,7 +159,7 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
         return None
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         try:
-            return np.stack([decoded(item, dim) for item in value])
+            return decoded(value, dim)
         except ValueError:
             raise BadInput(f"{name} are no codes", value=name, expected=f"a list of codes of {dim} numbers") from None
     try:

@@ -89,12 +89,15 @@ class Reranker:
         Only what concerns the query counts of the feedback, the vectors being its candidates.
         """
         vector = self.model.encode_one(query)
-        return self._similarities(vector, vectors, feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY]))
+        moved, mask = self._aim(vector, feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY]))
+        return self.model.score(moved, vectors, mask)
 
-    def _similarities(self, query: Floats, vectors: Floats, feedback: Feedback | None) -> Floats:
+    @staticmethod
+    def _aim(query: Floats, feedback: Feedback | None) -> tuple[Floats, Floats | None]:
+        """The query as feedback moves it, and its mask; no mask where it weighs all alike."""
         if feedback is None:
-            return self.model.score(query, vectors)
-        return self.model.score(feedback.move(query), vectors, feedback.mask)
+            return query, None
+        return feedback.move(query), feedback.mask if feedback.method.masked else None
 
     def feedback_of(self, session: str | None, headers: Mapping[str, str] | None = None) -> Feedback | None:
         """What a session has taught, if it has."""
@@ -178,25 +181,31 @@ class Reranker:
             search, {"hits": engine_body, **self._more(search, info, body, query, text, feedback)}, notes
         )
         found = answers["hits"]
+        places = {_key(hit): rank for rank, hit in enumerate(found.hits, 1)}
         hits = found.hits[: search.window]
         matrix = self.fill(hits, found.vectors[: search.window], info.fields)
         if learned is not None:
             first, feedback = feedback, _or_none(learned.scoped(query, matrix, text[:MAX_QUERY]))
             if feedback is not None and first is None:
                 answers |= self._asked(search, self._more(search, info, body, query, text, feedback), notes)
+        aim = self._aim(query, feedback)
         words, near = answers.get("words"), answers.get("near")
-        given = {_key(hit): hit for hit in found.hits}
+        keys = [_key(hit) for hit in hits]
         for more, least in ((words, -np.inf), (near, 0)):
             if more is not None:
-                known = {_key(hit) for hit in hits}
+                known = set(keys)
                 rows = self.fill(more.hits, more.vectors, info.fields)
-                alike = self._similarities(query, rows, feedback)
-                new = [i for i, hit in enumerate(more.hits) if alike[i] > least and _key(hit) not in known]
-                hits = hits + [given.get(_key(more.hits[i]), more.hits[i]) for i in new]
+                alike = (self.model.score(aim[0], rows, aim[1]) > least).tolist()
+                new = [i for i, hit in enumerate(more.hits) if alike[i] and _key(hit) not in known]
+                joining = [_key(more.hits[i]) for i in new]
+                keys += joining
+                hits = hits + [
+                    found.hits[places[key] - 1] if key in places else more.hits[i]
+                    for i, key in zip(new, joining, strict=True)
+                ]
                 matrix = np.concatenate([matrix, rows[new]])
-        places = {_key(hit): rank for rank, hit in enumerate(found.hits, 1)}
-        ranks = [places.get(_key(hit)) for hit in hits]
-        similar = self._similarities(query, matrix, feedback)
+        ranks = [places.get(key) for key in keys]
+        similar = self.model.score(aim[0], matrix, aim[1])
         scored, alpha = similar, search.alpha or 0.0
         if late is not None:
             scored = late.scores(text, self._texts(search, hits, info))
@@ -204,19 +213,21 @@ class Reranker:
                 scored = np.asarray((z_score(scored) + z_score(similar)) / 2, np.float32)
         elif feedback is not None:
             alpha = feedback.alpha(alpha, self.model.trust)
-        engine_scores, normalization = _scores(hits, ranks, words), search.normalization or "min_max"
-        ordered, order = _ordered(hits, ranks, engine_scores, scored, alpha, normalization)
-        candidates = {_key(hit) for hit in hits}
-        left = [hit for hit in found.hits if _key(hit) not in candidates]
-        beyond = [_with_parts(hit, None, None, places[_key(hit)]) for hit in left]
-        page = (ordered + beyond)[start : start + size]
+        combined = combine(_scores(hits, keys, ranks, words), scored, alpha, search.normalization or "min_max")
+        order = np.argsort(-combined, kind="stable")
+        shown = order[start : start + size]
+        page = _with_parts(hits, ranks, shown, combined, scored)
+        if start + size > len(hits) and len(found.hits) > search.window:
+            candidates = set(keys)
+            left = [hit for hit in found.hits[search.window :] if _key(hit) not in candidates]
+            missing = left[max(0, start - len(hits)) : start + size - len(hits)]
+            page += [_beyond(hit, places[_key(hit)]) for hit in missing]
         if feedback is not None:
-            shown = order[start : start + size]
-            change = similar[shown] - self._similarities(query, matrix[shown], None)
+            change = similar[shown] - self.model.score(query, matrix[shown])
             for hit, reason in zip(page, reasons(self.model, feedback, judged, matrix[shown], change), strict=False):
                 hit["resift"]["because"] = reason
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
-        response["hits"]["max_score"] = ordered[0]["_score"] if ordered else None
+        response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
         response["resift"] = {
             "reranked": True,
             "model": self.model.hash,
@@ -392,42 +403,48 @@ def _key(hit: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _scores(
-    hits: Sequence[dict[str, Any]], ranks: Sequence[int | None], longer: SearchResult | None
+    hits: Sequence[dict[str, Any]],
+    keys: Sequence[tuple[str, str]],
+    ranks: Sequence[int | None],
+    longer: SearchResult | None,
 ) -> NDArray[np.float64]:
     """The engine's scores (n,), those of the session's longer query if there is one; NaN for hits without."""
     if longer is None:
         scores = [np.nan if rank is None else hit["_score"] for hit, rank in zip(hits, ranks, strict=True)]
     else:
         found = {_key(hit): hit["_score"] for hit in longer.hits}
-        scores = [found.get(_key(hit), np.nan) for hit in hits]
+        scores = [found.get(key, np.nan) for key in keys]
     return np.asarray(scores, np.float64)
 
 
-def _ordered(
+def _with_parts(
     hits: Sequence[dict[str, Any]],
     ranks: Sequence[int | None],
-    scores: NDArray[np.float64],
+    shown: NDArray[np.int64],
+    combined: Floats,
     similar: Floats,
-    alpha: float,
-    normalization: str,
-) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
-    """Hits by their combined score, best first, each with its sub-scores, and their positions before.
+) -> list[dict[str, Any]]:
+    """The hits that are ``shown``, each with its combined score and its sub-scores."""
+    scores, similarities = combined[shown].tolist(), similar[shown].astype(float).round(6).tolist()
+    found = []
+    for place, score, similarity in zip(shown.tolist(), scores, similarities, strict=True):
+        hit, rank = hits[place], ranks[place]
+        parts = {
+            "engine_score": None if rank is None else hit["_score"],
+            "similarity": similarity,
+            "engine_rank": rank,
+        }
+        found.append({**hit, "_score": score, "resift": parts})
+    return found
 
-    ``ranks`` are the engine's, if it has one; ``scores`` what is combined.
-    """
-    combined = combine(scores, similar, alpha, normalization)
-    order = np.argsort(-combined, kind="stable")
-    return [_with_parts(hits[i], float(combined[i]), float(similar[i]), ranks[i]) for i in order], order
 
-
-def _with_parts(hit: dict[str, Any], score: float | None, similarity: float | None, rank: int | None) -> dict[str, Any]:
-    """A hit with its new score (None beyond the window: nothing that could be compared) and its sub-scores."""
-    parts = {
-        "engine_score": None if rank is None else hit["_score"],
-        "similarity": None if similarity is None else round(similarity, 6),
-        "engine_rank": rank,
+def _beyond(hit: dict[str, Any], rank: int) -> dict[str, Any]:
+    """A hit beyond the window: without a score, since nothing of it could be compared."""
+    return {
+        **hit,
+        "_score": None,
+        "resift": {"engine_score": hit["_score"], "similarity": None, "engine_rank": rank},
     }
-    return {**hit, "_score": score, "resift": parts}
 
 
 def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:

@@ -311,14 +311,15 @@ class Feedback:
         """
         if not len(self.grades) or not np.any(query):
             return self
+        here = [not one or one == text for one in self.queries]
         reach = np.zeros(len(self.grades))
-        if len(background) >= _FEWEST:
+        if len(background) >= _FEWEST and not (here and all(here)):
             usual = unit_rows(background) @ unit_rows(query)
             low, high = REACH
             distance = (self.vectors @ unit_rows(query) - usual.mean()) / max(float(usual.std()), 1e-6)
             reach = CARRIED * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
-        if self.queries:
-            reach[[not one or one == text for one in self.queries]] = 1
+        if here:
+            reach[here] = 1
         return self._weighed(reach)
 
     @cached_property
@@ -364,7 +365,11 @@ class Feedback:
         """
         total: Counter[str] = Counter()
         for weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
-            side = [(abs(grade), bag) for grade, bag in zip(self.grades, self.bags, strict=False) if grade * sign > 0]
+            side = [
+                (abs(grade), bag)
+                for grade, bag in zip(self.grades.tolist(), self.bags, strict=False)
+                if grade * sign > 0
+            ]
             count = 1 + sum(share for share, _ in side)
             for share, bag in side:
                 for word, value in bag.items():

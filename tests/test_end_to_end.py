@@ -177,11 +177,11 @@ def test_install_status_uninstall_leaves_nothing(
         2,
         1,
         1,
-        3,
+        4,
     ]
     assert [len(during[kind]) - len(before[kind]) for kind in ("models", "connectors", "model_groups")] == [
-        3,
-        3,
+        4,
+        4,
         1,
     ]
 
@@ -299,7 +299,9 @@ def test_codes_belong_to_the_vectors_whoever_wrote_them(
         assert len(hits) == len(DOCUMENTS)
         for hit in hits:
             vector, code = (hit["_source"][field] for field in ("resift_vector", "resift_code"))
-            np.testing.assert_allclose(decoded(code, packaged.dim), vector, atol=0.502 * np.abs(vector).max() / 127)
+            np.testing.assert_allclose(
+                decoded([code], packaged.dim)[0], vector, atol=0.502 * np.abs(vector).max() / 127
+            )
         assert all("resift_code" not in hit["_source"] for hit in cluster.search(written, body).hits)
     cluster.drop(own)
 
@@ -335,6 +337,16 @@ def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine,
     over_http = requests.post(
         f"{reranker}/v1/search", json={"index": index, "query": "strike", "session": "s1"}, timeout=10
     )
+
+    def quickly(line: str, **body: Any) -> list[dict[str, Any]]:
+        return search(client, index, f"{name}-quick", ext={"rerank": {"query_context": {"query_text": line}}}, **body)
+
+    for line, same in [("s1\nstrike", after), ("s2\nstrike", before), ("strike", before)]:
+        quick = quickly(line)
+        assert ids(quick) == ids(same)
+        np.testing.assert_allclose([hit["_score"] for hit in quick], [hit["_score"] for hit in same], atol=1e-4)
+    assert ids(quickly("s1\nstrike", _source=["title"])) == ids(search(client, index, None))
+    assert ids(search(client, index, f"{name}-quick")) == ids(search(client, index, None))
     assert set(ids(over_http.json()["hits"]["hits"])[:3]) == {"0", "2", "4"}
 
 
@@ -355,6 +367,11 @@ def test_any_query_text_goes_through_the_session_pipeline(
     hits = search(cluster.client, index, f"{name}-session", ext={"ml_inference": {"query": query, "session": "none"}})
     assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
     assert ("previous_score" in hits[0]["_source"]) == bool(query)
+    for session in ("none", "12"):
+        line = {"rerank": {"query_context": {"query_text": f"{session}\n{query}"}}}
+        quick = search(cluster.client, index, f"{name}-quick", ext=line)
+        assert ids(quick) == ids(hits)
+        np.testing.assert_allclose([hit["_score"] for hit in quick], [hit["_score"] for hit in hits], atol=1e-4)
 
 
 def test_stored_scripts_score_as_the_model_does(

@@ -411,7 +411,7 @@ def test_inner_fields(engine: Engine, index: str, model: Model) -> None:
 def test_codes_are_within_half_a_127th_of_the_largest(values: list[float]) -> None:
     vector = np.array(values, np.float32)
     most = np.abs(vector).max()
-    found = decoded(coded(vector), len(vector))
+    (found,) = decoded([coded(vector)], len(vector))
     assert found.dtype == np.float32
     assert (np.abs(found.astype(float) - vector) <= 0.5001 * most / 127 + 1e-38).all()
 
@@ -419,4 +419,4 @@ def test_codes_are_within_half_a_127th_of_the_largest(values: list[float]) -> No
 @pytest.mark.parametrize("code", ["", "AAAA", "not base64!", "é", coded(np.ones(4)), "AADAfwAAAA=="])
 def test_codes_that_are_none_of_three_numbers(code: str) -> None:
     with pytest.raises(ValueError):
-        decoded(code, 3)
+        decoded([code], 3)

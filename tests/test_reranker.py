@@ -150,6 +150,23 @@ def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) ->
     assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
 
 
+def test_one_line_names_session_and_query(client: FlaskClient, filled: str, model: Model) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=[next(iter(TEXTS))])
+    codes = [coded(vector) for vector in model.encode(["gun of the army", "bush fire", "forest flame", "qqzzy"])]
+    for line, query, session in [
+        ("fire", "fire", None),
+        ("\nfire\narmy", "fire\narmy", None),
+        ('a\nfire: of the "army"', 'fire: of the "army"', "a"),
+        ("a\n", "", "a"),
+    ]:
+        scores = post(client, "/v1/score", query=query, session=session, vectors=codes)["scores"]
+        results = post(client, "/v1/score", line=line, vectors=codes)["results"]
+        assert [one["index"] for one in results] == [0, 1, 2, 3]
+        np.testing.assert_allclose([one["relevance_score"] for one in results], scores, atol=1e-4)
+    post(client, "/v1/score", 400, line="", vectors=codes)
+    post(client, "/v1/score", 400, line="not a session\nfire", vectors=codes)
+
+
 def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:
     body = {"multi_match": {"query": "fire forest", "fields": ["text"]}}
     hits = engine.search(filled, {"query": body, "size": 10}).hits
