@@ -1,7 +1,7 @@
 """Compiled loops of the encoder (numba, extra ``fast``): bytes to word ids, and ids to pooled rows.
 
 Sixty-four bytes at a time give a mask of those that are in words; its edges are where words begin and end. A word of up
-to eight bytes is its own key, since no word holds a NUL to pad with. A longer word's key is a 64-bit hash, and a hit
+to sixteen bytes is its own key, since no word holds a NUL to pad with. A longer word's key is a 64-bit hash, and a hit
 counts only where all its bytes agree. So ids are those of :func:`resift.text.tokenize` and a dictionary on every
 input, whoever chose it. Compiled code is kept between runs, in the source's ``__pycache__`` or in the user's own
 cache folder, and all loops let other threads run.
@@ -26,12 +26,13 @@ _EDGES = 512
 _SHORT_SUM = 512
 _HIGH = uint64(0x8080808080808080)
 _MIX = uint64(0x9E3779B97F4A7C15)
+_ODD = uint64(0xBF58476D1CE4E5B9)
 _ONES = uint64(0xFFFFFFFFFFFFFFFF)
 
 
 class Lookup(NamedTuple):
-    """A vocabulary as arrays: all words' bytes and where they start, and two open hash tables of (key, row + 1) pairs,
-    one for words of up to eight bytes and one for the longer."""
+    """A vocabulary as arrays: all words' bytes and where they start, and two open hash tables: ``short`` for words of
+    up to sixteen bytes, (first eight, other eight, row + 1, 0), and ``long`` for the longer, (key, row + 1)."""
 
     words: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -115,12 +116,14 @@ def _slot(key: Any, table: Any) -> Any:
 
 
 @compiled
-def _find_short(key: Any, short: Any) -> Any:
-    """Slot of a word of at most eight bytes, its own or the free one where it would be put."""
-    slot = _slot(key, short)
-    while short[2 * slot] != key and short[2 * slot + uint64(1)] != uint64(0):
-        slot = (slot + uint64(1)) & uint64(len(short) // 2 - 1)
-    return slot
+def _find_short(text: Any, start: Any, size: Any, case: Any, short: Any) -> Any:
+    """A word of at most sixteen bytes in two halves, and its place, its own or the free one where it would be put."""
+    first = _word(text, start, min(size, 8), case)
+    other = _word(text, start + 8, size - 8, case) if size > 8 else uint64(0)
+    place = ((first + other * _ODD) * _MIX >> uint64(20)) & uint64(len(short) // 4 - 1)
+    while (short[4 * place] ^ first) | (short[4 * place + uint64(1)] ^ other) and short[4 * place + uint64(2)]:
+        place = (place + uint64(1)) & uint64(len(short) // 4 - 1)
+    return first, other, 4 * place
 
 
 @compiled
@@ -147,16 +150,16 @@ def _fill(words: Any, starts: Any, short: Any, long: Any) -> None:
     """Put words into the tables, empty ones left out; of equal ones the last counts."""
     for row in range(len(starts) - 1):
         start, end = starts[row], starts[row + 1]
-        if end - start > 8:
+        if end - start > 16:
             key = _hash(words, start, end, uint64(0))
             slot = _find_long(key, words, start, end, uint64(0), words, starts, long)
             long[2 * slot] = key
             long[2 * slot + uint64(1)] = uint64(row + 1)
         elif end > start:
-            key = _word(words, start, end - start, uint64(0))
-            slot = _find_short(key, short)
-            short[2 * slot] = key
-            short[2 * slot + uint64(1)] = uint64(row + 1)
+            first, other, place = _find_short(words, start, end - start, uint64(0), short)
+            short[place] = first
+            short[place + uint64(1)] = other
+            short[place + uint64(2)] = uint64(row + 1)
 
 
 @compiled
@@ -208,9 +211,9 @@ def _look_up(text: Any, edges: Any, count: Any, lookup: Any, out: Any, found: An
     words, starts, short, long = lookup
     for i in range(0, count - 1, 2):
         start, end = edges[i], edges[i + 1]
-        if end - start <= 8:
-            slot = _find_short(_word(text, start, end - start, _HIGH), short)
-            row = int64(short[2 * slot + uint64(1)]) - 1
+        if end - start <= 16:
+            _, _, place = _find_short(text, start, end - start, _HIGH, short)
+            row = int64(short[place + uint64(2)]) - 1
         else:
             slot = _find_long(_hash(text, start, end, _HIGH), text, start, end, _HIGH, words, starts, long)
             row = int64(long[2 * slot + uint64(1)]) - 1
@@ -262,8 +265,9 @@ def build_lookup(words: Sequence[str]) -> Lookup:
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     starts = np.concatenate(([0], lengths.cumsum()))
     buffer = np.frombuffer(bytearray().join([*encoded, bytes(PAD)]), np.uint8)
-    long_words = int((lengths > 8).sum())
-    short, long = (np.zeros(4 << count.bit_length(), np.uint64) for count in (len(words) - long_words, long_words))
+    long_words = int((lengths > 16).sum())
+    short = np.zeros(8 << (len(words) - long_words).bit_length(), np.uint64)
+    long = np.zeros(4 << long_words.bit_length(), np.uint64)
     lookup = Lookup(buffer, starts, short, long)
     _fill(*lookup)
     return lookup

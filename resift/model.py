@@ -176,7 +176,7 @@ class Model:
         if not rows:
             return np.zeros(self.dim, np.float32)
         ids = np.array(rows)
-        vector: Floats = self._factors.take(ids).dot(self._matrix.take(ids, 0).astype(np.float32))
+        vector: Floats = self._factors[ids].dot(self._matrix.take(ids, 0))
         vector *= 1 / (sqrt(vector.dot(vector)) or 1)
         return vector
 

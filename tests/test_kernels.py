@@ -100,7 +100,7 @@ def test_ids_where_blocks_end(size: int) -> None:
 
 
 def test_a_crafted_hash_collision_is_told_apart() -> None:
-    """Two words of sixteen letters whose 64-bit keys agree: their second halves make up for their first ones."""
+    """Two words of 24 letters whose 64-bit keys agree: their last thirds make up for their second ones."""
     alike = {
         ord(a) ^ ord(b): (a, b)
         for a in "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -108,19 +108,20 @@ def test_a_crafted_hash_collision_is_told_apart() -> None:
     }
     mix, mask = int(_MIX), 2**64 - 1
 
-    def after(half: str) -> int:
-        key = ((mix * 16 & mask) ^ int.from_bytes(half.encode(), "little")) * mix & mask
+    def after(key: int, eight: str) -> int:
+        key = (key ^ int.from_bytes(eight.encode(), "little")) * mix & mask
         return key ^ (key >> 29)
 
     first, rng = "aaaaaaaa", np.random.default_rng(0)
+    start = after(mix * 24 & mask, first)
     while True:
         second = "".join(map(chr, rng.integers(97, 123, 8)))
-        wanted = (after(first) ^ after(second)).to_bytes(8, "little")
+        wanted = (after(start, first) ^ after(start, second)).to_bytes(8, "little")
         if second != first and all(byte in alike for byte in wanted):
             break
-    one = first + "".join(alike[byte][0] for byte in wanted)
-    two = second + "".join(alike[byte][1] for byte in wanted)
-    keys = [_hash(np.frombuffer(bytearray(word.encode() + bytes(PAD)), np.uint8), 0, 16, _HIGH) for word in (one, two)]
+    one = first + first + "".join(alike[byte][0] for byte in wanted)
+    two = first + second + "".join(alike[byte][1] for byte in wanted)
+    keys = [_hash(np.frombuffer(bytearray(word.encode() + bytes(PAD)), np.uint8), 0, 24, _HIGH) for word in (one, two)]
     assert one != two
     assert keys[0] == keys[1]
     for words in ([one], [two], [one, two], [two, "x", one]):
