@@ -55,7 +55,7 @@ def rates(
     functions: dict[str, Callable[[list[str]], Any]],
     texts: Sequence[str],
     rounds: int,
-    share: float = 0.04,
+    share: float = 0.1,
     clock: Callable[..., float] = processor_seconds,
 ) -> dict[str, list[float]]:
     """Texts a second of each function in each round. All functions have a turn in every round, with a slice of the

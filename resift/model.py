@@ -44,7 +44,7 @@ DEFAULT = "resift-en"
 _FREQUENT = 20_000
 _LABELLED = ("ro-boew", "rn-bof")
 _GATHER = 4096
-_BATCH = 1024
+_BATCH = 4096
 _BATCH_CHARACTERS = 4 * 2**20
 
 

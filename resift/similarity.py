@@ -6,6 +6,7 @@ All functions are defined for every input: a zero vector is similar to nothing (
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,13 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     """Cosine of ``query`` (K,) with each row of ``documents`` (n, K); shape (n,), in [-1, 1]."""
-    dense = np.asarray(documents, np.float32)
-    direction = unit_rows(query)
-    lengths = np.sqrt(np.einsum("ij,ij->i", dense, dense))
-    cosines: Floats = np.zeros_like(lengths)
-    np.divide(dense @ direction, lengths, out=cosines, where=lengths > 0)
+    dense, direction = np.asarray(documents, np.float32), np.asarray(query, np.float32)
+    length = sqrt(direction.dot(direction))
+    squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, 0]  # sooner than einsum
+    cosines: Floats = np.zeros_like(squares)
+    if length > 0:
+        lengths = np.sqrt(squares)
+        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > 0)
     return cosines
 
 
