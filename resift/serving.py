@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+STAY_MILLISECONDS = 500
 
 
 @contextmanager
@@ -26,6 +30,37 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     _application(host, port, workers).run()
 
 
+def _worker() -> type[Any]:
+    """gunicorn's threaded worker, in which connections in use keep their threads, up to half of them, while nobody else
+    waits for one. Each request is otherwise handed from the thread that polls to one that answers, and back.
+    """
+    from gunicorn.workers.gthread import ThreadWorker
+
+    class Worker(ThreadWorker):  # type: ignore[misc]
+        """See above."""
+
+        def init_process(self) -> None:
+            self.staying = threading.Semaphore(self.cfg.threads // 2)
+            super().init_process()
+
+        def handle(self, conn: Any) -> Any:
+            kept = super().handle(conn)
+            if kept is True and self.staying.acquire(blocking=False):
+                try:
+                    waiting = select.poll()
+                    waiting.register(conn.sock, select.POLLIN)
+                    while kept is True and self._stays() and waiting.poll(STAY_MILLISECONDS):
+                        kept = super().handle(conn)
+                finally:
+                    self.staying.release()
+            return kept
+
+        def _stays(self) -> bool:
+            return bool(self.alive and self.tpool._work_queue.empty())
+
+    return Worker
+
+
 def _application(host: str, port: int, workers: int) -> Any:
     from gunicorn.app.base import BaseApplication
     from prometheus_client import multiprocess
@@ -39,7 +74,7 @@ def _application(host: str, port: int, workers: int) -> Any:
             options = {
                 "bind": f"{host}:{port}",
                 "workers": workers,
-                "worker_class": "gthread",
+                "worker_class": _worker(),
                 "threads": 8,
                 "preload_app": True,
                 "keepalive": 30,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import os
 import signal
@@ -207,6 +208,7 @@ def test_serve_with_several_workers(here: Path, model_folder: str) -> None:
         model_folder,
     ]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    staying: list[http.client.HTTPConnection] = []
     try:
 
         def call(path: str, body: object = None) -> bytes:
@@ -232,8 +234,16 @@ def test_serve_with_several_workers(here: Path, model_folder: str) -> None:
             found = json.loads(call("/v1/search", {"index": "docs", "query": "fire", "session": "s"}))
             assert len(found["hits"]["hits"]) == 2
         assert b'resift_requests_total{endpoint="api.search",status="200"} 20.0' in call("/metrics")
+        staying += [http.client.HTTPConnection("127.0.0.1", port, timeout=10) for _ in range(40)]
+        for turn in range(3):
+            for number, connection in enumerate(staying):
+                query = f"fire {turn} {number}"
+                connection.request("POST", "/v1/rerank", json.dumps({"query": query, "documents": [query, "gun"]}))
+                assert json.loads(connection.getresponse().read())["results"][0]["index"] == 0
     finally:
         server.send_signal(signal.SIGTERM)
         _, log = server.communicate(timeout=30)
+        for connection in staying:
+            connection.close()
     assert server.returncode == 0, log
     assert "Traceback" not in log
