@@ -146,13 +146,11 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         url = engine.cluster()
         with engine.setup(url, model, texts[:3000]) as made:
             found = engine.latencies(made, rounds, engine.WAYS)
-            note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("session", "plain")) + " ms"
-            yield Row("/v1/search in a session / plain _search, p50", _cost(found, "session"), 1.6, 1.2, note, True)
-            note = " / ".join(f"{np.median(found[way]):.1f}" for way in ("pipeline", "plain")) + " ms"
-            yield Row("session pipeline / plain _search, p50", _cost(found, "pipeline"), 4, 2, note, True)
-            for way in ("search", "hybrid", "rescore"):
+            bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
+            for way in [*bounds, *(way for way in engine.WAYS if way not in ("plain", *bounds))]:
                 note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"
-                yield Row(f"{engine.WAYS[way]} / plain _search, p50", _cost(found, way), 0, 0, note, True)
+                name = f"{engine.WAYS[way]} / plain _search, p50"
+                yield Row(name, _cost(found, way), *bounds.get(way, (0, 0)), note, True)
             tails = [engine.concurrent(made, 16, 20) for _ in range(3)]
             note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
             spread = Spread.of([p99 / p50 for p50, p99, _ in tails])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -36,8 +37,11 @@ from resift.plugin.opensearch import OpenSearchEngine, mappings
 WAYS = {
     "plain": "plain _search",
     "search": "/v1/search without a session",
-    "session": "/v1/search in a session",
-    "pipeline": "session pipeline",
+    "mask": "/v1/search with a session's mask",
+    "cold": "the same, no hit known",
+    "session": "/v1/search in a session, as it learns by default",
+    "pipeline": "resift-session",
+    "quick": "resift-quick",
     "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
     "rescore": "OpenSearch's rescore by the stored script",
 }
@@ -99,10 +103,12 @@ class Client:
 
 @dataclass
 class Setup:
-    """A cluster with documents, and a reranker of one worker with a session that has judged some of them."""
+    """A cluster with documents, and two rerankers of one worker with a session that has judged some of them, whatever
+    is asked: one learns by default, the other (``masked``) masks alone."""
 
     url: str
     reranker: str
+    masked: str
     index: str
     name: str
     pid: int
@@ -111,15 +117,17 @@ class Setup:
         """BM25 alone."""
         return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
 
-    def reranked(self, client: Client, query: str, session: str | None = "bench") -> Any:
-        """The same hits by ``/v1/search``, reranked in a session."""
-        body = {"index": self.index, "query": self._body(query, ["title"]), "window": HITS}
+    def reranked(self, client: Client, query: str, session: str | None = "bench", also: str = "") -> Any:
+        """The same hits by ``/v1/search``, reranked in a session; ``also``: one more field of theirs."""
+        body = {"index": self.index, "query": self._body(query, ["title", *filter(None, [also])]), "window": HITS}
         return client.post("/v1/search", {**body, "session": session})
 
     def staged(self, client: Client, query: str, pipeline: str) -> Any:
         """The same hits through one of our search pipelines: OpenSearch calls the reranker."""
         body = self._body(query, ["title", "resift_code"])
-        extra = {"ext": {"ml_inference": {"query": query, "session": "bench"}}}
+        parts = {"ml_inference": {"query": query, "session": "bench"}}
+        line = {"rerank": {"query_context": {"query_text": f"bench\n{query}"}}}
+        extra = {"ext": line if pipeline == "quick" else parts}
         return client.post(f"/{self.index}/_search?search_pipeline={self.name}-{pipeline}", {**body, **extra})
 
     def hybrid(self, client: Client, query: str, vector: Sequence[float]) -> Any:
@@ -154,30 +162,36 @@ def setup(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Ite
     """Everything made, and removed at the end."""
     name, folder = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-"))
     engine, index = OpenSearchEngine(url, timeout=120), f"{name}-docs"
+    environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
+    with contextlib.ExitStack() as undone:
+        undone.callback(shutil.rmtree, folder, ignore_errors=True)
+        undone.callback(engine.close)
+        undone.callback(engine.drop_if_exists, index)
+        Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(texts), FIELDS)
+        reranker, pid = _reranker(undone, url, environment, folder / "log", workers)
+        masked, _ = _reranker(undone, url, {**environment, "RESIFT_FEEDBACK": "mask"}, folder / "masked.log")
+        installer = Installer(engine, model, FIELDS, reranker, name)
+        undone.callback(installer.uninstall)
+        installer.install()
+        marks = {"relevant": ["0", "1", "2", "3"], "irrelevant": ["4", "5", "6"]}
+        Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, **marks})
+        yield Setup(url, reranker, masked, index, name, pid)
+
+
+def _reranker(
+    undone: contextlib.ExitStack, url: str, environment: dict[str, str], log: Path, workers: int = 1
+) -> tuple[str, int]:
+    """Address and process of a reranker that ends with ``undone``."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "resift", "serve", "--port", str(port), "--workers", str(workers), "--engine", url]
-    command += ["--model", str(model.save(folder / "model"))]
-    environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    reranker = f"http://127.0.0.1:{port}"
-    installer = Installer(engine, model, FIELDS, reranker, name)
-    try:
-        Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(texts), FIELDS)
-        _await(reranker, server, folder / "log")
-        installer.install()
-        marks = {"relevant": ["0", "1", "2", "3"], "irrelevant": ["4", "5", "6"]}
-        Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, "query": "x", **marks})
-        yield Setup(url, reranker, index, name, server.pid)
-    finally:
-        server.terminate()
-        server.wait(30)
-        installer.uninstall()
-        engine.drop_if_exists(index)
-        engine.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with log.open("w") as file:
+        server = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
+    undone.callback(server.wait, 30)
+    undone.callback(server.terminate)
+    _await(f"http://127.0.0.1:{port}", server, log)
+    return f"http://127.0.0.1:{port}", server.pid
 
 
 def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
@@ -195,14 +209,18 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
 
 def latencies(made: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
     """p50 in ms of each way of searching in each round, all queries of a round in turn."""
-    plain, ours = Client(made.url), Client(made.reranker)
+    plain, ours, masked = Client(made.url), Client(made.reranker), Client(made.masked)
+    never = itertools.count()
     model = load_model()
     vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
     functions = {
         "plain": lambda query: made.plain(plain, query),
         "search": lambda query: made.reranked(ours, query, None),
+        "mask": lambda query: made.reranked(masked, query),
+        "cold": lambda query: made.reranked(masked, query, also=f"no field {next(never)}"),
         "session": lambda query: made.reranked(ours, query),
         "pipeline": lambda query: made.staged(plain, query, "session"),
+        "quick": lambda query: made.staged(plain, query, "quick"),
         "hybrid": lambda query: made.hybrid(plain, query, vectors[query]),
         "rescore": lambda query: made.rescored(plain, query, vectors[query]),
     }
