@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -43,6 +45,7 @@ from resift.plugin.kept import IndexState, Kept
 from resift.vectors import Floats
 
 T = TypeVar("T")
+Place = tuple[str, int, int]  # a hit's index, sequence number and primary term
 # what a search body may hold for its hits to be put together from kept ones
 _PLAIN = {
     *("query", "size", "from", "_source", "aggs", "aggregations", "min_score", "post_filter", "rescore", "suggest"),
@@ -84,6 +87,18 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
 class Json(JSONSerializer):  # type: ignore[misc]
     """opensearch-py's, but quick, save for answers with documents: their whole numbers may be beyond 64 bits."""
 
+    def __init__(self) -> None:
+        self._here = threading.local()
+
+    @contextmanager
+    def floats(self) -> Iterator[None]:
+        """What this thread is answered meanwhile holds no whole numbers beyond 64 bits."""
+        self._here.floats = True
+        try:
+            yield
+        finally:
+            self._here.floats = False
+
     def dumps(self, data: Any) -> Any:
         """A request."""
         try:
@@ -93,7 +108,7 @@ class Json(JSONSerializer):  # type: ignore[misc]
 
     def loads(self, s: str) -> Any:
         """What an answer says."""
-        if '"_source"' in s or '"fields"' in s:
+        if ('"_source"' in s or '"fields"' in s) and not getattr(self._here, "floats", False):
             return super().loads(s)
         try:
             return orjson.loads(s)
@@ -107,14 +122,14 @@ class OpenSearchEngine(Engine):
     writers = 3
 
     def __init__(self, url: str, timeout: float = 30) -> None:
-        self.url = url
+        self.url, self.json = url, Json()
         self.client = OpenSearch(
             url,
             timeout=timeout,
             ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
             http_compress=False,
             pool_maxsize=32,
-            serializer=Json(),
+            serializer=self.json,
         )
         self.kept: Kept[Any] = Kept()
 
@@ -245,78 +260,72 @@ class OpenSearchEngine(Engine):
         bodies: Sequence[dict[str, Any]],
         states: Mapping[str, IndexState],
     ) -> list[SearchResult] | None:
-        """Results whose hits are known by their sequence numbers, those that are not kept by one more request for each
-        ``_source`` setting. None where a document is gone by then."""
+        """Results whose hits are known by their sequence numbers. What is not kept takes one more request for vectors,
+        and one for each ``_source`` setting. None where a document is gone by then."""
         specs = [_dumped(body.get("_source")) for body in bodies]
-        missing: dict[str, dict[tuple[str, int, int], dict[str, Any]]] = {}
-        found = []
+        missing: dict[str | None, dict[Place, dict[str, Any]]] = {}
+        found: list[list[tuple[dict[str, Any], Place, Any, Any]]] = []
         for response, body, spec in zip(responses, bodies, specs, strict=True):
-            rows = []
+            found.append([])
             for hit in response["hits"]["hits"]:
                 state = states.get(hit["_index"])
                 if state is None:
                     return None
-                number, term = hit.pop("_seq_no"), hit.pop("_primary_term")
-                known = self.kept.get((state.key, number, term, spec))
-                if known is None:
-                    missing.setdefault(spec, {})[hit["_index"], number, term] = body
-                rows.append((hit, (hit["_index"], number, term), known))
-            found.append(rows)
-        fetched: dict[tuple[Any, ...], Any] = {}
-        for spec, places in missing.items():
-            fetched |= self._fetched(index, list(places), next(iter(places.values())), spec, states)
+                place = (hit["_index"], hit.pop("_seq_no"), hit.pop("_primary_term"))
+                whole, vector = self.kept.get((state.key, *place[1:], spec)), self.kept.get((state.key, *place[1:]))
+                if whole is None:
+                    missing.setdefault(spec, {})[place] = body
+                if vector is None:
+                    missing.setdefault(None, {})[place] = body
+                found[-1].append((hit, place, whole, vector))
+        fetched: dict[tuple[str | None, Place], Any] = {}
+        for which, places in missing.items():
+            source = [VECTOR_FIELD] if which is None else without_vector(next(iter(places.values())).get("_source"))
+            fetched |= self._fetched(index, list(places), source, which, states)
         results = []
         for response, spec, rows in zip(responses, specs, found, strict=True):
             result = SearchResult(response)
             hits: list[dict[str, Any]] = response["hits"]["hits"]
-            for position, (hit, place, known) in enumerate(rows):
-                pair = known or fetched.get((spec, *place))
-                if pair is None:
-                    return None
-                result.kept += known is not None
-                whole = pair[0].copy()
-                whole.update(hit)
-                hits[position] = whole
-                result.vectors.append(pair[1])
+            for position, (hit, place, whole, vector) in enumerate(rows):
+                result.kept += vector is not None
+                if whole is None or vector is None:
+                    whole, vector = whole or fetched.get((spec, place)), vector or fetched.get((None, place))
+                    if whole is None or vector is None:
+                        return None
+                merged = whole.copy()
+                merged.update(hit)
+                hits[position] = merged
+                result.vectors.append(vector[0])
             results.append(result)
         return results
 
     def _fetched(
-        self,
-        index: str,
-        places: Sequence[tuple[str, int, int]],
-        body: dict[str, Any],
-        spec: str,
-        states: Mapping[str, IndexState],
-    ) -> dict[tuple[Any, ...], tuple[dict[str, Any], Floats | None]]:
-        """Hits and vectors at ``places`` (index, sequence number, primary term), which are kept from now on."""
-        wanted = without_vector(body.get("_source"))
-        if wanted is False:
-            wanted = [VECTOR_FIELD]
-        else:
-            includes = [*wanted["includes"], VECTOR_FIELD] if wanted["includes"] else []
-            wanted = {"includes": includes, "excludes": [name for name in wanted["excludes"] if name != VECTOR_FIELD]}
+        self, index: str, places: Sequence[Place], source: Any, spec: str | None, states: Mapping[str, IndexState]
+    ) -> dict[tuple[str | None, Place], Any]:
+        """Hits with their ``source``, or without a ``spec`` vectors as tuples of one, which are kept from now on."""
         indices, numbers = {place[0] for place in places}, {place[1] for place in places}
         here = [{"terms": {"_seq_no": list(numbers)}}, {"terms": {"_index": list(indices)}}]
         asked = {
             "query": {"bool": {"filter": here}},
             "size": min(len(indices) * len(numbers), 10_000),
-            "_source": wanted,
+            "_source": source,
             "seq_no_primary_term": True,
             "track_total_hits": False,
             "search_pipeline": "_none",
         }
-        response = self.call(self.client.search, index=index, body=asked)
+        with self.json.floats() if spec is None else nullcontext():
+            response = self.call(self.client.search, index=index, body=asked)
         found = {}
         for hit in response["hits"]["hits"]:
             number, term = hit.pop("_seq_no"), hit.pop("_primary_term")
-            values = hit["_source"].pop(VECTOR_FIELD, None) if "_source" in hit else None
-            if body.get("_source") is False:
-                hit.pop("_source", None)
-            pair = (hit, None if values is None else np.asarray(values, np.float32))
+            value = hit
+            if spec is None:
+                values = hit.get("_source", {}).get(VECTOR_FIELD)
+                value = (None if values is None else np.asarray(values, np.float32),)
             if hit["_index"] in states:
-                self.kept.put((states[hit["_index"]].key, number, term, spec), pair)
-            found[spec, hit["_index"], number, term] = pair
+                key = states[hit["_index"]].key
+                self.kept.put((key, number, term) if spec is None else (key, number, term, spec), value)
+            found[spec, (hit["_index"], number, term)] = value
         return found
 
     def _results(
@@ -361,7 +370,8 @@ class OpenSearchEngine(Engine):
             "seq_no_primary_term": True,
             "search_pipeline": "_none",
         }
-        response = self.call(self.client.search, index=index, body=body, headers=headers)
+        with self.json.floats():
+            response = self.call(self.client.search, index=index, body=body, headers=headers)
         for hit in response["hits"]["hits"]:
             values = hit.get("_source", {}).get(VECTOR_FIELD)
             vector = None if values is None else np.asarray(values, np.float32)

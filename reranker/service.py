@@ -300,11 +300,13 @@ class Reranker:
         wanted = self._wanted(search, info, feedback)
         if feedback is None:
             return {"near": knn_body(query, wanted, search.filter) if wanted else None}
-        nearest = self.engine.masked_body(
-            feedback.move(query), feedback.mask, self.model.similarity, max(wanted, 1), search.filter
+        nearest = (
+            self.engine.masked_body(feedback.move(query), feedback.mask, self.model.similarity, wanted, search.filter)
+            if wanted
+            else None
         )
         words = longer_body({**body, "size": search.window}, text, feedback.terms, info.fields)
-        return {"words": words, "near": nearest if wanted else None}
+        return {"words": words, "near": nearest}
 
     def _asked(
         self, search: Search, bodies: Mapping[str, dict[str, Any] | None], notes: list[str]

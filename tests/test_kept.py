@@ -159,7 +159,7 @@ def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
     body = {"query": {"match": {"text": "fire"}}}
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "fire"}
     (state,) = engine.kept.states(index, dict).values()
-    ((hit, _),) = (pair for pair in engine.kept._young.values() if isinstance(pair[0], dict))
+    (hit,) = (value for value in engine.kept._young.values() if isinstance(value, dict))
     hit["_source"]["text"] = "kept"
     assert state.numbered
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "kept"}
