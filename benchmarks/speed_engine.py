@@ -38,8 +38,8 @@ WAYS = {
     "plain": "plain _search",
     "search": "/v1/search without a session",
     "mask": "/v1/search with a session's mask",
-    "cold": "the same, no hit known",
-    "session": "/v1/search in a session, as it learns by default",
+    "cold": "the same, no hit's fields known",
+    "session": "/v1/search in a session by default",
     "pipeline": "resift-session",
     "quick": "resift-quick",
     "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
@@ -168,30 +168,34 @@ def setup(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Ite
         undone.callback(engine.close)
         undone.callback(engine.drop_if_exists, index)
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(texts), FIELDS)
-        reranker, pid = _reranker(undone, url, environment, folder / "log", workers)
-        masked, _ = _reranker(undone, url, {**environment, "RESIFT_FEEDBACK": "mask"}, folder / "masked.log")
+        ports = [_free_port() for _ in range(2)]
+        reranker, masked = (f"http://127.0.0.1:{port}" for port in ports)
         installer = Installer(engine, model, FIELDS, reranker, name)
         undone.callback(installer.uninstall)
+        command = ["--workers", str(workers), "--engine", url, "--model", str(model.save(folder / "model"))]
+        pid = _serve(undone, ports[0], command, environment, folder / "log")
+        _serve(undone, ports[1], command, {**environment, "RESIFT_FEEDBACK": "mask"}, folder / "masked.log")
         installer.install()
         marks = {"relevant": ["0", "1", "2", "3"], "irrelevant": ["4", "5", "6"]}
         Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, **marks})
         yield Setup(url, reranker, masked, index, name, pid)
 
 
-def _reranker(
-    undone: contextlib.ExitStack, url: str, environment: dict[str, str], log: Path, workers: int = 1
-) -> tuple[str, int]:
-    """Address and process of a reranker that ends with ``undone``."""
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "resift", "serve", "--port", str(port), "--workers", str(workers), "--engine", url]
+        return int(probe.getsockname()[1])
+
+
+def _serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:
+    """The process of a reranker that ends with ``undone``."""
+    command = [sys.executable, "-m", "resift", "serve", "--port", str(port), *options]
     with log.open("w") as file:
         server = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     undone.callback(server.wait, 30)
     undone.callback(server.terminate)
     _await(f"http://127.0.0.1:{port}", server, log)
-    return f"http://127.0.0.1:{port}", server.pid
+    return server.pid
 
 
 def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> float:
