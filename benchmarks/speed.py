@@ -85,7 +85,7 @@ def threads(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         if len(os.sched_getaffinity(0)) < 2:
             raise peers.Missing("one core")
         many = [*texts] * max(1, 16_384 // len(texts))
-        two, one = (lambda count=count: model.encode(many, batch_size=512, threads=count) for count in (2, 1))
+        two, one = (lambda count=count: model.encode(many, batch_size=1024, threads=count) for count in (2, 1))
         found = undisturbed((two, one), max(5, rounds // 3))
         yield Row(name, ratio(found[1], found[0]), 1.6, 1.9)
         if len(texts) > 10_000:  # fewer, and model2vec does not use its threads
