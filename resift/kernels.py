@@ -273,7 +273,7 @@ def build_lookup(words: Sequence[str]) -> Lookup:
     return lookup
 
 
-def word_ids(lookup: Lookup, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def word_ids(lookup: Lookup, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
     encoded = [to_utf8(text) for text in texts]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -281,7 +281,7 @@ def word_ids(lookup: Lookup, texts: Sequence[str]) -> tuple[NDArray[np.int64], N
     foreign = lengths != np.fromiter(map(len, texts), np.int64, len(encoded))
     buffer = np.frombuffer(bytearray().join([*encoded, bytes(PAD)]), np.uint8)
     table, longest = (folding(), int(lengths[foreign].max())) if foreign.any() else (np.zeros(0, np.uint32), 0)
-    out = np.empty((len(buffer) + len(encoded)) // 2, np.int64)
+    out = np.empty((len(buffer) + len(encoded)) // 2, np.int32)
     offsets = np.zeros(len(encoded) + 1, np.int64)
     folded = np.empty(2 * longest + PAD, np.uint8)
     _ids(buffer, starts, foreign, table, folded, lookup, np.empty(_EDGES, np.int64), out, offsets)

@@ -206,7 +206,7 @@ class Model:
         starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
         return np.append(starts.ravel(), offsets[-1])
 
-    def _mean(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
+    def _mean(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
         pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
         for row, (start, end) in enumerate(pairwise(starts)):
             total = self._divisors[ids[start:end]].sum()
@@ -214,7 +214,7 @@ class Model:
                 pooled[row] += (self._factors[some] / total) @ self._matrix[some].astype(np.float32)
         return pooled
 
-    def _max(self, ids: NDArray[np.int64], starts: NDArray[np.int64]) -> Floats:
+    def _max(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
         pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
         for row, (start, end) in enumerate(pairwise(starts)):
             for some in _split(ids[start:end]):
@@ -301,7 +301,7 @@ class Model:
         return cls(*settings, arrays.get("head"), info.get("segments", 1))
 
 
-def _split(ids: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _split(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
     return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))
 
 

@@ -143,14 +143,14 @@ class WordVectors:
         dense = np.asarray(self.matrix[ids], dtype=np.float32)
         return dense if self.scales is None else dense * self.scales[ids, None]
 
-    def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
         compiled = kernels(texts)
         if compiled is not None:
-            found: tuple[NDArray[np.int64], NDArray[np.int64]] = compiled.word_ids(self._lookup, texts)
+            found: tuple[NDArray[np.int32], NDArray[np.int64]] = compiled.word_ids(self._lookup, texts)
             return found
         tokens = [tokenize(text) for text in texts]
-        rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int64)
+        rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int32)
         known = rows >= 0
         ends = np.cumsum([0, *map(len, tokens)])
         return rows[known], np.concatenate(([0], np.cumsum(known)))[ends]

@@ -122,7 +122,7 @@ def fit(
                 chosen = pool[batch]
                 words = [ids[offsets[i] : offsets[i + 1]] for i in chosen]
                 starts = np.concatenate([[0], np.cumsum([len(each) for each in words])[:-1]])
-                sums = bags(torch.tensor(np.concatenate(words)), torch.tensor(starts))
+                sums = bags(torch.tensor(np.concatenate(words), dtype=torch.int64), torch.tensor(starts))
                 units = torch.nn.functional.normalize(sums, dim=1)
                 goal = target[chosen] @ target[chosen].T
                 loss = ((1 + 8 * goal.clamp(min=0) ** 2) * (units @ units.T - goal) ** 2).mean()
