@@ -413,7 +413,7 @@ def result(row: Row, seed: int, may_run: bool) -> Report | None:
         return None
     try:
         out = train.rpartition(" ")[2]
-        if train and not any(Path(out, f"{kind}.json").exists() for kind in ("model", "vectors")):
+        if train and not any(Path(out).glob("*.json")):
             call(train)
         report: Report = json.loads(call(evaluate, "--json"))
     except (RuntimeError, ValueError) as error:
