@@ -146,8 +146,8 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         url = engine.cluster()
         with engine.setup(url, model, texts[:3000]) as made:
             bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
-            others = [way for way in engine.WAYS if way not in ("plain", "cold", *bounds)]
-            for ways in ([*bounds, *others], ["cold"]):
+            groups = (["mask", "search"], ["pipeline", "quick", "session", "hybrid", "rescore"], ["cold"])
+            for ways in groups:  # one reranker at a time
                 found = engine.latencies(made, rounds, ["plain", *ways])
                 for way in ways:
                     note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"

@@ -38,7 +38,7 @@ WAYS = {
     "plain": "plain _search",
     "search": "/v1/search without a session",
     "mask": "/v1/search with a session's mask",
-    "cold": "the same, no hit's fields known",
+    "cold": "/v1/search with a session's mask, no hit's fields known",
     "session": "/v1/search in a session by default",
     "pipeline": "resift-session",
     "quick": "resift-quick",
@@ -219,7 +219,7 @@ def latencies(made: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[f
     vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
     functions = {
         "plain": lambda query: made.plain(plain, query),
-        "search": lambda query: made.reranked(ours, query, None),
+        "search": lambda query: made.reranked(masked, query, None),
         "mask": lambda query: made.reranked(masked, query),
         "cold": lambda query: made.reranked(masked, query, also=f"no field {next(never)}"),
         "session": lambda query: made.reranked(ours, query),

@@ -223,8 +223,9 @@ class Reranker:
             missing = left[max(0, start - len(hits)) : start + size - len(hits)]
             page += [_beyond(hit, places[_key(hit)]) for hit in missing]
         if feedback is not None:
-            change = similar[shown] - self.model.score(query, matrix[shown])
-            for hit, reason in zip(page, reasons(self.model, feedback, judged, matrix[shown], change), strict=False):
+            rows = matrix[shown]
+            change = similar[shown] - self.model.score(query, rows)
+            for hit, reason in zip(page, reasons(self.model, feedback, judged, rows, change), strict=False):
                 hit["resift"]["because"] = reason
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
