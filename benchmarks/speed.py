@@ -146,7 +146,11 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         url = engine.cluster()
         with engine.setup(url, model, texts[:3000]) as made:
             bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
-            groups = (["mask", "search"], ["pipeline", "quick", "session", "hybrid", "rescore"], ["cold"])
+            groups = (
+                ["mask", "search", "numbers"],
+                ["pipeline", "quick", "score", "session", "hybrid", "rescore"],
+                ["cold"],
+            )
             for ways in groups:  # one reranker at a time
                 found = engine.latencies(made, rounds, ["plain", *ways])
                 for way in ways:

@@ -37,11 +37,13 @@ from resift.plugin.opensearch import OpenSearchEngine, mappings
 WAYS = {
     "plain": "plain _search",
     "search": "/v1/search without a session",
+    "numbers": "_search for the hits' sequence numbers alone",
     "mask": "/v1/search with a session's mask",
     "cold": "/v1/search with a session's mask, no hit's fields known",
     "session": "/v1/search in a session by default",
     "pipeline": "resift-session",
     "quick": "resift-quick",
+    "score": "/v1/score alone, of as many codes",
     "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
     "rescore": "OpenSearch's rescore by the stored script",
 }
@@ -116,6 +118,20 @@ class Setup:
     def plain(self, client: Client, query: str) -> Any:
         """BM25 alone."""
         return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
+
+    def numbers(self, client: Client, query: str) -> Any:
+        """BM25 alone, the hits without ids and fields."""
+        bare = {"_source": False, "stored_fields": "_none_", "seq_no_primary_term": True}
+        return client.post(f"/{self.index}/_search", {**self._body(query, []), **bare})
+
+    def codes(self, client: Client, query: str) -> list[str]:
+        """The codes of the same hits."""
+        found = client.post(f"/{self.index}/_search", self._body(query, ["resift_code"]))
+        return [hit["_source"]["resift_code"] for hit in found["hits"]["hits"]]
+
+    def scored(self, client: Client, query: str, codes: Sequence[str]) -> Any:
+        """What the session pipelines ask of the reranker."""
+        return client.post("/v1/score", {"line": f"bench\n{query}", "vectors": codes})
 
     def reranked(self, client: Client, query: str, session: str | None = "bench", also: str = "") -> Any:
         """The same hits by ``/v1/search``, reranked in a session; ``also``: one more field of theirs."""
@@ -217,7 +233,10 @@ def latencies(made: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[f
     never = itertools.count()
     model = load_model()
     vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
+    codes = {query: made.codes(plain, query) for query in QUERIES}
     functions = {
+        "numbers": lambda query: made.numbers(plain, query),
+        "score": lambda query: made.scored(ours, query, codes[query]),
         "plain": lambda query: made.plain(plain, query),
         "search": lambda query: made.reranked(masked, query, None),
         "mask": lambda query: made.reranked(masked, query),
