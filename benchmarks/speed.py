@@ -1,8 +1,8 @@
 """Speed side by side with peers: ``python benchmarks/speed.py [--quick] [--floors SHARE] [--json FILE]``.
 
 Prints ratios first, in rounds that take turns, with medians and quartiles, and exits with 1 where a ratio is below its
-floor times SHARE. What cannot be measured here (a peer or an OpenSearch that is not installed) is told, and fails
-nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of tests/node.py. Needs the extra ``bench``.
+floor times SHARE; ``--quick`` is of those that have a floor. What cannot be measured here (a peer or an OpenSearch that
+is not installed) is told, and fails nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of tests/node.py. Needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Row:
 Rows = Iterator[Row]
 
 
-def encoding(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """Batches, one thread, against each peer; every peer is timed in turn with ours."""
     cases: list[tuple[str, Callable[[], peers.Encode], float, float]] = [
         ("batch encode / model2vec, words", lambda: peers.model2vec(model)[0], 10, 25),
@@ -72,13 +72,15 @@ def encoding(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         ("batch encode / pure scan and hash", peers.scan_and_hash, 1 / 8, 1 / 3),
     ]
     for name, make, floor, reach in cases:
+        if quick and not floor:
+            continue
         with told(name):
             found = rates({"ours": model.encode, "theirs": make()}, texts, rounds)
             note = f"{np.median(found['ours']):.0f} / {np.median(found['theirs']):.0f} documents a second"
             yield Row(name, ratio(found["ours"], found["theirs"]), floor, reach, note)
 
 
-def threads(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+def threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """Two threads against one, and all with their defaults, by the clock: in rounds with two cores to themselves."""
     name = "two threads / one"
     with told(name):
@@ -108,7 +110,7 @@ def undisturbed(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[
     return [values[1:] for values in found]
 
 
-def queries(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """One query, the mean of a hundred calls in each round."""
     name = "one query: model2vec / ours"
     with told(name):
@@ -127,7 +129,7 @@ def queries(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         yield Row(name, ratio(theirs, ours), 8, 15, note)
 
 
-def masks(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """A session's mask from ten documents, ten steps of Adam, beside torch's autograd; ten masks a turn."""
     name = "mask update: torch autograd / ours"
     with told(name):
@@ -140,17 +142,17 @@ def masks(model: Model, texts: Sequence[str], rounds: int) -> Rows:
         yield Row(name, ratio(theirs, ours), 10, 30, f"{np.median(ours):.2f} / {np.median(theirs):.2f} ms")
 
 
-def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
+def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """Searching and indexing on a real OpenSearch; ratios of time, the less the better."""
     with told("searching and indexing on OpenSearch"):
         url = engine.cluster()
         with engine.setup(url, model, texts[:3000]) as made:
             bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
-            groups = (
-                ["mask", "search", "numbers"],
-                ["pipeline", "quick", "score", "session", "hybrid", "rescore"],
-                ["cold"],
-            )
+            groups = [["mask"], ["pipeline", "quick"]]
+            if not quick:
+                groups[0] += ["search", "numbers"]
+                groups[1] += ["score", "session", "hybrid", "rescore"]
+                groups += [["cold"]]
             for ways in groups:  # one reranker at a time
                 found = engine.latencies(made, rounds, ["plain", *ways])
                 for way in ways:
@@ -162,8 +164,8 @@ def engines(model: Model, texts: Sequence[str], rounds: int) -> Rows:
             spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
             yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
             yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(made)]), 120, 60, "", True)
-        parts = engine.pipeline_seconds(url, texts[:1000], max(3, rounds // 3))
-        for way, what in engine.PARTS.items():
+        parts = {} if quick else engine.pipeline_seconds(url, texts[:1000], max(3, rounds // 3))
+        for way, what in engine.PARTS.items() if parts else ():
             note = " / ".join(f"{np.median(parts[one]) * 1000:.0f}" for one in (way, "text")) + " µs a document"
             yield Row(f"64-d: {what} / text only", _cost(parts, way, "text"), 0, 0, note, True)
         count = 4000
@@ -214,7 +216,7 @@ def main() -> None:
     print(f"{'ratio':58} {'median (quartiles)':32} {'floor':9} {'reach':9}")
     rows: list[Row] = []
     for part in (encoding, threads, queries, masks, engines):
-        for row in part(model, texts, rounds) if options.only in part.__name__ else ():
+        for row in part(model, texts, rounds, options.quick) if options.only in part.__name__ else ():
             rows.append(row)
             print(f"{row}  {row.state(options.floors)}", flush=True)
     print(f"{time.perf_counter() - started:.0f} s")
