@@ -46,6 +46,7 @@ _LABELLED = ("ro-boew", "rn-bof")
 _GATHER = 4096
 _BATCH = 4096
 _BATCH_CHARACTERS = 4 * 2**20
+_BLOCK = 512
 
 
 class Model:
@@ -250,8 +251,15 @@ class Model:
                     expected=str(self.dim),
                 )
         if mask is not None:
-            query, documents = query * mask, documents * mask
-        return SIMILARITIES[self.similarity](query, documents)
+            query = query * mask
+        # in blocks, whose intermediate results stay in the processor's caches
+        scores = np.empty(len(documents), np.float32)
+        for start in range(0, len(documents), _BLOCK):
+            block = documents[start : start + _BLOCK]
+            scores[start : start + _BLOCK] = SIMILARITIES[self.similarity](
+                query, block if mask is None else block * mask
+            )
+        return scores
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""

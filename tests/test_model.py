@@ -221,6 +221,20 @@ def test_score_with_mask_and_wrong_dimension(model: Model) -> None:
         model.score(query[:3], documents)
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "jaccard"])
+@pytest.mark.parametrize("count", [0, 511, 512, 513, 1300])
+def test_many_documents_are_scored_as_one_by_one(vectors: WordVectors, similarity: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    model = Model("any", vectors, "mean", similarity)
+    query, mask = rng.random((2, model.dim), np.float32)
+    documents = rng.random((count, model.dim), np.float32)
+    for weights in (None, mask):
+        found = model.score(query, documents, weights)
+        assert (found.shape, found.dtype) == ((count,), np.float32)
+        alone = [model.score(query, row[None], weights)[0] for row in documents]
+        np.testing.assert_allclose(found, alone, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_are_the_same(tmp_path: Path, models: dict[str, Model], name: str) -> None:
     model = models[name]
