@@ -174,6 +174,10 @@ class Reranker:
         search = self._filled_in(search, late)
         judged, notes = self._judged_or_why_not(search)
         query = self.model.encode_one(text)
+        if isinstance(search.query, str):  # of the page's hits alone, once they are known
+            highlight, body = body.get("highlight"), {"query": body["query"]}
+        else:
+            highlight = None
         engine_body = {**body, "from": 0, "size": depth}
         learned = self._learned(judged)
         feedback = _or_none(learned and learned.at(text[:MAX_QUERY]))
@@ -227,6 +231,9 @@ class Reranker:
             change = similar[shown] - self.model.score(query, rows)
             for hit, reason in zip(page, reasons(self.model, feedback, judged, rows, change), strict=False):
                 hit["resift"]["because"] = reason
+        if highlight and page:
+            longer = feedback and longer_body(body, text, feedback.terms, info.fields)
+            self._highlight(search, page, (longer or body)["query"], highlight)
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
         response["resift"] = {
@@ -241,6 +248,24 @@ class Reranker:
             **({"reason": "; ".join(notes)} if notes else {}),
         }
         return response
+
+    def _highlight(
+        self, search: Search, page: Sequence[dict[str, Any]], query: dict[str, Any], wanted: dict[str, Any]
+    ) -> None:
+        """Give the page's hits the fragments that match. For all candidates it would cost more than the search."""
+        kept = query["bool"] if set(query) == {"bool"} else {"must": [query]}
+        here = {"ids": {"values": [hit["_id"] for hit in page]}}
+        least = {} if "must" in kept else {"minimum_should_match": 1}
+        asked = {
+            "query": {"bool": {**kept, **least, "filter": [*kept.get("filter", []), here]}},
+            "size": len(page) * len({hit["_index"] for hit in page}),
+            "_source": False,
+            "highlight": wanted,
+        }
+        found = {_key(hit): hit for hit in self.engine.search(search.index, asked, headers=search.headers).hits}
+        for hit in page:
+            if "highlight" in found.get(_key(hit), {}):
+                hit["highlight"] = found[_key(hit)]["highlight"]
 
     def late(self, method: str) -> LateInteraction | None:
         """The trained reranker, if ``method`` is ``late`` (ModelNotFound without one), or ``auto`` and it is there."""
