@@ -231,9 +231,9 @@ class Reranker:
             change = similar[shown] - self.model.score(query, rows)
             for hit, reason in zip(page, reasons(self.model, feedback, judged, rows, change), strict=False):
                 hit["resift"]["because"] = reason
-        if highlight and page:
+        if highlight:
             longer = feedback and longer_body(body, text, feedback.terms, info.fields)
-            self._highlight(search, page, (longer or body)["query"], highlight)
+            self._highlight(search, page, [one["query"] for one in (body, longer) if one], highlight)
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
         response["resift"] = {
@@ -250,19 +250,28 @@ class Reranker:
         return response
 
     def _highlight(
-        self, search: Search, page: Sequence[dict[str, Any]], query: dict[str, Any], wanted: dict[str, Any]
+        self,
+        search: Search,
+        page: Sequence[dict[str, Any]],
+        queries: Sequence[dict[str, Any]],
+        wanted: dict[str, Any],
     ) -> None:
-        """Give the page's hits the fragments that match. For all candidates it would cost more than the search."""
-        kept = query["bool"] if set(query) == {"bool"} else {"must": [query]}
-        here = {"ids": {"values": [hit["_id"] for hit in page]}}
-        least = {} if "must" in kept else {"minimum_should_match": 1}
-        asked = {
-            "query": {"bool": {**kept, **least, "filter": [*kept.get("filter", []), here]}},
-            "size": len(page) * len({hit["_index"] for hit in page}),
-            "_source": False,
-            "highlight": wanted,
-        }
-        found = {_key(hit): hit for hit in self.engine.search(search.index, asked, headers=search.headers).hits}
+        """Give the page's hits the fragments that match: of the search's own query, else of the session's longer one.
+
+        For all candidates it would cost more than the search.
+        """
+        bodies = []
+        for query, own in zip(queries, (True, False), strict=False):
+            hits = [hit for hit in page if (hit["resift"]["engine_rank"] is not None) is own]
+            if hits:
+                kept = query["bool"] if set(query) == {"bool"} else {"must": [query]}
+                least = {} if "must" in kept else {"minimum_should_match": 1}
+                here = {"ids": {"values": [hit["_id"] for hit in hits]}}
+                asked = {**kept, **least, "filter": [*kept.get("filter", []), here]}
+                size = len(hits) * len({hit["_index"] for hit in hits})
+                bodies.append({"query": {"bool": asked}, "size": size, "_source": False, "highlight": wanted})
+        answers = self.engine.search_all(search.index, bodies, headers=search.headers) if bodies else []
+        found = {_key(hit): hit for answer in answers for hit in answer.hits}
         for hit in page:
             if "highlight" in found.get(_key(hit), {}):
                 hit["highlight"] = found[_key(hit)]["highlight"]
