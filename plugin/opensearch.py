@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from functools import cache
@@ -263,9 +263,11 @@ class OpenSearchEngine(Engine):
         """Results whose hits are known by their sequence numbers. What is not kept takes one more request for vectors,
         and one for each ``_source`` setting. None where a document is gone by then."""
         specs = [_dumped(body.get("_source")) for body in bodies]
-        missing: dict[str | None, dict[Place, dict[str, Any]]] = {}
+        sources: dict[str | None, Any] = {None: [VECTOR_FIELD]}
+        sources |= {spec: without_vector(body.get("_source")) for spec, body in zip(specs, bodies, strict=True)}
+        missing: dict[str | None, set[Place]] = {}
         found: list[list[tuple[dict[str, Any], Place, Any, Any]]] = []
-        for response, body, spec in zip(responses, bodies, specs, strict=True):
+        for response, spec in zip(responses, specs, strict=True):
             found.append([])
             for hit in response["hits"]["hits"]:
                 state = states.get(hit["_index"])
@@ -274,14 +276,13 @@ class OpenSearchEngine(Engine):
                 place = (hit["_index"], hit.pop("_seq_no"), hit.pop("_primary_term"))
                 whole, vector = self.kept.get((state.key, *place[1:], spec)), self.kept.get((state.key, *place[1:]))
                 if whole is None:
-                    missing.setdefault(spec, {})[place] = body
+                    missing.setdefault(spec, set()).add(place)
                 if vector is None:
-                    missing.setdefault(None, {})[place] = body
+                    missing.setdefault(None, set()).add(place)
                 found[-1].append((hit, place, whole, vector))
         fetched: dict[tuple[str | None, Place], Any] = {}
         for which, places in missing.items():
-            source = [VECTOR_FIELD] if which is None else without_vector(next(iter(places.values())).get("_source"))
-            fetched |= self._fetched(index, list(places), source, which, states)
+            fetched |= self._fetched(index, places, sources[which], which, states)
         results = []
         for response, spec, rows in zip(responses, specs, found, strict=True):
             result = SearchResult(response)
@@ -300,7 +301,7 @@ class OpenSearchEngine(Engine):
         return results
 
     def _fetched(
-        self, index: str, places: Sequence[Place], source: Any, spec: str | None, states: Mapping[str, IndexState]
+        self, index: str, places: Set[Place], source: Any, spec: str | None, states: Mapping[str, IndexState]
     ) -> dict[tuple[str | None, Place], Any]:
         """Hits with their ``source``, or without a ``spec`` vectors as tuples of one, which are kept from now on."""
         indices, numbers = {place[0] for place in places}, {place[1] for place in places}
@@ -318,10 +319,7 @@ class OpenSearchEngine(Engine):
         found = {}
         for hit in response["hits"]["hits"]:
             number, term = hit.pop("_seq_no"), hit.pop("_primary_term")
-            value = hit
-            if spec is None:
-                values = hit.get("_source", {}).get(VECTOR_FIELD)
-                value = (None if values is None else np.asarray(values, np.float32),)
+            value = hit if spec is not None else (_stored_vector(hit),)
             if hit["_index"] in states:
                 key = states[hit["_index"]].key
                 self.kept.put((key, number, term) if spec is None else (key, number, term, spec), value)
@@ -373,8 +371,7 @@ class OpenSearchEngine(Engine):
         with self.json.floats():
             response = self.call(self.client.search, index=index, body=body, headers=headers)
         for hit in response["hits"]["hits"]:
-            values = hit.get("_source", {}).get(VECTOR_FIELD)
-            vector = None if values is None else np.asarray(values, np.float32)
+            vector = _stored_vector(hit)
             self.kept.put(_version(hit, states), (vector,))
             for result, position in missing.get(_place(hit), ()):
                 result.vectors[position] = vector
@@ -494,6 +491,12 @@ def _result(response: dict[str, Any], body: dict[str, Any]) -> SearchResult:
         named = (hit.get("_source", {}).get(VECTOR_FIELD) for hit in hits)
         return SearchResult(response, [None if values is None else np.asarray(values, np.float32) for values in named])
     return SearchResult(response, [None] * len(hits))
+
+
+def _stored_vector(hit: Mapping[str, Any]) -> Floats | None:
+    """The vector of a hit that brings it; None where its document has none."""
+    values = hit.get("_source", {}).get(VECTOR_FIELD)
+    return None if values is None else np.asarray(values, np.float32)
 
 
 def _place(hit: Mapping[str, Any]) -> tuple[Any, ...]:

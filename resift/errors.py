@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
@@ -137,3 +138,11 @@ class EngineUnavailable(ResiftError):
     """The engine did not answer."""
 
     code, status = "engine_unavailable", 503
+
+
+def at_least(least: int, settings: object, *names: str) -> None:
+    """Raise BadInput where a setting of these names is less than ``least``, or not finite; None is let pass."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not least <= value < math.inf:
+            raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
-from resift.errors import BadInput
+from resift.errors import BadInput, at_least
 from resift.evaluation.bm25 import BM25
 from resift.evaluation.data import Classes, Collection
 from resift.evaluation.metrics import interpolated_precision_at, map11, precision_at
@@ -60,9 +60,7 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("queries", "judgements", "rounds"):
-            if (value := getattr(self, name)) < 1:
-                raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
+        at_least(1, self, "queries", "judgements", "rounds")
         if not 0 <= self.noise <= 1:
             raise BadInput(f"noise is {self.noise}", value=self.noise, expected="a number from 0 to 1")
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch.nn import functional
 
-from resift.errors import BadInput
+from resift.errors import BadInput, at_least
 from resift.model import Model, learn_codebook
 from resift.similarity import unit_rows
 from resift.text import tokenize
@@ -61,14 +61,11 @@ class Options:
         if self.fuzziness is None:
             untied = 0.01 if self.entropy == "euclidean" else 0.05
             object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
-        for name in ("codewords", "epochs", "batch", "min_count", "patience"):
-            if (value := getattr(self, name)) < 1:
-                raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
+        at_least(1, self, "codewords", "epochs", "batch", "min_count", "patience")
+        at_least(0, self, "seed")
         for name in ("sigma", "fuzziness", "rate"):
             if not 0 < (value := getattr(self, name)) < np.inf:
                 raise BadInput(f"{name} is {value}", value=value, expected="more than 0")
-        if self.seed < 0:
-            raise BadInput(f"seed is {self.seed}", value=self.seed, expected="0 or more")
         if not 0 <= self.validation <= 0.5:
             raise BadInput(f"validation is {self.validation}", value=self.validation, expected="0 to 0.5")
         if self.entropy not in ENTROPIES:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.errors import BadInput
+from resift.errors import BadInput, at_least
 from resift.late import Documents, LateInteraction
 from resift.similarity import unit_rows
 from resift.text import tokenize
@@ -51,12 +51,8 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "negatives", "pool", "frequent"):
-            if (value := getattr(self, name)) < 1:
-                raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
-        for name in ("rate", "weight_rate", "shift_rate", "seed"):
-            if not 0 <= (value := getattr(self, name)) < np.inf:
-                raise BadInput(f"{name} is {value}", value=value, expected="0 or more")
+        at_least(1, self, "epochs", "batch", "negatives", "pool", "frequent")
+        at_least(0, self, "rate", "weight_rate", "shift_rate", "seed")
         if self.negatives > self.pool:
             raise BadInput(f"{self.negatives} negatives of {self.pool} candidates", expected="at most as many")
 

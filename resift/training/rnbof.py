@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from resift.errors import BadInput
+from resift.errors import at_least
 from resift.training.boew import Options, RoBoew
 from resift.vectors import WordVectors
 
@@ -29,9 +29,7 @@ class NeuralOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("size", "segments"):
-            if (value := getattr(self, name)) < 1:
-                raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
+        at_least(1, self, "size", "segments")
 
     def network(self, table: WordVectors) -> RnBof:
         """The untrained network over a vocabulary."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.errors import BadInput
+from resift.errors import BadInput, at_least
 from resift.model import Model, build_model
 from resift.similarity import unit_rows
 from resift.training.spectral import Corpus, Ids, bags, from_corpus, from_vectors, rotated, side_by_side, words_of
@@ -63,15 +63,10 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "most_epochs", "batch", "spectral", "min_count", "dim", "codewords"):
-            value, least = getattr(self, name), 2 if name == "batch" else 1
-            if value is not None and value < least:
-                raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")
-        for name in ("min_steps", "rate", "weight_rate", "seed"):
-            if not 0 <= (value := getattr(self, name)) < np.inf:
-                raise BadInput(f"{name} is {value}", value=value, expected="0 or more")
-        if self.limit < _LEAST_DOCUMENTS:
-            raise BadInput(f"limit is {self.limit}", value=self.limit, expected=f"{_LEAST_DOCUMENTS} or more")
+        at_least(1, self, "epochs", "most_epochs", "spectral", "min_count", "dim", "codewords")
+        at_least(2, self, "batch")
+        at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
+        at_least(_LEAST_DOCUMENTS, self, "limit")
         if not 0 < self.temperature < np.inf:
             raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
         if not 0 < self.held_back <= 0.5:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from resift.errors import BadInput
+from resift.errors import BadInput, at_least
 from resift.evaluation.metrics import paired_randomization
 from resift.hashed import HashedRetriever
 from resift.pivots import NOISES, noisy, rake
@@ -52,9 +52,7 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "epochs", "batch", "negatives", "rounds"):
-            if (value := getattr(self, name)) < 1:
-                raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
+        at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
         if self.keywords < 3:
             raise BadInput(f"keywords is {self.keywords}", value=self.keywords, expected="3 or more: two are held back")
 
