@@ -213,6 +213,7 @@ def test_documented_defaults_are_the_codes() -> None:
     search = {field: _resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
     assert search["window"]["default"] == config.window
     assert config.alpha is None
+    assert "RESIFT_ALPHA, or 0.5 for a model adapted to its documents and 0.3" in search["alpha"]["description"]
     assert f"0 [RESIFT_KNN], and {config.session_knn} [RESIFT_SESSION_KNN]" in search["knn"]["description"]
     assert config.knn == 0
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]

@@ -19,7 +19,7 @@ from resift.cli_train import read_labelled
 from resift.cli_train import train as train_commands
 from resift.errors import BadInput
 from resift.feedback import spherical_entropy
-from resift.training.boew import Options, RoBoew, class_means, entropy, vocabulary
+from resift.training.boew import ENTROPIES, Options, RoBoew, class_means, entropy, vocabulary
 from resift.training.rnbof import NeuralOptions
 from resift.training.supervised import held_back, shares, train
 
@@ -104,6 +104,17 @@ def test_soft_and_tied_entropy_of_three_classes_written_out(kind: str) -> None:
     tied = -(targets * np.log(w)).sum() / 7
     assert entropy(*tensors, Options(**settings)).item() == pytest.approx(tied)
     assert tied > expected
+
+
+def test_fuzziness_is_that_of_the_entropy_unless_it_is_given() -> None:
+    given = {(kind, tied): Options(entropy=kind, tied=tied).fuzziness for kind in ENTROPIES for tied in (True, False)}
+    assert given == {
+        ("spherical", True): 0.1,
+        ("euclidean", True): 0.1,
+        ("spherical", False): 0.05,
+        ("euclidean", False): 0.01,
+    }
+    assert Options(tied=False, fuzziness=0.3).fuzziness == 0.3
 
 
 def test_zero_vectors_and_empty_clusters_give_finite_gradients() -> None:
