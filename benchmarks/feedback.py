@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from resift.feedback import FUZZINESS, ITERATIONS, RATE, Feedback, bag_of, learn_mask
+from resift.ranking.feedback import Feedback, bag_of_words
+from resift.ranking.mask import FUZZINESS, ITERATIONS, RATE, learn_mask
 
 
 def torch_mask(relevant: Any, irrelevant: Any) -> Any:
-    """:func:`resift.feedback.learn_mask` with gradients by torch."""
+    """:func:`resift.ranking.mask.learn_mask` with gradients by torch."""
     z = torch.from_numpy(np.concatenate([relevant, irrelevant]))
     labels = torch.nn.functional.one_hot(torch.arange(len(z)).ge(len(relevant)).long()).float()
     centres = torch.stack([z[: len(relevant)].mean(0), z[len(relevant) :].mean(0)])
@@ -46,7 +47,7 @@ def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str
     query = rng.normal(size=dim).astype(np.float32)
 
     def learned() -> None:
-        bags = [bag_of(text) for text in texts]
+        bags = [bag_of_words(text) for text in texts]
         feedback = Feedback.learn(relevant, irrelevant, bags=bags)
         feedback.move(query)
         assert feedback.terms

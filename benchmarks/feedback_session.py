@@ -15,7 +15,8 @@ from typing import Any
 
 from resift import load_model
 from resift.evaluation.data import read_classes
-from resift.plugin.engine import Document, open_engine
+from resift.plugin.connect import open_engine
+from resift.plugin.documents import Document
 from resift.reranker import Config, create_app
 
 

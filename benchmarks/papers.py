@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import paper_plots
 
-from resift.model import build_model, load_model
-from resift.vectors import WordVectors
+from resift.encoders.registry import build_model, load_model
+from resift.vectors.table import WordVectors
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = Path(".resift/papers")

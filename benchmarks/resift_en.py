@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
-from resift.vectors import WordVectors
+from resift.vectors.table import WordVectors
 
 Floats = NDArray[Any]
 YEARS, COLLECTIONS = ("2012", "2013", "2014"), ("cranfield", "cisi", "medline", "vaswani")

@@ -22,12 +22,15 @@ from typing import Any
 
 import numpy as np
 
-from resift.feedback import Feedback, Judgement
-from resift.model import Model, load_model
-from resift.plugin.engine import OVERSAMPLING, Document
-from resift.plugin.opensearch import OpenSearchEngine
-from resift.plugin.store import SqliteStore
-from resift.plugin.store_opensearch import OpenSearchStore
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
+from resift.plugin.documents import Document
+from resift.plugin.engine import OVERSAMPLING
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.sessions import OpenSearchSessionStore
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.sessions import Sessions
 
@@ -63,9 +66,9 @@ def bytes_kept(url: str, count: int = 20_000) -> None:
     """Bytes a session of ten judgements, five steps of two, takes in each store, indexes included."""
     with tempfile.TemporaryDirectory() as folder:
         index = f"resift_sessions_{uuid.uuid4().hex[:8]}"
-        for store in (SqliteStore(f"{folder}/sessions.db"), OpenSearchStore(url, index)):
+        for store in (SqliteSessionStore(f"{folder}/sessions.db"), OpenSearchSessionStore(url, index)):
             sessions = Sessions(store)
-            some = count if isinstance(store, SqliteStore) else count // 10
+            some = count if isinstance(store, SqliteSessionStore) else count // 10
             for i in range(some):
                 now = time.time()
                 marks = [
@@ -75,7 +78,7 @@ def bytes_kept(url: str, count: int = 20_000) -> None:
                 sessions.put(uuid.uuid4().hex, marks)
             sessions.put("last", marks)
             kept = store.read("last")
-            if isinstance(store, OpenSearchStore):
+            if isinstance(store, OpenSearchSessionStore):
                 store.client.indices.forcemerge(index=index, max_num_segments=1)
                 store.client.indices.refresh(index=index)
                 size = store.client.indices.stats(index=index)["_all"]["primaries"]["store"]["size_in_bytes"]
@@ -98,7 +101,7 @@ def bytes_kept(url: str, count: int = 20_000) -> None:
 def a_million() -> None:
     """Times of a file of a million sessions, half of them expired."""
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(f"{folder}/sessions.db")
+        store = SqliteSessionStore(f"{folder}/sessions.db")
         sessions = Sessions(store)
         sessions.add("first", "query", ten(0))
         kept = store.read("first")

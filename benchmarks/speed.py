@@ -24,7 +24,7 @@ from speed_data import documents
 from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, seconds
 
 from resift import Model, load_model
-from resift.feedback import learn_mask
+from resift.ranking.mask import learn_mask
 
 QUERY = "fire of the army in sydney"
 

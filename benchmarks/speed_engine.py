@@ -30,9 +30,10 @@ from speed_timing import Spread, free_cores, seconds
 from resift import Model, WordVectors, build_model, load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.engine import coded
-from resift.plugin.install import Installer
-from resift.plugin.opensearch import OpenSearchEngine, mappings
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.vector_code import coded
 
 WAYS = {
     "plain": "plain _search",

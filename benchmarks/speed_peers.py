@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numba import njit, uint64
 
-from resift import Model, vectors
+from resift import Model
 from resift.text import tokenize
+from resift.vectors import table as vectors
 
 Encode = Callable[[Sequence[str]], Any]
 
@@ -158,11 +159,11 @@ def scan_and_hash() -> Encode:
 
 
 def autograd_mask(relevant: Any, irrelevant: Any, iterations: int) -> np.ndarray[Any, Any]:
-    """What ``resift.feedback.learn_mask`` learns, by torch: the same entropy, its gradient by autograd, and Adam."""
+    """What ``resift.ranking.mask.learn_mask`` learns, by torch: the same entropy, by autograd and Adam."""
     needs("torch")
     import torch
 
-    from resift.feedback import FUZZINESS, RATE
+    from resift.ranking.mask import FUZZINESS, RATE
 
     vectors = torch.as_tensor(np.concatenate([relevant, irrelevant]), dtype=torch.float64)
     sides = torch.as_tensor([0] * len(relevant) + [1] * len(irrelevant))

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from resift.arrays import Floats
+from resift.encoders.model import Model
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.readers import BadLine, Record
-from resift.model import Model
-from resift.plugin.engine import Document, Engine, Rejection, document_text
-from resift.vectors import Floats
+from resift.plugin.documents import Document, Rejection
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text
 
 BATCH = 500
 BATCH_BYTES = 4 * 2**20

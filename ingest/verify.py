@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from resift.arrays import batched
+from resift.encoders.model import Model
 from resift.errors import NotFound
-from resift.model import Model
-from resift.plugin.engine import Engine, document_text
-from resift.vectors import batched
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text
 
 TOLERANCE = 1e-4
 

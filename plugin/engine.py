@@ -2,84 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.errors import EngineError, IndexNotFound
+from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult
+from resift.plugin.query_dsl import document_text, knn_body
 
-from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch
-from resift.model import Model
-from resift.vectors import Floats
-
-VECTOR_FIELD, CODE_FIELD = "resift_vector", "resift_code"
-ANALYZERS = ("english", "standard")
-MAX_ID_BYTES = 512
 # candidates of a masked k-NN for each wanted: approximate k-NN misses fewer, the more it is asked for
 OVERSAMPLING = 8
-
-
-@dataclass(frozen=True)
-class IndexInfo:
-    """What an index says of itself. ``model`` is the hash of the model that made its vectors, None if it has none."""
-
-    name: str
-    fields: tuple[str, ...]
-    model: str | None
-    model_name: str | None
-    dim: int | None
-
-    def require(self, model: Model) -> None:
-        """Raise ModelMismatch unless ``model`` made this index's vectors."""
-        if self.model != model.hash:
-            raise ModelMismatch(
-                f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
-                f"and the model at work is {model.name} ({model.hash})",
-                value=self.model,
-                expected=f"{model.hash}: use the index's model, or index the documents again with this one",
-            )
-
-
-@dataclass(frozen=True)
-class Document:
-    """One document to index: its id, its fields, and its vector (K,), if it has one."""
-
-    id: str
-    source: dict[str, Any]
-    vector: Floats | None = None
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A document of a bulk request that was not indexed: its position, the HTTP status and the reason."""
-
-    position: int
-    id: str
-    status: int
-    reason: str
-
-
-@dataclass
-class SearchResult:
-    """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for.
-
-    ``kept``: how many of the vectors were known from before and not fetched.
-    """
-
-    response: dict[str, Any]
-    vectors: list[Floats | None] = field(default_factory=list)
-    kept: int = 0
-
-    @property
-    def hits(self) -> list[dict[str, Any]]:
-        """The response's hits, best first."""
-        hits: list[dict[str, Any]] = self.response["hits"]["hits"]
-        return hits
 
 
 class Engine(ABC):
@@ -209,147 +144,3 @@ class Engine(ABC):
             if self.put(index, Document(id, merged, vector), version):
                 return
         raise EngineError(f"document {id!r} was changed by others all the time", status=409, value=id)
-
-
-def knn_body(vector: Floats, size: int, filter: dict[str, Any] | None = None, source: Any = True) -> dict[str, Any]:
-    """Search body for the ``size`` documents whose vectors are nearest to ``vector`` (K,) and that match ``filter``."""
-    clause: dict[str, Any] = {"vector": np.asarray(vector, np.float32).tolist(), "k": size}
-    if filter:
-        clause["filter"] = filter
-    return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
-
-
-def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
-    """The text that is encoded: the fields' values in order, a line each; lists are flattened, objects left out.
-
-    ``fields`` may name inner fields by dots. Without any, all the document's strings are taken.
-
-    >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
-    'A\\nb\\nc'
-    """
-    values = [_at(source, name) for name in fields] if fields else [v for v in source.values() if isinstance(v, str)]
-    return "\n".join(part for value in values for part in _texts(value))
-
-
-def _at(source: Any, name: str) -> Any:
-    for key in [name] if isinstance(source, Mapping) and name in source else name.split("."):
-        source = source.get(key) if isinstance(source, Mapping) else None
-    return source
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return [] if value is None or isinstance(value, Mapping) else [str(value)]
-
-
-def filter_source(source: dict[str, Any], spec: Any) -> dict[str, Any] | None:
-    """``source`` as ``_source`` asks: a boolean, a pattern, a list of patterns, or ``includes`` and ``excludes``."""
-    if spec is None or isinstance(spec, bool):
-        return None if spec is False else source
-    if not isinstance(spec, Mapping):
-        spec = {"includes": spec}
-    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
-    return {
-        name: value
-        for name, value in source.items()
-        if (not includes or any(fnmatchcase(name, pattern) for pattern in includes))
-        and not any(fnmatchcase(name, pattern) for pattern in excludes)
-    }
-
-
-def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
-    """A ``_source`` setting's ``includes`` or ``excludes``."""
-    found = spec.get(kind) or []
-    return [found] if isinstance(found, str) else list(found)
-
-
-def coded(vector: Floats) -> str:
-    """A vector in a byte a number, for stock pipelines, which are slow at passing numbers on: base64 of its largest
-    absolute value, a little-endian 32-bit float, and of 127ths of that, int8."""
-    most = np.abs(vector).max(initial=0) or np.float32(1)
-    small = np.rint(vector / most * 127).astype(np.int8)
-    return b64encode(np.float32(most).astype("<f4").tobytes() + small.tobytes()).decode()
-
-
-def decoded(codes: Sequence[str], dim: int) -> Floats:
-    """The vectors (n, dim) of codes. Raises ValueError where one is none of ``dim`` numbers."""
-    raw = [b64decode(code, validate=True) for code in codes]
-    if any(len(one) != 4 + dim for one in raw):
-        raise ValueError(f"codes of {sorted({len(one) for one in raw})} bytes")
-    rows = np.frombuffer(b"".join(raw), np.int8).reshape(len(raw), 4 + dim)
-    most = np.ascontiguousarray(rows[:, :4]).view("<f4")
-    if not np.isfinite(most).all():
-        raise ValueError("a code that is not finite")
-    return np.asarray(rows[:, 4:] * np.asarray(most / 127, np.float32), np.float32)
-
-
-def without_vector(spec: Any) -> Any:
-    """A ``_source`` setting that leaves the vector and its code out, unless it names the vector."""
-    if spec is False or names_vector(spec):
-        return spec
-    if not isinstance(spec, Mapping):
-        spec = {"includes": [] if spec in (None, True) else spec}
-    return {
-        "includes": patterns(spec, "includes"),
-        "excludes": [*patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD],
-    }
-
-
-def names_vector(spec: Any) -> bool:
-    """Whether a ``_source`` setting asks for the vector field by its name."""
-    if spec is None or isinstance(spec, bool):
-        return False
-    return VECTOR_FIELD in patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
-
-
-def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """Why a document cannot be indexed, or None: what :func:`check_parts` finds, or fields that are not JSON."""
-    reason = check_parts(document, fields, dim)
-    try:
-        json.dumps(document.source, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        return reason or f"not JSON: {error}"
-    return reason
-
-
-def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """What is wrong with a document's parts, or None: the id's length, the fields' types, the vector's size and
-    numbers."""
-    if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
-        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
-    for name in fields:
-        if isinstance(_at(document.source, name), Mapping):
-            return f"field {name!r} is an object, expected text"
-    vector = document.vector
-    if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
-        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
-    return None
-
-
-def check_name(index: str) -> str:
-    """``index`` if it can name an index on every engine, else BadInput."""
-    bad = set(index) & set('\\/*?"<>| ,#:')
-    if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
-        raise BadInput(f"{index!r} cannot name an index", value=index, expected="lower-case letters, digits, - and _")
-    return index
-
-
-def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
-    """Raise BadInput unless an index can be made of these."""
-    check_name(index)
-    if analyzer not in ANALYZERS:
-        raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
-    if not fields or isinstance(fields, str):
-        raise BadInput("no text fields", value=fields, expected="a list of field names")
-
-
-def open_engine(url: str) -> Engine:
-    """``http(s)://…`` is an OpenSearch cluster; anything else the path of an embedded engine's file."""
-    if url.startswith(("http://", "https://")):
-        from resift.plugin.opensearch import OpenSearchEngine
-
-        return OpenSearchEngine(url)
-    from resift.plugin.sqlite import SqliteEngine
-
-    return SqliteEngine(url)

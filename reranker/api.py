@@ -9,10 +9,12 @@ import numpy as np
 from flask import Blueprint, current_app, request
 
 from resift.errors import BadInput
-from resift.feedback import GRADES
-from resift.reranker import requests as read
-from resift.reranker.service import Reranker, Search
-from resift.similarity import NORMALIZATIONS, combine, dynamax
+from resift.ranking.fusion import NORMALIZATIONS, combine
+from resift.ranking.judgements import GRADES
+from resift.reranker import validation as read
+from resift.reranker.search.bodies import Search
+from resift.reranker.search.service import Reranker
+from resift.vectors.similarity import dynamax
 
 api = Blueprint("api", __name__, url_prefix="/v1")
 

@@ -22,20 +22,21 @@ from prometheus_client import (
 )
 from werkzeug.exceptions import HTTPException
 
-from resift import __version__
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
 from resift.errors import ResiftError
-from resift.model import Model, load_model
-from resift.plugin.engine import Engine, open_engine
-from resift.plugin.store import open_store
+from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.engine import Engine
 from resift.reranker.api import api
 from resift.reranker.config import Config
-from resift.reranker.service import Reranker
+from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Sessions
+from resift.version import __version__
 
 log = logging.getLogger(__name__)
 
 
-class Json(DefaultJSONProvider):
+class JsonProvider(DefaultJSONProvider):
     """Answers by orjson, arrays straight from NumPy; what it cannot write (lone surrogates), the standard library does.
 
     Numbers that are not finite are null.
@@ -64,12 +65,12 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     """
     config = config or Config.from_environment()
     app = Flask(__name__)
-    app.json = Json(app)
+    app.json = JsonProvider(app)
     app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
     app.extensions["resift"] = Reranker(
         engine or open_engine(config.engine),
         model or load_model(config.model),
-        Sessions(open_store(config.store, config.session_index), config.session_hours),
+        Sessions(open_session_store(config.store, config.session_index), config.session_hours),
         config,
     )
     app.register_blueprint(api)

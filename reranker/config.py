@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from resift.errors import BadInput
-from resift.feedback import DEFAULT_METHOD, METHODS
-from resift.model import DEFAULT
+from resift.ranking.feedback import DEFAULT_METHOD, METHODS
+from resift.vectors.packaged import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Config:
     the engine's score, 0 to 1; None is the model's own. ``knn``: nearest documents added to the candidates of a
     text query; ``session_knn``: the same in a session that has taught something, where it is more.
     ``session_hours``: a session ends when it was not used for so long. ``feedback``: how a session learns, one
-    of :data:`resift.feedback.METHODS`. ``max_text``: longest text, in characters. ``max_body``: largest
+    of :data:`resift.ranking.feedback.METHODS`. ``max_text``: longest text, in characters. ``max_body``: largest
     request, in bytes.
     """
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.feedback import Judgement, standing
-from resift.plugin.store import Kept, SessionStore
+from resift.plugin.session_store import SessionStore, StoredSession
+from resift.ranking.judgements import Judgement, effective_judgements
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
@@ -45,7 +45,7 @@ class Session:
     @property
     def standing(self) -> list[Judgement]:
         """The judgements that count now."""
-        return standing(self.judgements)
+        return effective_judgements(self.judgements)
 
     def with_step(self, judgements: Sequence[Judgement]) -> Session:
         """With one more step; the oldest steps are forgotten where it would hold more than MAX_JUDGEMENTS."""
@@ -137,7 +137,7 @@ class Sessions:
         """Delete all expired sessions; how many."""
         return self.store.purge(self.clock())
 
-    def _read(self, id: str) -> tuple[Session | None, Kept | None]:
+    def _read(self, id: str) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it has expired, and what is kept of it, None if there is nothing."""
         kept = self.store.read(check_id(id))
         if kept is None or kept.expires < self.clock():
@@ -183,7 +183,7 @@ def _not_found(id: str) -> SessionNotFound:
     return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks, not expired")
 
 
-def _encoded(session: Session, version: Any) -> Kept:
+def _encoded(session: Session, version: Any) -> StoredSession:
     """Queries and indices are written once, times as milliseconds since the session began."""
     queries = list(dict.fromkeys(one.query for one in session.judgements))
     indices = list(dict.fromkeys(one.index for one in session.judgements))
@@ -198,10 +198,10 @@ def _encoded(session: Session, version: Any) -> Kept:
         ]
         for one in session.judgements
     ]
-    return Kept({"at": session.created, "q": queries, "j": rows}, session.expires, indices, version)
+    return StoredSession({"at": session.created, "q": queries, "j": rows}, session.expires, indices, version)
 
 
-def _decoded(id: str, kept: Kept) -> Session:
+def _decoded(id: str, kept: StoredSession) -> Session:
     created, queries = kept.body["at"], kept.body["q"]
     judgements = [
         Judgement(kept.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)

@@ -1,11 +1,12 @@
 """Meaning at BM25's cost and session feedback for existing OpenSearch clusters, on a CPU."""
 
-from importlib.metadata import version
-
+from resift.encoders.model import Model
+from resift.encoders.registry import build_model, load_model
 from resift.errors import ResiftError
-from resift.feedback import Feedback
-from resift.model import Model, build_model, load_model, load_vectors
-from resift.vectors import WordVectors
+from resift.ranking.feedback import Feedback
+from resift.vectors.packaged import load_vectors
+from resift.vectors.table import WordVectors
+from resift.version import __version__
 
 __all__ = [
     "Feedback",
@@ -17,4 +18,3 @@ __all__ = [
     "load_model",
     "load_vectors",
 ]
-__version__ = version("resift")

@@ -1,6 +1,6 @@
 """``python -m resift`` is ``resift``."""
 
-from resift.cli import main
+from resift.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="resift")

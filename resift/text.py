@@ -8,7 +8,7 @@ spaces between words (Han, Hiragana, Katakana) is a word of its own. Nothing is 
 in two are different words.
 
 :func:`tokenize` is the definition. :func:`folding` and :func:`to_utf8` are the same as a table and as bytes, for the
-compiled look-up of :mod:`resift.kernels`.
+compiled look-up of :mod:`resift.vectors.kernels`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.engine import Engine, open_engine
-from resift.plugin.store import SessionStore, open_store
+from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.engine import Engine
+from resift.plugin.session_store import SessionStore
 
 pytest_plugins = ["opensearch_fixture"]
 
@@ -106,7 +107,7 @@ def open_stores(store_url: str, session_index: str) -> Iterator[Callable[[], Ses
     opened = []
 
     def open_one() -> SessionStore:
-        opened.append(open_store(store_url, session_index))
+        opened.append(open_session_store(store_url, session_index))
         return opened[-1]
 
     yield open_one

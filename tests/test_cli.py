@@ -19,7 +19,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift import Model, WordVectors
-from resift.cli import main
+from resift.cli.main import main
+from resift.encoders.registry import load_model
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +99,7 @@ def test_index_adapts_to_the_documents_first(here: Path) -> None:
     output = resift("index", "docs.jsonl", "--index", "docs", "--adapt", "own").output
     assert "200 documents in index docs" in output
     assert "untrained  adapted" in output
-    assert Model.load("own").dim
+    assert load_model("own").dim
     assert "200 documents: 0 without a vector" in resift("verify", "docs", "--model", "own").output
     assert (
         "stdin cannot be read twice"
@@ -156,7 +157,7 @@ def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     resift("vectors", "convert", "glove.txt", "--out", "glove", "--limit", "10")
     assert len(WordVectors.load("glove")) == 10
     result = resift("model", "boew:3", "--vectors", "own", "--out", "boew")
-    model = Model.load("boew")
+    model = load_model("boew")
     assert model.hash in result.output
     resift("encode", "corpus.txt", "--model", "boew", "--out", "vectors.npy")
     matrix = np.load("vectors.npy")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from click.testing import CliRunner, Result
 
-from resift.cli import main
-from resift.plugin.store import Kept, open_store
+from resift.cli.main import main
+from resift.plugin.connect import open_session_store
+from resift.plugin.session_store import StoredSession
 
 
 def resift(*arguments: str, status: int = 0) -> Result:
@@ -18,9 +19,9 @@ def resift(*arguments: str, status: int = 0) -> Result:
 def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str) -> None:
     where = ["--store", store_url, "--session-index", session_index]
     assert resift("sessions", "purge", *where).output == "0 expired sessions deleted, 0 kept\n"
-    store = open_store(store_url, session_index)
+    store = open_session_store(store_url, session_index)
     for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):
-        assert store.write(name, Kept({}, expires, [index]))
+        assert store.write(name, StoredSession({}, expires, [index]))
     assert resift("sessions", "purge", *where).output == "1 expired sessions deleted, 4 kept\n"
     assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
     assert store.read("b") is not None

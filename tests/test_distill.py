@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput, MissingExtra
-from resift.similarity import unit_rows
 from resift.training.distill import distill, principal, read_words, rounded
 from resift.training.refine import fit, refine, sentences
-from resift.vectors import WordVectors, weights_by_rank
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors, weights_by_rank
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
 

@@ -13,25 +13,25 @@ from test_train_reranker import collection, folder
 from test_train_reranker import table as table
 
 from resift import WordVectors, load_model
-from resift.cli import main
-from resift.emboost import Residual
+from resift.cli.main import main
+from resift.encoders.model import Model
+from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
-from resift.evaluation.run import run_retrieval
+from resift.evaluation.protocol import run_retrieval
 from resift.evaluation.systems import Encoder
-from resift.mixture import Idf, mix
-from resift.model import Model
-from resift.training.emboost import Options, _Network, _padded, _words, exported, train
+from resift.training.emboost import EmBoostOptions, _Network, _padded, _words, exported, train
+from resift.vectors.mixture import DocumentFrequencies, mix_vectors
 
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix([table], idf=Idf.of(collection().documents), spelling=(16, 0.5))
+    return mix_vectors([table], idf=DocumentFrequencies.of(collection().documents), spelling=(16, 0.5))
 
 
 @pytest.mark.parametrize("kind", ["fcrr", "convrr"])
 def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    options = Options(network=kind, scale=0.7)
+    options = EmBoostOptions(network=kind, scale=0.7)
     network = _Network(mixed.dim, [16, 16], options)
     network.sources.data = torch.tensor([1.5, 0.5])
     texts = ["when s0a", "year1 lorem s1b s1a place2 sit amet", "sit"]
@@ -54,7 +54,7 @@ def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path
 def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVectors) -> None:
     found = collection()
     relevant = [list(grades) for grades in found.grades]
-    options = Options(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)
+    options = EmBoostOptions(network=kind, epochs=15, batch=50, rate=0.01, scale=1.0, decay=0)
     model = train(mixed, [16, 16], found.documents, found.queries, relevant, options)
     before = run_retrieval(Encoder(Model("mean", mixed, "mean", "cosine").encode), found).means()
     after = run_retrieval(Encoder(model.encode), found).means()
@@ -64,11 +64,11 @@ def test_triplets_bring_queries_and_documents_together(kind: str, mixed: WordVec
 
 def test_bad_input(mixed: WordVectors) -> None:
     with pytest.raises(BadInput, match="no relevant document"):
-        train(mixed, [32], ["s0a"], ["when", "where"], [[0], []], Options())
+        train(mixed, [32], ["s0a"], ["when", "where"], [[0], []], EmBoostOptions())
     with pytest.raises(BadInput, match="1 queries"):
-        train(mixed, [32], ["s0a"], ["when"], [[0]], Options())
+        train(mixed, [32], ["s0a"], ["when"], [[0]], EmBoostOptions())
     with pytest.raises(BadInput, match="unknown network"):
-        Options(network="lstm")
+        EmBoostOptions(network="lstm")
     with pytest.raises(DimensionMismatch, match="kernels"):
         Residual("convrr", mixed, np.zeros((1, 32, 32), np.float32), np.zeros(32, np.float32), 0.05)
 

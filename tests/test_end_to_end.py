@@ -19,11 +19,11 @@ from resift import Model, WordVectors, build_model, load_model
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.engine import decoded
-from resift.plugin.install import Installer
-from resift.plugin.opensearch import OpenSearchEngine
-from resift.plugin.resources import Cluster
-from resift.plugin.settings import TRUSTED
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.resources import Cluster
+from resift.plugin.cluster.settings import TRUSTED
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.vector_code import decoded
 from resift.reranker import Config, create_app
 
 DOCUMENTS: list[dict[str, Any]] = [

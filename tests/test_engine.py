@@ -12,17 +12,11 @@ from hypothesis import strategies as st
 
 from resift import Feedback, Model, ResiftError, WordVectors, build_model
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
-from resift.plugin.engine import (
-    VECTOR_FIELD,
-    Document,
-    Engine,
-    check_name,
-    coded,
-    decoded,
-    document_text,
-    knn_body,
-    open_engine,
-)
+from resift.plugin.connect import open_engine
+from resift.plugin.documents import Document, check_name
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import VECTOR_FIELD, document_text, knn_body
+from resift.plugin.vector_code import coded, decoded
 
 TEXTS = [
     "Bush fires in the forest",

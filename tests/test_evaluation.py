@@ -16,22 +16,22 @@ import pytest
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, build_model
-from resift.cli import Resift
-from resift.cli_eval import CLASSES, RETRIEVAL, STS, evaluate
+from resift.cli.evaluate import CLASSES, RETRIEVAL, STS, evaluate
+from resift.cli.main import Resift
 from resift.errors import BadInput
-from resift.evaluation.bm25 import BM25
+from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.data import read_classes, read_collection, read_pairs
-from resift.evaluation.run import mix, run_hybrid, run_retrieval
-from resift.evaluation.sts import Task, intervals, significance, summary
+from resift.evaluation.protocol import hybrid_scores, run_hybrid, run_retrieval
+from resift.evaluation.sts import StsTask, intervals, significance, summary
 from resift.evaluation.systems import BASELINES, build_system
-from resift.similarity import z_score
+from resift.ranking.fusion import z_score
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
 
 @click.group(cls=Resift)
 def main() -> None:
-    """As resift.cli has it."""
+    """As resift.cli.main has it."""
 
 
 main.add_command(evaluate)
@@ -185,7 +185,7 @@ def test_every_system_on_every_task(
 
 
 def test_repeats_in_another_process(corpus: list[str]) -> None:
-    code = "import sys; from resift.cli_eval import evaluate; evaluate()"
+    code = "import sys; from resift.cli.evaluate import evaluate; evaluate()"
     command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == loaded(*command[3:-1])
     assert loaded(*command[3:-1]) != loaded(*command[3:-1], "--seed", "4")
@@ -224,7 +224,7 @@ def test_sts_averages(here: Path, pairs: str, folder: str) -> None:
 
 
 def test_tasks_of_one_pair_have_no_correlation() -> None:
-    tasks = [Task("f", "one", np.array([0.5]), np.array([1.0])), Task("f", "two", np.arange(9.0), np.arange(9.0))]
+    tasks = [StsTask("f", "one", np.array([0.5]), np.array([1.0])), StsTask("f", "two", np.arange(9.0), np.arange(9.0))]
     found = summary(tasks)
     assert found["spearman"] == pytest.approx(1)
     assert found["pairs"] == 10
@@ -236,10 +236,10 @@ def test_significance_of_correlations() -> None:
     rng = np.random.default_rng(0)
     gold = rng.random(200)
     good, poor = gold + 0.1 * rng.random(200), gold + 5 * rng.random(200)
-    first, second = [Task("f", "t", good, gold)], [Task("f", "t", poor, gold)]
+    first, second = [StsTask("f", "t", good, gold)], [StsTask("f", "t", poor, gold)]
     assert significance(first, second, 0)["spearman"] < 0.01
     assert significance(first, first, 0) == {"spearman": 1, "pearson": 1}
-    rescaled = [Task("f", "t", 3 * good - 7, gold)]
+    rescaled = [StsTask("f", "t", 3 * good - 7, gold)]
     assert significance(first, rescaled, 0) == {"spearman": 1, "pearson": 1}
 
 
@@ -268,10 +268,10 @@ def test_hybrid_finds_what_either_misses(collection: str, folder: str) -> None:
 
 def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     lexical, semantic = np.array([3.0, 2, 0, 0, 0, 0]), np.array([0, 0.1, 0.2, 0.9, 0.3, 0])
-    np.testing.assert_allclose(mix(lexical, semantic, 0.3), 0.7 * z_score(lexical) + 0.3 * z_score(semantic))
-    monkeypatch.setattr("resift.evaluation.run._WHOLE", 5)
-    monkeypatch.setattr("resift.evaluation.run._CANDIDATES", 2)
-    found = mix(lexical, semantic, 0.3)
+    np.testing.assert_allclose(hybrid_scores(lexical, semantic, 0.3), 0.7 * z_score(lexical) + 0.3 * z_score(semantic))
+    monkeypatch.setattr("resift.evaluation.protocol._WHOLE", 5)
+    monkeypatch.setattr("resift.evaluation.protocol._CANDIDATES", 2)
+    found = hybrid_scores(lexical, semantic, 0.3)
     assert np.isfinite(found).tolist() == [True, True, False, True, True, False]
     kept = [0, 1, 3, 4]
     np.testing.assert_allclose(found[kept], 0.7 * z_score(lexical[kept]) + 0.3 * z_score(semantic[kept]))

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from resift import WordVectors, build_model
-from resift.cli import Resift
-from resift.cli_eval import evaluate
+from resift.cli.evaluate import evaluate
+from resift.cli.main import Resift
 from resift.evaluation.data import Classes, Collection
-from resift.evaluation.feedback import NAMES, Bench, Graded, Options, SameClass, run_carry, run_feedback
+from resift.evaluation.feedback import NAMES, Bench, FeedbackOptions, Graded, SameClass, run_carry, run_feedback
 from resift.evaluation.systems import Encoder
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
@@ -23,7 +23,7 @@ TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": [
 
 @click.group(cls=Resift)
 def main() -> None:
-    """As resift.cli has it."""
+    """As resift.cli.main has it."""
 
 
 main.add_command(evaluate)
@@ -60,7 +60,7 @@ def graded(vectors: WordVectors) -> tuple[Bench, Graded]:
 
 
 def test_marks_help_and_wrong_marks_harm(classes: tuple[Bench, SameClass]) -> None:
-    found = {noise: run_feedback(*classes, Options(noise=noise)) for noise in (0.0, 1.0)}
+    found = {noise: run_feedback(*classes, FeedbackOptions(noise=noise)) for noise in (0.0, 1.0)}
     ((right, before),), ((wrong, _),) = (entry["ridge+lexical"] for entry in found.values())
     assert right.means()["residual_map11"] > before.means()["residual_map11"] + 0.02
     assert wrong.means()["residual_map11"] < before.means()["residual_map11"] - 0.05
@@ -69,17 +69,17 @@ def test_marks_help_and_wrong_marks_harm(classes: tuple[Bench, SameClass]) -> No
 def test_half_of_the_marks_are_relevant(classes: tuple[Bench, SameClass]) -> None:
     bench, task = classes
     scores = task.first(bench, 0)
-    marks = task.judge(0, scores, [], Options(judgements=7), np.random.default_rng(0))
+    marks = task.judge(0, scores, [], FeedbackOptions(judgements=7), np.random.default_rng(0))
     assert sorted(grade for _, grade in marks) == [-1.0] * 3 + [1.0] * 4
     order = np.argsort(-scores, kind="stable").tolist()
     assert max(order.index(document) for document, _ in marks) < 30
-    more = task.judge(0, scores, marks, Options(judgements=7), np.random.default_rng(0))
+    more = task.judge(0, scores, marks, FeedbackOptions(judgements=7), np.random.default_rng(0))
     assert not {document for document, _ in marks} & {document for document, _ in more}
 
 
 @pytest.mark.parametrize("method", NAMES)
 def test_every_method_ranks(graded: tuple[Bench, Graded], method: str) -> None:
-    (pair,) = run_feedback(*graded, Options(judgements=5), [method])[method]
+    (pair,) = run_feedback(*graded, FeedbackOptions(judgements=5), [method])[method]
     after, before = (run.means()["ndcg@10"] for run in pair)
     assert 0 < after <= 1
     assert (after == before) == (method == "none")
@@ -100,19 +100,19 @@ def test_judged_documents_are_left_out(graded: tuple[Bench, Graded]) -> None:
 def test_alpha_one_is_of_vectors_alone(graded: tuple[Bench, Graded]) -> None:
     bench, task = graded
     bench.alpha = 1.0
-    judged = task.judge(0, task.first(bench, 0), [], Options(), np.random.default_rng(0))
+    judged = task.judge(0, task.first(bench, 0), [], FeedbackOptions(), np.random.default_rng(0))
     both, alone = (bench.ranked(method, 0, judged, np.zeros(40)) for method in ("ridge+lexical", "ridge"))
     np.testing.assert_array_equal(np.argsort(-both, kind="stable"), np.argsort(-alone, kind="stable"))
 
 
 def test_rounds_go_on_from_each_other(graded: tuple[Bench, Graded]) -> None:
-    rounds = run_feedback(*graded, Options(judgements=3, rounds=3))["ridge+lexical"]
+    rounds = run_feedback(*graded, FeedbackOptions(judgements=3, rounds=3))["ridge+lexical"]
     assert len(rounds) == 3
     assert len({run.means()["map"] for run, _ in rounds}) == 3
 
 
 def test_another_topic_is_not_poisoned(graded: tuple[Bench, Graded]) -> None:
-    found = run_carry(*graded, Options(judgements=6))
+    found = run_carry(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}
     assert means["unrelated"]["whole"] < means["unrelated"]["before"] - 0.05
     assert means["unrelated"]["after"] > means["unrelated"]["whole"] + 0.05

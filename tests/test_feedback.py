@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from resift import Feedback, Model
 from resift.errors import BadInput
-from resift.feedback import adam, bag_of, learn_mask, spherical_entropy
+from resift.ranking.feedback import bag_of_words
+from resift.ranking.mask import adam, learn_mask, spherical_entropy
 
 
 def torch_entropy(
@@ -149,7 +150,7 @@ def test_a_click_counts_less_than_a_mark(judged: tuple[np.ndarray, np.ndarray]) 
 
 
 def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.ndarray]) -> None:
-    bags = [bag_of(text) for text in ("fire bush fire", "fire smoke", "army fire")]
+    bags = [bag_of_words(text) for text in ("fire bush fire", "fire smoke", "army fire")]
     feedback = Feedback.learn(judged[0][:2], judged[1][:1], bags=bags)
     assert list(feedback.terms) == ["fire", "smoke", "bush"]
     fire, bush = (2 / 3) ** 0.5, (1 / 3) ** 0.5

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resift import hashed
 from resift.errors import BadInput
-from resift.hashed import BINS, HashedRetriever, counts, grams, murmur3
-from resift.pivots import NOISES, noisy, rake
+from resift.word2doc import retriever as hashed
+from resift.word2doc.keywords import NOISES, noisy, rake
+from resift.word2doc.retriever import BINS, HashedRetriever, counts, grams, murmur3
 
 TEXTS = ["Bush fire, bush fire near Sydney", "The army returned fire", "rain and rain and rain", "", "the of"]
 

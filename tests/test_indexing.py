@@ -15,8 +15,9 @@ from resift.errors import EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.indexing import ATTEMPTS, BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.verify import verify
-from resift.plugin.engine import Document, Engine, Rejection
-from resift.plugin.sqlite import SqliteEngine
+from resift.plugin.documents import Document, Rejection
+from resift.plugin.engine import Engine
+from resift.plugin.sqlite.engine import SqliteEngine
 
 
 def record(number: int, text: Any = "fire") -> Record:

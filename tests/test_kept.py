@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from resift import Model
-from resift.plugin.engine import Document
-from resift.plugin.kept import STATE_SECONDS, IndexState, Kept, size_of
-from resift.plugin.opensearch import OpenSearchEngine, _asking, mappings
+from resift.plugin.documents import Document
+from resift.plugin.opensearch.engine import OpenSearchEngine, _asking
+from resift.plugin.opensearch.hit_cache import STATE_SECONDS, HitCache, IndexState, size_of
+from resift.plugin.opensearch.mappings import mappings
 
 
 def test_bounded_and_the_least_recently_used_go() -> None:
     vector = np.ones(4, np.float32)
     each = 200 + size_of((vector,))
-    kept: Kept[Any] = Kept(size=100 * each)
+    kept: HitCache[Any] = HitCache(size=100 * each)
     for number in range(1000):
         if kept.get(("often",)) is None:
             kept.put(("often",), (vector,))
@@ -38,14 +39,14 @@ def test_sizes_count_all_that_values_hold() -> None:
 
 
 def test_none_is_no_version() -> None:
-    kept: Kept[Any] = Kept()
+    kept: HitCache[Any] = HitCache()
     kept.put(None, 1)
     assert kept.get(None) is None
 
 
 def test_states_are_asked_for_again_after_five_seconds() -> None:
     now, asked = [0.0], []
-    kept: Kept[Any] = Kept(clock=lambda: now[0])
+    kept: HitCache[Any] = HitCache(clock=lambda: now[0])
 
     def fetch() -> dict[str, IndexState]:
         asked.append(now[0])

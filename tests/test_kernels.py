@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resift import WordVectors
-from resift.kernels import _HIGH, _MIX, PAD, _hash, build_lookup, pool_max, pool_mean, word_ids
+from resift.encoders.kernels import pool_max, pool_mean
 from resift.text import tokenize
+from resift.vectors.kernels import _HIGH, _MIX, PAD, _hash, build_lookup, word_ids
 
 TEXTS = [
     "",
@@ -158,6 +159,6 @@ def test_a_vocabulary_uses_them_for_many_texts(vectors: WordVectors, monkeypatch
     expected = python_ids(vectors.words, texts)
     for without in (False, True):
         if without:  # as where numba is not installed
-            monkeypatch.setattr("resift.vectors._load_kernels", lambda: None)
+            monkeypatch.setattr("resift.vectors.table._load_kernels", lambda: None)
         ids, offsets = vectors.ids(texts)
         assert (ids.tolist(), offsets.tolist()) == expected

@@ -9,8 +9,8 @@ import pytest
 
 from resift import WordVectors
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
-from resift.late import LateInteraction, Ranking, fingerprints
-from resift.similarity import unit_rows
+from resift.ranking.late_interaction import CollectionScorer, LateInteraction, fingerprints
+from resift.vectors.similarity import unit_rows
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
 TEXTS = ["the fire, the FIRE", "army army bush", "", "flame in 1999", "qux fire", "?!"]
@@ -67,7 +67,7 @@ def test_nothing_to_compare(model: LateInteraction) -> None:
 
 
 def test_a_ranking_scores_as_the_reranker_does(model: LateInteraction) -> None:
-    ranking = Ranking(model, TEXTS)
+    ranking = CollectionScorer(model, TEXTS)
     queries = ["fire when", "qux", "", "fire 1999 army", "unheard of"]
     expected = np.stack([model.scores(query, TEXTS) for query in queries])
     np.testing.assert_allclose(ranking.scores(queries), expected, atol=1e-6)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from resift.errors import BadInput
 from resift.evaluation import metrics
 from resift.evaluation.pairwise import pair_similarity, similarity_blocks
-from resift.similarity import SIMILARITIES
+from resift.vectors.similarity import SIMILARITIES
 
 
 def test_map11_worked_example() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from resift import WordVectors, build_model
 from resift.errors import BadInput, DimensionMismatch
-from resift.mixture import Idf, mix, subwords
+from resift.vectors.mixture import DocumentFrequencies, mix_vectors, subwords
 
 TEXTS = ["the fire in the bush", "the army and the gun", "the rain", "zzyzx fire"]
 
@@ -21,7 +21,7 @@ def tables() -> list[WordVectors]:
 
 
 def test_concat_joins_the_rows_of_all_words_with_zeros_for_missing(tables: list[WordVectors]) -> None:
-    mixed = mix(tables)
+    mixed = mix_vectors(tables)
     assert set(mixed.words) == {"the", "fire", "bush", "army", "rain", "gun"}
     assert mixed.dim == 6
     rows = mixed.rows()
@@ -31,21 +31,21 @@ def test_concat_joins_the_rows_of_all_words_with_zeros_for_missing(tables: list[
 
 
 def test_coefficients_scale_a_source(tables: list[WordVectors]) -> None:
-    even, half = mix(tables), mix(tables, [1, 0.5])
+    even, half = mix_vectors(tables), mix_vectors(tables, [1, 0.5])
     np.testing.assert_allclose(half.rows()[:, 3:], even.rows()[:, 3:] / 2, rtol=1e-6)
     np.testing.assert_allclose(half.rows()[:, :3], even.rows()[:, :3], rtol=1e-6)
 
 
 def test_sum_and_average_of_layers(tables: list[WordVectors]) -> None:
-    joined, summed, mean = (mix(tables, [3, 1], aggregate) for aggregate in ("concat", "sum", "average"))
+    joined, summed, mean = (mix_vectors(tables, [3, 1], aggregate) for aggregate in ("concat", "sum", "average"))
     parts = joined.rows()
     np.testing.assert_allclose(summed.rows(), parts[:, :3] + parts[:, 3:], atol=1e-6)
     np.testing.assert_allclose(mean.rows(), summed.rows() / 4, atol=1e-6)
 
 
 def test_idf_gives_weights_and_adds_no_word_without_a_row(tables: list[WordVectors]) -> None:
-    idf = Idf.of(TEXTS)
-    mixed = mix(tables, idf=idf)
+    idf = DocumentFrequencies.of(TEXTS)
+    mixed = mix_vectors(tables, idf=idf)
     weights = dict(zip(mixed.words, mixed.weights.tolist(), strict=True))
     assert "zzyzx" not in weights
     assert weights["the"] < weights["fire"] < weights["rain"]
@@ -54,7 +54,7 @@ def test_idf_gives_weights_and_adds_no_word_without_a_row(tables: list[WordVecto
 
 
 def test_spelling_knows_every_word_of_the_corpus(tables: list[WordVectors]) -> None:
-    model = build_model("mean", mix(tables, idf=Idf.of(TEXTS), spelling=(64, 0.5)))
+    model = build_model("mean", mix_vectors(tables, idf=DocumentFrequencies.of(TEXTS), spelling=(64, 0.5)))
     zzyzx, other = model.encode(["zzyzx", "gun"])
     assert np.linalg.norm(zzyzx) == pytest.approx(1, abs=1e-5)
     assert abs(float(zzyzx @ other)) < 0.6
@@ -70,8 +70,8 @@ def test_words_of_shared_ngrams_are_similar() -> None:
 def test_mixed_dimensions_cannot_be_summed(tables: list[WordVectors]) -> None:
     wide = WordVectors(["fire", "rain"], np.ones((2, 5), np.float32))
     with pytest.raises(DimensionMismatch, match="3, 5 dimensions"):
-        mix([tables[0], wide], aggregate="sum")
-    assert mix([tables[0], wide]).dim == 8
+        mix_vectors([tables[0], wide], aggregate="sum")
+    assert mix_vectors([tables[0], wide]).dim == 8
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_mixed_dimensions_cannot_be_summed(tables: list[WordVectors]) -> None:
 )
 def test_bad_values(tables: list[WordVectors], arguments: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        mix(tables, **arguments)  # type: ignore[arg-type]
+        mix_vectors(tables, **arguments)  # type: ignore[arg-type]
 
 
 def test_a_corpus_without_words() -> None:
     with pytest.raises(BadInput, match="no word"):
-        Idf.of(["...", ""])
+        DocumentFrequencies.of(["...", ""])

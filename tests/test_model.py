@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
+from resift.encoders.codebook import learn_codebook, membership
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
-from resift.model import learn_codebook, membership
 from resift.text import tokenize
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
@@ -55,7 +55,7 @@ def models(vectors: WordVectors) -> dict[str, Model]:
 @pytest.fixture(params=["compiled", "python"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With numba's kernels however short the texts are, and as where numba is not installed."""
-    monkeypatch.setattr("resift.vectors.MANY", 0 if request.param == "compiled" else 10**9)
+    monkeypatch.setattr("resift.vectors.table.MANY", 0 if request.param == "compiled" else 10**9)
 
 
 @pytest.mark.usefixtures("path")

@@ -17,12 +17,12 @@ from jsonschema import Draft202012Validator
 
 from resift import Model, __version__
 from resift.errors import ResiftError
-from resift.feedback import GRADES
-from resift.plugin.engine import Document
-from resift.plugin.sqlite import SqliteEngine
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.ranking.fusion import NORMALIZATIONS
+from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
-from resift.similarity import NORMALIZATIONS
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 SPEC: dict[str, Any] = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
@@ -168,7 +168,7 @@ def test_the_fields_that_are_read_are_those_documented(
             return super().__getitem__(key)
 
     schema, body = _request(name)
-    monkeypatch.setattr("resift.reranker.requests.json_body", lambda **_: Recorded(body))
+    monkeypatch.setattr("resift.reranker.validation.json_body", lambda **_: Recorded(body))
     method, _, _ = OPERATIONS[name]
     assert client.open(_url(name), method=method.upper()).status_code == 200
     assert asked == set(schema["properties"])

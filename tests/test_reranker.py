@@ -19,9 +19,12 @@ from resift import Model, WordVectors, build_model
 from resift.errors import BadInput, EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.engine import Document, Engine, SearchResult, coded
+from resift.plugin.documents import Document, SearchResult
+from resift.plugin.engine import Engine
+from resift.plugin.vector_code import coded
+from resift.ranking.fusion import combine
 from resift.reranker import Config, create_app
-from resift.similarity import combine, dynamax
+from resift.vectors.similarity import dynamax
 
 TEXTS = {
     "bush": "fire in the bush with smoke",
@@ -63,7 +66,7 @@ def client(app: Flask) -> FlaskClient:
 @pytest.fixture
 def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]:
     """An application over an embedded engine, for what has nothing to do with engines."""
-    from resift.plugin.sqlite import SqliteEngine
+    from resift.plugin.sqlite.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "plain.db"))
     yield create_app(config, engine=engine, model=model).test_client()
@@ -193,12 +196,9 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
 
 
 def test_an_adapted_models_similarity_weighs_more(tmp_path: Path, model: Model, config: Config) -> None:
-    from resift.plugin.sqlite import SqliteEngine
+    from resift.plugin.sqlite.engine import SqliteEngine
 
-    table = WordVectors(
-        model.table.words, model.table.rows(), model.table.weights, info={**model.table.info, "adapted": {}}
-    )
-    adapted = Model(model.name, table, model.pool, model.similarity)
+    adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5)
     found = {}
     for name, given, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
@@ -718,7 +718,7 @@ def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> 
 
 
 def test_an_engine_that_is_away(model: Model, config: Config) -> None:
-    from resift.plugin.opensearch import OpenSearchEngine
+    from resift.plugin.opensearch.engine import OpenSearchEngine
 
     engine = OpenSearchEngine("http://127.0.0.1:1", timeout=2)
     client = create_app(config, engine=engine, model=model).test_client()

@@ -12,19 +12,20 @@ from click.testing import CliRunner
 from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
-from resift.cli_train_self import adapt_files, self_command
+from resift.arrays import Floats
+from resift.cli.train_self import adapt_files, self_command
+from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.evaluation.feedback import Bench
 from resift.evaluation.systems import Adapted
 from resift.ingest.readers import Files
-from resift.training.self_supervised import Options, adapt, exported, fit, slopes
+from resift.training.self_supervised import AdaptOptions, adapt, exported, fit, slopes
 from resift.training.spectral import Corpus, from_corpus, from_vectors, side_by_side, words_of
-from resift.vectors import Floats
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
 MISSING = {"sea0", "law0"}
-FAST = Options(min_steps=40, batch=32)
+FAST = AdaptOptions(min_steps=40, batch=32)
 
 
 def documents(count: int, seed: int) -> tuple[list[str], list[int]]:
@@ -81,8 +82,8 @@ def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_pat
     texts = documents(160, 2)[0]
     again = adapt(iter(texts), table, FAST)
     assert again.hash == adapted.hash
-    assert Model.load(again.save(tmp_path / "model")).hash == adapted.hash
-    assert adapt(texts, table, Options(min_steps=40, batch=32, seed=1)).hash != adapted.hash
+    assert load_model(again.save(tmp_path / "model")).hash == adapted.hash
+    assert adapt(texts, table, AdaptOptions(min_steps=40, batch=32, seed=1)).hash != adapted.hash
 
 
 def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
@@ -90,7 +91,7 @@ def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     corpus = Corpus(words_of(texts, 100, 0))
     given, known = from_vectors(corpus, table, 0)
     rows, weights = fit(corpus, side_by_side(corpus, [given, from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
-    model = exported(corpus, rows, weights, table, known, Options(dim=24))
+    model = exported(corpus, rows, weights, table, known, AdaptOptions(dim=24))
     means = corpus.means(rows, weights)
     centred = means - means.mean(axis=0)
     trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)
@@ -122,8 +123,8 @@ def test_slopes_are_the_derivatives() -> None:
 def test_dimensions_codewords_and_progress(table: WordVectors) -> None:
     texts, steps = documents(40, 5)[0], []
     options: dict[str, Any] = {"min_steps": 5, "epochs": 1, "spectral": 4}
-    assert adapt(texts, table, Options(dim=6, **options)).dim == 6
-    model = adapt(texts, table, Options(codewords=5, **options), lambda *step: steps.append(step))
+    assert adapt(texts, table, AdaptOptions(dim=6, **options)).dim == 6
+    model = adapt(texts, table, AdaptOptions(codewords=5, **options), lambda *step: steps.append(step))
     assert (model.name, model.dim) == ("boew:5", 5)
     assert steps == [(done, 10) for done in range(1, 11)]
 
@@ -171,7 +172,7 @@ def test_corpora_that_cannot_be_used(table: WordVectors, texts: list[Any], messa
 )
 def test_bad_options(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=name):
-        Options(**{name: value})
+        AdaptOptions(**{name: value})
 
 
 def test_texts_are_drawn_evenly() -> None:
@@ -197,7 +198,7 @@ def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "80 documents, 100 words" in result.output
     assert "mean reciprocal rank" in result.output
-    assert Model.load(out).dim == 8
+    assert load_model(out).dim == 8
 
 
 def test_command_keeps_nothing_that_is_no_better(
@@ -211,7 +212,7 @@ def test_command_keeps_nothing_that_is_no_better(
     assert "no better than the untrained vectors" in result.output
     assert not out.exists()
     model = adapt_files(Files([str(corpus_file)]), ["text"], out, str(folder))
-    assert model.hash == Model.load(out).hash == build_model("mean", table).hash
+    assert model.hash == load_model(out).hash == build_model("mean", table).hash
 
 
 def test_as_a_system_that_is_measured(table: WordVectors) -> None:
@@ -221,9 +222,9 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
-    assert (system.note, system.trust, "sea0" in system.table.index) == ("", 0.6, True)
+    assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", 0.6, True)
     bench = Bench(Adapted(table, 0), texts, texts[:1], table.rarity)
-    assert bench.trust == 0.6  # what the fitted model deserves
+    assert bench.max_alpha == 0.6  # what the fitted model deserves
 
 
 def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:
@@ -231,13 +232,13 @@ def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:
     system, plain = Adapted(table, 0), build_model("mean", table)
     np.testing.assert_array_equal(system.fit(texts), plain.encode(texts))
     assert system.note.startswith("5 documents of")
-    assert system.trust == plain.trust
+    assert system.max_alpha == plain.max_alpha
 
 
 def test_adapt_before_indexing(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
     files, out = Files([str(corpus_file)]), tmp_path / "model"
     model = adapt_files(files, ["title", "text"], out, str(table.save(tmp_path / "table")))
-    assert model.hash == Model.load(out).hash
+    assert model.hash == load_model(out).hash
     assert files.position == 0
     assert len(list(files)) == 81
     with pytest.raises(BadInput, match="stdin"):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.feedback import Judgement
-from resift.plugin.store import Kept, SessionStore
+from resift.plugin.session_store import SessionStore, StoredSession
+from resift.ranking.judgements import Judgement
 from resift.reranker import sessions as module
 from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY, Session, Sessions
 
@@ -261,7 +261,7 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
     add(sessions, "s", ("d0", 1))
     original = sessions.store.write
 
-    def always_later(id: str, kept: Kept) -> bool:
+    def always_later(id: str, kept: StoredSession) -> bool:
         """Somebody else writes between our reading and writing."""
         before = sessions.store.read(id)
         assert before is not None

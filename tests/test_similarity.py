@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from resift.errors import BadInput
-from resift.similarity import NORMALIZATIONS, combine, cosine, dynamax, fuzzy_jaccard, unit_rows
+from resift.ranking.fusion import NORMALIZATIONS, combine
+from resift.vectors.similarity import cosine, dynamax, fuzzy_jaccard, unit_rows
 
 floats = st.floats(-100, 100, width=32)
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from resift.errors import BadInput, SessionsUnavailable
-from resift.plugin import store as store_module
-from resift.plugin.store import Kept, SessionStore, SqliteStore, open_store
-from resift.plugin.store_opensearch import OpenSearchStore
+from resift.plugin import session_store as store_module
+from resift.plugin.connect import open_session_store
+from resift.plugin.opensearch.sessions import OpenSearchSessionStore
+from resift.plugin.session_store import SessionStore, StoredSession
+from resift.plugin.sqlite.sessions import SqliteSessionStore
 
-ONE = Kept({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
+ONE = StoredSession({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore
         together.wait()  # all have read before one writes: five of the six must be refused
         while times:
             body = {"n": kept.body["n"] + 1 if kept else 1}
-            if store.write("a", Kept(body, 1.0, [], kept.version if kept else None)):
+            if store.write("a", StoredSession(body, 1.0, [], kept.version if kept else None)):
                 times -= 1
             else:
                 refused.append(1)
@@ -114,12 +116,12 @@ def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be opened"):
-        open_store(str(tmp_path / "missing" / "sessions.db"), "sessions")
+        open_session_store(str(tmp_path / "missing" / "sessions.db"), "sessions")
 
 
 def test_a_file_that_broke(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    store = SqliteStore(str(path))
+    store = SqliteSessionStore(str(path))
     store.write("a", ONE)
     store.close()
     for file in tmp_path.iterdir():
@@ -129,7 +131,7 @@ def test_a_file_that_broke(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_is_away() -> None:
-    store = open_store("http://127.0.0.1:1", "sessions")
+    store = open_session_store("http://127.0.0.1:1", "sessions")
     calls: list[Callable[[], object]] = [
         lambda: store.read("a"),
         lambda: store.write("a", ONE),
@@ -142,12 +144,12 @@ def test_a_cluster_that_is_away() -> None:
             call()
     store.close()
     with pytest.raises(BadInput, match="cannot name an index"):
-        open_store("http://127.0.0.1:1", "Sessions")
+        open_session_store("http://127.0.0.1:1", "Sessions")
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
 def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, session_index: str) -> None:
-    assert isinstance(store, OpenSearchStore)
+    assert isinstance(store, OpenSearchSessionStore)
     for _ in range(2):
         assert store.write("a", ONE)
         (found,) = store.client.indices.get(index=session_index).values()

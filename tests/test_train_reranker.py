@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift import WordVectors
-from resift.cli import main
+from resift.cli.main import main
 from resift.errors import BadInput
 from resift.evaluation.data import Collection, block_split, read_collection, with_queries
-from resift.late import LateInteraction, fingerprints, untrained
-from resift.mixture import Idf, mix
-from resift.similarity import unit_rows
+from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained
 from resift.training.judged import ALPHAS, candidates, learn, steady
-from resift.training.reranker import Options, _Run, fit
+from resift.training.late_interaction import LateInteractionOptions, _Training, fit
+from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+from resift.vectors.similarity import unit_rows
 
 PAIRS = 100
 FILLER = ["lorem", "ipsum", "dolor", "sit", "amet", "elit"]
@@ -56,12 +56,12 @@ def table() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix([table], idf=Idf.of(collection().documents))
+    return mix_vectors([table], idf=DocumentFrequencies.of(collection().documents))
 
 
-def options(**changes: float) -> Options:
+def options(**changes: float) -> LateInteractionOptions:
     settings = {"epochs": 4, "batch": 8, "negatives": 8, "pool": 20, "rate": 0.003, "frequent": 5, "shift_rate": 0.05}
-    return Options(**{**settings, **changes})  # type: ignore[arg-type]
+    return LateInteractionOptions(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 def folder(path: Path, judged: dict[str, list[int]]) -> Path:
@@ -88,7 +88,7 @@ def test_slopes_are_those_of_the_loss(mixed: WordVectors) -> None:
     held = start.prepare(found.documents)
     start.threshold = 0.02
     given = (held, found.queries, [list(g) for g in found.grades], candidates(found, 20), options())
-    run = _Run(start, *given)
+    run = _Training(start, *given)
     run.shifts += np.random.default_rng(2).normal(size=run.shifts.shape).astype(np.float32) * 0.1
     query, chosen = 3, np.array([1, 0, 5, 17])
     words = run.queries[query]

@@ -14,18 +14,19 @@ from test_train_reranker import collection
 from test_train_reranker import table as table
 
 from resift import Model, WordVectors
-from resift.cli import main
+from resift.cli.main import main
 from resift.errors import ModelNotFound
-from resift.feedback import Judgement
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.late import FILE, LateInteraction, fingerprints
-from resift.plugin.engine import Engine, open_engine
-from resift.plugin.store import open_store
-from resift.reranker import Config, create_app, trained
+from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.engine import Engine
+from resift.ranking.fusion import combine
+from resift.ranking.judgements import Judgement
+from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
+from resift.reranker import Config, create_app
+from resift.reranker import served as trained
+from resift.reranker.served import ServedReranker, drop, use
 from resift.reranker.sessions import Sessions
-from resift.reranker.trained import Trained, drop, use
-from resift.similarity import combine
 
 TEXTS = {
     "bush": "fire in the bush with smoke",
@@ -143,7 +144,7 @@ def test_a_broken_reranker_does_not_come_into_service(
     late: LateInteraction, folder: str, tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
     monkeypatch.setattr(trained, "_SECONDS", -1)
-    watched = Trained(folder)
+    watched = ServedReranker(folder)
     assert watched.get() is None
     with pytest.raises(ModelNotFound):
         watched.require()
@@ -170,7 +171,7 @@ def test_learning_from_what_sessions_judged(
     ]
     Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"])
     engine.refresh(index)
-    opened = open_store(store, "sessions")
+    opened = open_session_store(store, "sessions")
     sessions = Sessions(opened)
     for number, (query, grades) in enumerate(zip(found.queries, found.grades, strict=True)):
         (wanted,) = grades

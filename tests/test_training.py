@@ -15,12 +15,12 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
-from resift.cli_train import read_labelled
-from resift.cli_train import train as train_commands
+from resift.cli.train import read_labelled
+from resift.cli.train import train as train_commands
 from resift.errors import BadInput
-from resift.feedback import spherical_entropy
-from resift.training.boew import ENTROPIES, Options, RoBoew, class_means, entropy, vocabulary
-from resift.training.rnbof import NeuralOptions
+from resift.ranking.mask import spherical_entropy
+from resift.training.boew import ENTROPIES, RoBoew, RoBoewOptions, class_means, entropy, vocabulary
+from resift.training.rnbof import RnBofOptions
 from resift.training.supervised import held_back, shares, train
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -28,11 +28,11 @@ FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", 
 NOISE = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 SMALL: dict[str, Any] = {"codewords": 6, "epochs": 6, "batch": 16, "rate": 0.03, "patience": 5, "validation": 0.25}
 KINDS = {
-    "ro-boew": Options(**SMALL),
-    "ro-boew, entropy": Options(**SMALL, tied=False),
-    "ro-boew, euclidean": Options(**SMALL, entropy="euclidean"),
-    "rn-bof": NeuralOptions(**SMALL, size=4),
-    "rn-bof, segments": NeuralOptions(**SMALL, size=7, segments=3),
+    "ro-boew": RoBoewOptions(**SMALL),
+    "ro-boew, entropy": RoBoewOptions(**SMALL, tied=False),
+    "ro-boew, euclidean": RoBoewOptions(**SMALL, entropy="euclidean"),
+    "rn-bof": RnBofOptions(**SMALL, size=4),
+    "rn-bof, segments": RnBofOptions(**SMALL, size=7, segments=3),
 }
 
 
@@ -79,7 +79,7 @@ def test_entropy_and_gradient_equal_plain_numpy(m: float) -> None:
     value, gradient = spherical_entropy(z, labels, centres, m)(mask)
     leaf, targets = torch.tensor(mask, requires_grad=True), torch.eye(2, dtype=torch.float64)[labels]
     np.testing.assert_allclose(class_means(z, targets.numpy()), centres, rtol=1e-5)
-    settings = Options(fuzziness=m, tied=False)
+    settings = RoBoewOptions(fuzziness=m, tied=False)
     loss = entropy(leaf * torch.tensor(z), targets, torch.tensor(centres), settings)
     loss.backward()
     assert loss.item() == pytest.approx(value, rel=1e-9)
@@ -100,21 +100,23 @@ def test_soft_and_tied_entropy_of_three_classes_written_out(kind: str) -> None:
     expected = -(h * np.log(h / w.sum(axis=0))).sum() / 7
     tensors = [torch.tensor(array) for array in (s, targets, centres)]
     settings = {"fuzziness": 0.3, "entropy": kind}
-    assert entropy(*tensors, Options(**settings, tied=False)).item() == pytest.approx(expected)
+    assert entropy(*tensors, RoBoewOptions(**settings, tied=False)).item() == pytest.approx(expected)
     tied = -(targets * np.log(w)).sum() / 7
-    assert entropy(*tensors, Options(**settings)).item() == pytest.approx(tied)
+    assert entropy(*tensors, RoBoewOptions(**settings)).item() == pytest.approx(tied)
     assert tied > expected
 
 
 def test_fuzziness_is_that_of_the_entropy_unless_it_is_given() -> None:
-    given = {(kind, tied): Options(entropy=kind, tied=tied).fuzziness for kind in ENTROPIES for tied in (True, False)}
+    given = {
+        (kind, tied): RoBoewOptions(entropy=kind, tied=tied).fuzziness for kind in ENTROPIES for tied in (True, False)
+    }
     assert given == {
         ("spherical", True): 0.1,
         ("euclidean", True): 0.1,
         ("spherical", False): 0.05,
         ("euclidean", False): 0.01,
     }
-    assert Options(tied=False, fuzziness=0.3).fuzziness == 0.3
+    assert RoBoewOptions(tied=False, fuzziness=0.3).fuzziness == 0.3
 
 
 def test_zero_vectors_and_empty_clusters_give_finite_gradients() -> None:
@@ -199,7 +201,7 @@ def test_resumed_equals_uninterrupted(
     assert again == summary
     assert resumed.hash == whole.hash
     with pytest.raises(BadInput, match="other documents, vectors or options"):
-        train(*corpus, table, Options(**{**SMALL, "epochs": 4}), None, file, resume=True)
+        train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 4}), None, file, resume=True)
     file.write_bytes(b"damaged")
     with pytest.raises(BadInput, match="checkpoint"):
         train(*corpus, table, KINDS[kind], None, file, resume=True)
@@ -207,18 +209,18 @@ def test_resumed_equals_uninterrupted(
 
 def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     quick = {**SMALL, "epochs": 1, "validation": 0}
-    hashes = [train(*corpus, table, Options(**quick, seed=seed))[0].hash for seed in (0, 0, 1)]
+    hashes = [train(*corpus, table, RoBoewOptions(**quick, seed=seed))[0].hash for seed in (0, 0, 1)]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_without_held_back_documents(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
-    _, summary = train(*corpus, table, Options(**{**SMALL, "epochs": 2, "validation": 0}))
+    _, summary = train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 2, "validation": 0}))
     assert (summary["better"], summary["map11"], summary["held_back"], summary["epochs"]) == (None, {}, 0, 2)
 
 
 def test_patience_ends_training(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     seen: list[tuple[int, int]] = []
-    options = Options(**{**SMALL, "epochs": 40, "patience": 1, "rate": 1e-7})
+    options = RoBoewOptions(**{**SMALL, "epochs": 40, "patience": 1, "rate": 1e-7})
     _, summary = train(*corpus, table, options, lambda done, total: seen.append((done, total)))
     assert summary["epochs"] < 5
     assert seen[-1][0] == seen[-1][1]
@@ -263,11 +265,11 @@ def test_bad_labels(table: WordVectors, labels: list[Any]) -> None:
 
 def test_bad_corpora(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     with pytest.raises(BadInput, match="0 texts"):
-        train([], [], table, Options())
+        train([], [], table, RoBoewOptions())
     with pytest.raises(BadInput, match="none of them in the word vectors"):
-        train(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, Options())
+        train(["qqq", "qqq"] * 4, ["a", "b"] * 4, table, RoBoewOptions())
     with pytest.raises(BadInput, match="codewords for"):
-        train(*corpus, table, Options())
+        train(*corpus, table, RoBoewOptions())
 
 
 @pytest.mark.parametrize(
@@ -290,12 +292,12 @@ def test_bad_corpora(table: WordVectors, corpus: tuple[list[str], list[str]]) ->
 )
 def test_bad_options(bad: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(bad))):
-        NeuralOptions(**bad)
+        RnBofOptions(**bad)
 
 
 def test_class_with_one_document_and_identical_documents(table: WordVectors) -> None:
     texts, labels = ["apple mango"] * 6 + ["theta iota"] * 6 + ["fig"], ["f"] * 6 + ["g"] * 6 + ["one"]
-    model, summary = train(texts, labels, table, Options(codewords=2, epochs=2, min_count=1, validation=0.5))
+    model, summary = train(texts, labels, table, RoBoewOptions(codewords=2, epochs=2, min_count=1, validation=0.5))
     assert summary["classes"] == 3
     assert np.isfinite(model.encode(texts)).all()
 
@@ -359,8 +361,8 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
 def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     """All of V, X, r and σ move, and RN-BoF has a width a codeword and a head (S · K, R)."""
     start = vocabulary(corpus[0], table, 2, 0)
-    assert isinstance(Options(codewords=6).network(start), RoBoew)
-    head = NeuralOptions(codewords=6, size=5, segments=2).network(start)
+    assert isinstance(RoBoewOptions(codewords=6).network(start), RoBoew)
+    head = RnBofOptions(codewords=6, size=5, segments=2).network(start)
     assert tuple(head.head.shape) == (12, 5)
     assert head.head.abs().max() <= 1
     assert (head.head.sum(0) > 0).all()

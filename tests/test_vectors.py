@@ -13,8 +13,11 @@ from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import save_facebook_model
 
 from resift import WordVectors
+from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.vectors import batched, convert, train, weights_by_rank
+from resift.training.word2vec import train_word2vec
+from resift.vectors.convert import convert
+from resift.vectors.table import weights_by_rank
 
 
 def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:
@@ -177,14 +180,14 @@ def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) 
 
 def test_train_is_repeatable_and_learns_neighbours() -> None:
     texts = ["the bush fire burns the forest", "the army fires a gun at soldiers"] * 60
-    one, two = (train(texts, dim=8, epochs=3, min_count=2, seed=3) for _ in range(2))
+    one, two = (train_word2vec(texts, dim=8, epochs=3, min_count=2, seed=3) for _ in range(2))
     assert one.words == two.words
     assert one.words[0] == "the"
     np.testing.assert_array_equal(one.rows(), two.rows())
     with pytest.raises(BadInput, match="no word occurs"):
-        train(["a b"], min_count=5)
+        train_word2vec(["a b"], min_count=5)
     with pytest.raises(BadInput, match="holds no word"):
-        train(["..."])
+        train_word2vec(["..."])
 
 
 def test_batched() -> None:

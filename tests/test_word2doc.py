@@ -11,14 +11,14 @@ import torch
 from click.testing import CliRunner, Result
 
 from resift import WordVectors
-from resift.cli import main
+from resift.cli.main import main
 from resift.errors import BadInput, CorruptModel
-from resift.pivots import NOISES
-from resift.spelling import Speller
-from resift.training.word2doc import Options, judge, pairs, sampled, train
-from resift.word2doc import CONTEXT, Word2Doc
+from resift.ranking.spelling import Speller
+from resift.training.word2doc import Word2DocOptions, judge, sampled, train, training_pairs
+from resift.word2doc.keywords import NOISES
+from resift.word2doc.model import CONTEXT, Word2Doc
 
-SMALL = Options(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
+SMALL = Word2DocOptions(hidden=16, epochs=2, batch=32, keywords=6, rounds=1)
 
 
 def corpus() -> tuple[list[str], list[str], list[str]]:
@@ -71,7 +71,7 @@ def test_a_speller_of_nothing() -> None:
 
 def test_held_back_keywords_are_never_learnt() -> None:
     ids, titles, bodies = corpus()
-    found = pairs(titles, bodies, 6)
+    found = training_pairs(titles, bodies, 6)
     learnt = {query.lower() for query in found.queries}
     assert len(found.judging) > 30
     assert not learnt & found.judging.keys()
@@ -121,7 +121,9 @@ def test_it_beats_the_retriever_on_slips(trained: Word2Doc) -> None:
 
 def test_titles_are_learnt(vectors: WordVectors) -> None:
     ids, titles, bodies = corpus()
-    model, _ = train(ids, titles, bodies, vectors, Options(hidden=32, epochs=30, batch=32, keywords=6, rounds=1))
+    model, _ = train(
+        ids, titles, bodies, vectors, Word2DocOptions(hidden=32, epochs=30, batch=32, keywords=6, rounds=1)
+    )
     network, _ = model.parts(titles)
     assert (network.argmax(axis=1) == np.arange(len(ids))).mean() > 0.5
     assert model.predict(titles[3], 2)[0][0] == ids[3]
@@ -142,7 +144,7 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
     resumed, _ = train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)
     assert resumed.hash == whole.hash
     with pytest.raises(BadInput, match="other documents or options"):
-        train(*corpus(), vectors, Options(hidden=8), None, tmp_path / "checkpoint", resume=True)
+        train(*corpus(), vectors, Word2DocOptions(hidden=8), None, tmp_path / "checkpoint", resume=True)
     (tmp_path / "checkpoint").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="checkpoint"):
         train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)

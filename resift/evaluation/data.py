@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from resift.errors import BadInput
 
 Places = NDArray[np.int64]
-
 _ENDINGS, _LEAST = ("", ".gz"), 10
 
 
@@ -33,7 +32,7 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SentencePairs:
     """Sentence pairs with gold scores, five lists' worth of one length; ``tasks`` names the part of each pair."""
 
     name: str
@@ -80,7 +79,7 @@ def read_classes(path: str | Path) -> Classes:
     return found
 
 
-def read_pairs(path: str | Path) -> Pairs:
+def read_pairs(path: str | Path) -> SentencePairs:
     """Sentence pairs from tab-separated lines, no quoting, with a header line.
 
     Columns ``score``, ``sentence1``, ``sentence2`` and, if there is one, ``task`` (else all pairs are one task, named
@@ -99,7 +98,7 @@ def read_pairs(path: str | Path) -> Pairs:
             value="\t".join(header),
             expected="a header line: task, score, sentence1, sentence2, tab-separated",
         )
-    found = Pairs(name, [], [], [], [])
+    found = SentencePairs(name, [], [], [], [])
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(header):

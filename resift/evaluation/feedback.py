@@ -6,8 +6,8 @@ named ``residual`` and all those of retrieval collections are of the ranking wit
 nothing is gained by moving these up.
 
 ==================  ================================================================================================
-a method            see :mod:`resift.feedback`: ``mask``, ``rocchio``, ``mask+rocchio`` and ``ridge`` rank by similarity
-                    alone, ``lexical`` by BM25 alone, ``ridge+lexical`` by both, as the reranker does
+a method            see :mod:`resift.ranking.feedback`: ``mask``, ``rocchio``, ``mask+rocchio`` and ``ridge`` rank by
+                    similarity alone, ``lexical`` by BM25 alone, ``ridge+lexical`` by both, as the reranker does
 ``whitened``        Rocchio (1, 2, 1) in the half-whitened space of the documents' vectors: V / s^½ of their SVD
 ``none``            the ranking that was judged
 ``rm3``             BM25 of .3 · query + .7 · the 60 likeliest words of the relevant documents (Lavrenko and Croft
@@ -27,16 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
+from resift.arrays import Floats
 from resift.errors import BadInput, at_least
-from resift.evaluation.bm25 import BM25
+from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.data import Classes, Collection
 from resift.evaluation.metrics import interpolated_precision_at, map11, precision_at
 from resift.evaluation.pairwise import Matrix
-from resift.evaluation.run import Run, graded_metrics
+from resift.evaluation.protocol import Run, graded_metrics
 from resift.evaluation.systems import System
-from resift.feedback import DEFAULT_METHOD, METHODS, Bag, Feedback, bag_of
-from resift.similarity import SIMILARITIES, combine, unit_rows
-from resift.vectors import Floats
+from resift.ranking.feedback import DEFAULT_METHOD, METHODS, Bag, Feedback, bag_of_words
+from resift.ranking.fusion import combine
+from resift.vectors.similarity import SIMILARITIES, unit_rows
 
 BASELINES = ("rocchio", "rm3", "more_like_this")
 NAMES = (*METHODS, "whitened", "rm3", "more_like_this", "none")
@@ -44,12 +45,11 @@ ALPHA = 0.3
 _CANDIDATES, _TOP = 100, 30
 _RM3 = (0.3, 60)
 _MORE, _WHITENED = 25, (2.0, 1.0)
-
 Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Options:
+class FeedbackOptions:
     """``queries`` drawn by ``seed`` (all if there are fewer); ``judgements`` a round; ``rounds``; ``noise``, the chance
     that a mark is wrong."""
 
@@ -81,7 +81,7 @@ class Bench:
     ) -> None:
         self.documents, self.queries, self.rarity, self.alpha = documents, queries, rarity, alpha
         self.vectors, self.asked = (_dense(rows) for rows in (system.fit(documents), system.queries(queries)))
-        self.trust: float = getattr(system, "trust", 0.6)
+        self.max_alpha: float = getattr(system, "max_alpha", 0.6)
         self.similarity = SIMILARITIES["cosine" if system.similarity == "dot" else system.similarity]
         self.bm25 = BM25()
         self._rows = csc_matrix(self.bm25.fit(documents))
@@ -104,7 +104,7 @@ class Bench:
     def bag(self, document: int) -> Bag:
         """A document's weighted words."""
         if document not in self._bags:
-            self._bags[document] = bag_of(self.documents[document], self.rarity)
+            self._bags[document] = bag_of_words(self.documents[document], self.rarity)
         return self._bags[document]
 
     def words(self, query: int) -> NDArray[np.float64]:
@@ -133,7 +133,7 @@ class Bench:
         return _mixed(
             self.lexical(words + self._terms(feedback.terms)),
             self.similar(feedback.move(asked), feedback.mask),
-            feedback.alpha(self.alpha, self.trust),
+            feedback.alpha(self.alpha, self.max_alpha),
         )
 
     def _terms(self, terms: Bag) -> NDArray[np.float64]:
@@ -197,8 +197,8 @@ class Bench:
 
 def run_feedback(
     bench: Bench,
-    task: Task,
-    options: Options,
+    task: FeedbackProtocol,
+    options: FeedbackOptions,
     methods: Sequence[str] = (DEFAULT_METHOD,),
 ) -> dict[str, list[tuple[Run, Run]]]:
     """Rounds of judging and ranking: for each method a pair a round, (after, before) over the same queries.
@@ -230,7 +230,7 @@ def run_feedback(
     return found
 
 
-def run_carry(bench: Bench, task: Task, options: Options) -> dict[str, dict[str, Run]]:
+def run_carry(bench: Bench, task: FeedbackProtocol, options: FeedbackOptions) -> dict[str, dict[str, Run]]:
     """Two-topic sessions: one query is judged, and the next is about the same (``related``) or not (``unrelated``).
 
     For each there is the ranking without a session (``before``), with what the session's scope lets through
@@ -262,7 +262,7 @@ def run_carry(bench: Bench, task: Task, options: Options) -> dict[str, dict[str,
     }
 
 
-class Task:
+class FeedbackProtocol:
     """A protocol: what is judged first, by whom, and what is measured.
 
     ``names`` of the figures; ``count`` of queries.
@@ -280,7 +280,7 @@ class Task:
         query: int,
         scores: Scores,
         judged: Sequence[tuple[int, float]],
-        options: Options,
+        options: FeedbackOptions,
         chance: np.random.Generator,
     ) -> list[tuple[int, float]]:
         """A round's judgements, (document, 1 or -1) each, of documents that are not ``judged`` yet."""
@@ -295,7 +295,7 @@ class Task:
         raise NotImplementedError
 
 
-class SameClass(Task):
+class SameClass(FeedbackProtocol):
     """Table 5 of Passalis and Tefas: a document of the query's class is relevant."""
 
     names = ("map11", "p@10", "ip@10", "residual_map11", "residual_ip@10")
@@ -325,7 +325,7 @@ class SameClass(Task):
         query: int,
         scores: Scores,
         judged: Sequence[tuple[int, float]],
-        options: Options,
+        options: FeedbackOptions,
         chance: np.random.Generator,
     ) -> list[tuple[int, float]]:
         """Of the first 30 documents so many relevant and irrelevant ones, half and half."""
@@ -361,7 +361,7 @@ class SameClass(Task):
         return np.flatnonzero(same), np.flatnonzero(self._queries != self._queries[query])
 
 
-class Graded(Task):
+class Graded(FeedbackProtocol):
     """A retrieval collection: the first documents of the mix with BM25 are judged as the collection has it."""
 
     names = ("ndcg@10", "map", "recall@10", "mrr@10")
@@ -379,7 +379,7 @@ class Graded(Task):
         query: int,
         scores: Scores,
         judged: Sequence[tuple[int, float]],
-        options: Options,
+        options: FeedbackOptions,
         chance: np.random.Generator,
     ) -> list[tuple[int, float]]:
         """The first documents that are not judged yet."""
@@ -407,18 +407,18 @@ class Graded(Task):
 
 
 def _with_noise(
-    marks: list[tuple[int, float]], options: Options, chance: np.random.Generator
+    marks: list[tuple[int, float]], options: FeedbackOptions, chance: np.random.Generator
 ) -> list[tuple[int, float]]:
     wrong = chance.random(len(marks)) < options.noise
     return [(document, -grade if flip else grade) for (document, grade), flip in zip(marks, wrong, strict=True)]
 
 
-def _drawn(count: int, options: Options) -> list[int]:
+def _drawn(count: int, options: FeedbackOptions) -> list[int]:
     order = np.random.default_rng(options.seed).permutation(count)
     return [int(query) for query in order[: options.queries]]
 
 
-def _columns(task: Task, table: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+def _columns(task: FeedbackProtocol, table: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
     return {name: table[:, column] for column, name in enumerate(task.names)}
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 from scipy.spatial.distance import cdist
 
+from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.similarity import SIMILARITIES, unit_rows
-from resift.vectors import Floats
+from resift.vectors.similarity import SIMILARITIES, unit_rows
 
 Matrix = Any  # NDArray (n, K) or scipy's csr_matrix (n, K)
 Block = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
@@ -25,9 +25,9 @@ def similarity_blocks(
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Similarities of ``queries`` (Q, K) with ``database`` (N, K) as (rows, (B, N)) blocks, in order.
 
-    ``similarity`` is a name of :data:`resift.similarity.SIMILARITIES`, or a function of (B, K) and (N, K) that gives
-    (B, N). Sparse matrices are compared by cosine or, with ``dot``, by their inner product. A zero vector is similar
-    to nothing (0). A block holds at most eight million numbers, or one query.
+    ``similarity`` is a name of :data:`resift.vectors.similarity.SIMILARITIES`, or a function of (B, K) and (N, K) that
+    gives (B, N). Sparse matrices are compared by cosine or, with ``dot``, by their inner product. A zero vector is
+    similar to nothing (0). A block holds at most eight million numbers, or one query.
     """
     if queries.shape[1] != database.shape[1]:
         raise BadInput(f"queries have {queries.shape[1]} dimensions", expected=f"the database's {database.shape[1]}")

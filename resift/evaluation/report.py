@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.evaluation import sts
-from resift.evaluation.run import Run
+from resift.evaluation.protocol import Run
 
 
 def of_run(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
@@ -30,7 +30,7 @@ def of_run(run: Run, name: str, seed: int, other: Run | None = None, other_name:
 
 
 def of_sts(
-    tasks: Sequence[sts.Task], name: str, seed: int, other: Sequence[sts.Task] | None = None, other_name: str = ""
+    tasks: Sequence[sts.StsTask], name: str, seed: int, other: Sequence[sts.StsTask] | None = None, other_name: str = ""
 ) -> dict[str, Any]:
     """The same for sentence pairs, with ``files`` and ``tasks`` beside the figures over all."""
     mine = sts.summary(tasks)

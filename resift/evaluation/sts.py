@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from resift.errors import BadInput
-from resift.evaluation.data import Pairs
+from resift.evaluation.data import SentencePairs
 from resift.evaluation.metrics import Numbers, chunks, pearson, spearman
 from resift.evaluation.pairwise import pair_similarity
 from resift.evaluation.systems import DynaMax, System
@@ -26,7 +26,7 @@ METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pea
 
 
 @dataclass(frozen=True)
-class Task:
+class StsTask:
     """One task's pairs: ``predicted`` and ``gold`` (n,)."""
 
     file: str
@@ -35,7 +35,7 @@ class Task:
     gold: Numbers
 
 
-def run_sts(system: System, files: Sequence[Pairs]) -> list[Task]:
+def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
     """Similarity of all pairs, by task. A system that has to learn learns from the sentences of the file at hand."""
     if len({pairs.name for pairs in files}) < len(files):
         raise BadInput(
@@ -47,25 +47,25 @@ def run_sts(system: System, files: Sequence[Pairs]) -> list[Task]:
         gold, names = np.asarray(pairs.scores), np.asarray(pairs.tasks)
         for name in dict.fromkeys(pairs.tasks):
             part = names == name
-            tasks.append(Task(pairs.name, name, predicted[part], gold[part]))
+            tasks.append(StsTask(pairs.name, name, predicted[part], gold[part]))
     if not any(len(task.gold) > 1 for task in tasks):
         raise BadInput("no task has two pairs", expected="at least one task with two pairs or more")
     return tasks
 
 
-def _similarities(system: System, pairs: Pairs) -> NDArray[Any]:
+def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
     system.fit([*pairs.left, *pairs.right])
     return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
 
 
-def summary(tasks: Sequence[Task]) -> dict[str, Any]:
+def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
     """``spearman``, ``pearson``, ``spearman_all``, ``pearson_all``, ``pairs``, and the same in ``files`` and ``tasks``.
 
     A task of one pair has no correlation (None) and no weight.
     """
-    members: dict[str, list[Task]] = {}
+    members: dict[str, list[StsTask]] = {}
     for task in tasks:
         members.setdefault(task.file, []).append(task)
     files = {
@@ -86,16 +86,16 @@ def summary(tasks: Sequence[Task]) -> dict[str, Any]:
     }
 
 
-def _joined(tasks: Sequence[Task]) -> Task:
+def _joined(tasks: Sequence[StsTask]) -> StsTask:
     predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
-    return Task(tasks[0].file, tasks[0].file, predicted, gold)
+    return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
 
 
-def _usable(tasks: Sequence[Task]) -> list[Task]:
+def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
     return [task for task in tasks if len(task.gold) > 1]
 
 
-def _averages(tasks: Sequence[Task], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
+def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]) -> dict[str, float | None]:
     """Correlations averaged over tasks by their pairs; None where no task has two pairs."""
     usable = _usable(tasks)
     weights = [len(task.gold) for task in usable]
@@ -105,7 +105,7 @@ def _averages(tasks: Sequence[Task], metrics: dict[str, Callable[..., float]]) -
     }
 
 
-def intervals(tasks: Sequence[Task], seed: int) -> dict[str, tuple[float, float]]:
+def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
     """Bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson``, pairs drawn anew within each task."""
     found = {}
     for name in METRICS:
@@ -120,7 +120,7 @@ def intervals(tasks: Sequence[Task], seed: int) -> dict[str, tuple[float, float]
     return found
 
 
-def significance(first: Sequence[Task], second: Sequence[Task], seed: int) -> dict[str, float]:
+def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
     """Two-sided p of no difference in the weighted ``spearman`` and ``pearson`` of two systems on the same pairs.
 
     A randomisation test: each pair's two predictions, brought to ranks within the task (``pearson``: to standard

@@ -11,10 +11,10 @@
 ``sif``               SIF-weighted mean, first singular vector of the documents removed (Arora et al. 2017)
 ``model2vec``         mean of the words' vectors times log(rank + 2), length 1 (model2vec's way of pooling)
 ``adapted``           the vectors' weighted mean, adapted to the documents without labels (``resift train self``)
-``late``              words against words (:mod:`resift.late`), untrained, idf of the documents
+``late``              words against words (:mod:`resift.ranking.late_interaction`), untrained, idf of the documents
 ``st:FOLDER``         a sentence-transformers model (extra ``distill``)
 a model's folder      what ``resift model`` or ``resift train`` saved
-anything else         an untrained model, as :func:`resift.model.build_model` names them
+anything else         an untrained model, as :func:`resift.encoders.registry.build_model` names them
 ====================  ==============================================================================================
 
 What has to be learnt is learnt from the documents (the database), never from the queries.
@@ -23,25 +23,27 @@ What has to be learnt is learnt from the documents (the database), never from th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.linalg import svds
 
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
-from resift.evaluation.bm25 import BM25
-from resift.evaluation.pairwise import Matrix, unit_matrix
-from resift.evaluation.terms import Analyzer, Terms, document_frequency, without_stop_words
-from resift.late import ALPHA, FILE, SPELLING, LateInteraction, Ranking, untrained
-from resift.mixture import Idf, mix
-from resift.model import DEFAULT, Model, build_model, load_model, load_vectors
-from resift.similarity import SIMILARITIES, dynamax, unit_rows
+from resift.evaluation.baselines.lexical import Lexical, Lsi, TfIdf
+from resift.evaluation.baselines.paragraphs import Paragraphs
+from resift.evaluation.baselines.sif import Sif, _reweighted
+from resift.evaluation.baselines.terms import without_stop_words
+from resift.evaluation.pairwise import Matrix
+from resift.ranking.late_interaction import ALPHA, FILE, SPELLING, CollectionScorer, LateInteraction, untrained
 from resift.text import tokenize
-from resift.vectors import Floats, WordVectors, weights_by_rank
+from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.similarity import SIMILARITIES, dynamax, unit_rows
+from resift.vectors.table import WordVectors, weights_by_rank
 
 BASELINES = (
     "tfidf[:LEAST]",
@@ -80,9 +82,9 @@ class Encoder:
         encode: Callable[[Sequence[str]], Floats],
         similarity: str = "cosine",
         table: WordVectors | None = None,
-        trust: float = 0.6,
+        max_alpha: float = 0.6,
     ) -> None:
-        self.queries, self.similarity, self.table, self.trust = encode, similarity, table, trust
+        self.queries, self.similarity, self.table, self.max_alpha = encode, similarity, table, max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Nothing is learnt."""
@@ -104,16 +106,16 @@ class Adapted:
         return self._model.table
 
     @property
-    def trust(self) -> float:
-        """The model's, see :attr:`resift.model.Model.trust`."""
-        return self._model.trust
+    def max_alpha(self) -> float:
+        """The model's, see :attr:`resift.encoders.model.Model.max_alpha`."""
+        return self._model.max_alpha
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Adapt, where there are documents enough."""
-        from resift.training.self_supervised import Options, adapt
+        from resift.training.self_supervised import AdaptOptions, adapt
 
         try:
-            found = adapt(documents, self.table, Options(seed=self.seed))
+            found = adapt(documents, self.table, AdaptOptions(seed=self.seed))
         except BadInput as error:
             self.note = error.message
         else:
@@ -126,23 +128,6 @@ class Adapted:
     def queries(self, texts: Sequence[str]) -> Floats:
         """Encoded."""
         return self._model.encode(texts)
-
-
-class Lexical:
-    """BM25 as a system."""
-
-    similarity = "dot"
-
-    def __init__(self) -> None:
-        self._bm25 = BM25()
-
-    def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Count terms."""
-        return self._bm25.fit(documents)
-
-    def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Term counts."""
-        return self._bm25.queries(texts)
 
 
 class Late:
@@ -169,11 +154,11 @@ class Late:
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
         """Prepare the documents."""
         if self.model is None:
-            mixed = mix([load_vectors(self.vectors)], idf=Idf.of(documents), spelling=SPELLING)
+            mixed = mix_vectors([load_vectors(self.vectors)], idf=DocumentFrequencies.of(documents), spelling=SPELLING)
             self.model = untrained(mixed, documents)
         self._bm25 = Lexical() if len(documents) > _SCORED_WHOLE else None
         if self._bm25 is None:
-            self._ranking = Ranking(self.model, documents)
+            self._ranking = CollectionScorer(self.model, documents)
         else:
             self._terms, self._held = self._bm25.fit(documents), self.model.prepare(documents)
         return self._places(len(documents))
@@ -200,119 +185,8 @@ class Late:
         return found
 
 
-class TfIdf:
-    """tf · idf with idf = log((1 + N) / (1 + df)) + 1 (scikit-learn's, which Passalis and Tefas 2018 used)."""
-
-    similarity = "cosine"
-
-    def __init__(self, analyze: Analyzer, least: int = 1) -> None:
-        self.analyze, self.least = analyze, least
-
-    def fit(self, documents: Sequence[str]) -> csr_matrix:
-        """Learn terms and their idf."""
-        self._terms = Terms(documents, self.analyze, self.least)
-        counts = self._terms.counts(documents)
-        idf = np.log((1 + len(documents)) / (1 + document_frequency(counts))) + 1
-        self._idf = idf.astype(np.float32)
-        return self._weigh(counts)
-
-    def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows by the learnt idf."""
-        return self._weigh(self._terms.counts(texts))
-
-    def _weigh(self, counts: csr_matrix) -> csr_matrix:
-        counts.data *= self._idf[counts.indices]
-        return counts
-
-
-class Lsi:
-    """Latent semantic indexing: rows of tf-idf (at length 1) on the ``size`` largest right singular vectors.
-
-    A corpus of lower rank gives as many dimensions as it has.
-    """
-
-    similarity = "cosine"
-
-    def __init__(self, size: int, least: int = 1, seed: int = 0) -> None:
-        self.size, self.seed = size, seed
-        self._base = TfIdf(without_stop_words, least)
-
-    def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the axes."""
-        rows = unit_matrix(self._base.fit(documents))
-        if min(rows.shape) > self.size + 1:
-            start = np.random.default_rng(self.seed).normal(size=min(rows.shape))
-            _, values, axes = svds(rows.astype(np.float64), k=self.size, v0=start)
-            axes = axes[np.argsort(-values)]
-        else:
-            _, _, axes = np.linalg.svd(rows.toarray(), full_matrices=False)
-        self._axes = axes[: self.size].T.astype(np.float32)
-        return np.asarray(rows @ self._axes)
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """Rows folded in."""
-        return np.asarray(unit_matrix(self._base.queries(texts)) @ self._axes)
-
-
-class Paragraphs:
-    """PV-DBOW: one vector a document, learnt to predict its words (gensim; 5 negative samples, words of 2 occurrences).
-
-    Other texts get theirs by as many passes with the words fixed. One thread and seeded, so that a run is repeatable.
-    """
-
-    similarity = "cosine"
-
-    def __init__(self, size: int, seed: int = 0, epochs: int = 20) -> None:
-        self.size, self.seed, self.epochs = size, seed, epochs
-
-    def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the documents' vectors."""
-        from gensim.models.doc2vec import Doc2Vec, TaggedDocument
-
-        tagged = [TaggedDocument(tokenize(text), [row]) for row, text in enumerate(documents)]
-        self._model = Doc2Vec(
-            vector_size=self.size,
-            dm=0,
-            min_count=2,
-            sample=1e-4,
-            epochs=self.epochs,
-            seed=self.seed,
-            workers=1,
-        )
-        self._model.build_vocab(tagged)
-        if not len(self._model.wv):
-            raise BadInput("pv-dbow: no word occurs twice in the documents", expected="a larger corpus")
-        self._model.train(tagged, total_examples=len(tagged), epochs=self.epochs)
-        return np.array(self._model.dv.vectors[: len(tagged)], np.float32)
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """Vectors of other texts; gensim's ``infer_vector``, whose random start differs from process to process."""
-        from gensim.models.doc2vec import train_document_dbow
-
-        model, found = self._model, np.zeros((len(texts), self.size), np.float32)
-        rates = np.linspace(model.alpha, model.min_alpha, self.epochs, endpoint=False)
-        for row, text in enumerate(texts):
-            model.random = np.random.RandomState(self.seed)
-            start = np.random.default_rng(self.seed).random((1, self.size), np.float32)
-            vector = (start - np.float32(0.5)) / np.float32(self.size)
-            words = tokenize(text)
-            for rate in rates:
-                train_document_dbow(
-                    model,
-                    words,
-                    [0],
-                    float(rate),
-                    learn_words=False,
-                    learn_hidden=False,
-                    doctag_vectors=vector,
-                    doctags_lockf=np.ones(1, np.float32),
-                )
-            found[row] = vector[0]
-        return found
-
-
 class DynaMax:
-    """Sentence pairs by :func:`resift.similarity.dynamax`, of words' rows times their weights, repeated words too."""
+    """Sentence pairs by :func:`resift.vectors.similarity.dynamax`, of words' weighted rows, repeated words too."""
 
     similarity = "dynamax"
 
@@ -329,42 +203,6 @@ class DynaMax:
         """Similarity of each of ``left`` with the same of ``right``, (n,)."""
         sides = zip(self.model.words(left), self.model.words(right), strict=True)
         return np.array([dynamax(a, b) for a, b in sides], np.float64)
-
-
-class Sif:
-    """Smooth inverse frequency (Arora et al. 2017, algorithm 1): words weighted a / (a + p(w)), a = 1e-3.
-
-    p(w) follows from the rank in the word vectors' vocabulary (Zipf). The first singular vector of the documents'
-    means is taken off every vector.
-    """
-
-    similarity = "cosine"
-
-    def __init__(self, vectors: WordVectors) -> None:
-        table = _reweighted(vectors, weights_by_rank(len(vectors), "sif"))
-        self._model = _RawMean("sif", table, "mean", "jaccard")
-
-    def fit(self, documents: Sequence[str]) -> Floats:
-        """Learn the common direction."""
-        means = self._model.encode(documents)
-        _, axes = np.linalg.eigh(means.T.astype(np.float64) @ means)
-        self._common = axes[:, -1].astype(np.float32)
-        return self._remove(means)
-
-    def queries(self, texts: Sequence[str]) -> Floats:
-        """Means without the common direction."""
-        return self._remove(self._model.encode(texts))
-
-    def _remove(self, means: Floats) -> Floats:
-        return means - (means @ self._common)[:, None] * self._common
-
-
-class _RawMean(Model):
-    """sum(w · u) over the number of words, neither divided by the weights nor brought to length 1 (SIF, eq. 3)."""
-
-    @cached_property
-    def _divisors(self) -> Floats:
-        return np.ones(len(self.table), np.float32)
 
 
 def build_system(name: str, vectors: str | Path = DEFAULT, seed: int = 0, similarity: str | None = None) -> System:
@@ -444,7 +282,7 @@ def _of_model(model: Model, similarity: str | None) -> System:
         return DynaMax(model)
     if similarity is not None:
         model.similarity = similarity
-    return Encoder(model.encode, model.similarity, model.table, model.trust)
+    return Encoder(model.encode, model.similarity, model.table, model.max_alpha)
 
 
 def _mean(vectors: WordVectors, weighting: str) -> System:
@@ -462,7 +300,3 @@ def _sentence_transformer(folder: str) -> System:
         return unit_rows(found)
 
     return Encoder(encode)
-
-
-def _reweighted(vectors: WordVectors, weights: NDArray[Any]) -> WordVectors:
-    return WordVectors(vectors.words, vectors.matrix, weights, vectors.scales, vectors.info)

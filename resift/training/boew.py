@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from torch.nn import functional
 
+from resift.arrays import Floats
+from resift.encoders.codebook import learn_codebook
+from resift.encoders.model import Model
 from resift.errors import BadInput, at_least
-from resift.model import Model, learn_codebook
-from resift.similarity import unit_rows
 from resift.text import tokenize
-from resift.vectors import Floats, WordVectors
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
 
 ENTROPIES = ("spherical", "euclidean")
 _TINY = 1e-12
@@ -33,7 +35,7 @@ _OUTSIDE = 0.01
 
 
 @dataclass(frozen=True)
-class Options:
+class RoBoewOptions:
     """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three train splits.
 
     ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters (None: .1 where they are
@@ -111,7 +113,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
 
     segments = 1
 
-    def __init__(self, table: WordVectors, options: Options) -> None:
+    def __init__(self, table: WordVectors, options: RoBoewOptions) -> None:
         super().__init__()
         if options.codewords > len(table):
             raise BadInput(
@@ -126,7 +128,7 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
         self.codebook = torch.nn.Parameter(torch.from_numpy(codebook.copy()))
         self._shape(options)
 
-    def _shape(self, options: Options) -> None:
+    def _shape(self, options: RoBoewOptions) -> None:
         """Make the width and what follows the pool."""
         self.width = torch.nn.Parameter(torch.tensor(options.sigma))
         self.mask = torch.nn.Parameter(torch.ones(options.codewords))
@@ -190,11 +192,11 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
             memberships = torch.cat([self.membership(self.rows), others]).numpy()
             weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], vectors.weights[rest]])
         trained = WordVectors(words, memberships, weights, info={**vectors.info, "trained": info})
-        return Model(self.name(), trained, "mean", "cosine", segments=self.segments, **self.parts())
+        return Model(self.name(), trained, "mean", "cosine", segments=self.segments, max_alpha=1.0, **self.parts())
 
 
 def entropy(
-    vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: Options | None = None
+    vectors: torch.Tensor, targets: torch.Tensor, centres: torch.Tensor, options: RoBoewOptions | None = None
 ) -> torch.Tensor:
     """Entropy of classes in the soft clusters around ``centres``, in nats: eqs. 5 to 13, or the ``tied`` form.
 
@@ -202,7 +204,7 @@ def entropy(
     (C, K), one a class. E = -1/N · Σ h_jk · log p_jk; tied it is -1/N · Σ π_ij · log w_ij, w being the memberships in
     clusters.
     """
-    options = options or Options()
+    options = options or RoBoewOptions()
     if options.entropy == "spherical":
         distance = 1 - functional.normalize(vectors, eps=_TINY) @ functional.normalize(centres, eps=_TINY).T
     else:

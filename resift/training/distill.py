@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import batched
 from resift.errors import BadInput, MissingExtra
 from resift.text import tokenize
-from resift.vectors import WordVectors, batched
+from resift.vectors.table import WordVectors
 
 TINY = np.finfo(np.float32).tiny
 

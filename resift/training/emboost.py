@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from resift.emboost import NETWORKS, SCALE, WINDOW, Residual
+from resift.arrays import Floats
+from resift.encoders.residual import NETWORKS, SCALE, WINDOW, Residual
 from resift.errors import BadInput
-from resift.vectors import Floats, WordVectors
+from resift.vectors.table import WordVectors
 
 Progress = Callable[[int, int], None]
 _LONGEST = 64
 
 
 @dataclass(frozen=True)
-class Options:
+class EmBoostOptions:
     """Settings of :func:`train`: the paper's, but for ``batch`` (2,000 there) and the number of steps.
 
     A larger scale and rate, as the command line has them, were better on validation questions.
@@ -51,7 +52,7 @@ class Options:
 class _Network(torch.nn.Module):  # type: ignore[misc]
     """W, b and the sources' weights u."""
 
-    def __init__(self, dim: int, blocks: Sequence[int], options: Options) -> None:
+    def __init__(self, dim: int, blocks: Sequence[int], options: EmBoostOptions) -> None:
         super().__init__()
         taps = WINDOW if options.network == "convrr" else 1
         self.conv = torch.nn.Conv1d(dim, dim, taps, padding=taps // 2)
@@ -76,7 +77,7 @@ def train(
     documents: Sequence[str],
     queries: Sequence[str],
     relevant: Sequence[Sequence[int]],
-    options: Options,
+    options: EmBoostOptions,
     after_epoch: Callable[[Residual], None] | None = None,
     progress: Progress | None = None,
 ) -> Residual:
@@ -120,7 +121,7 @@ def train(
     return exported(table, network, options)
 
 
-def exported(table: WordVectors, network: Any, options: Options) -> Residual:
+def exported(table: WordVectors, network: Any, options: EmBoostOptions) -> Residual:
     """The model for serving; the sources' weights go into the rows."""
     weights = torch.repeat_interleave(network.sources.detach(), network.blocks).numpy()
     rows = table.rows() * weights

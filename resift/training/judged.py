@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.encoders.model import Model
 from resift.errors import BadInput
+from resift.evaluation.baselines.lexical import Lexical
 from resift.evaluation.data import Collection, Places, Split, with_queries
 from resift.evaluation.pairwise import similarity_blocks
-from resift.evaluation.run import Run, mix, run_hybrid, run_retrieval
-from resift.evaluation.systems import Encoder, Late, Lexical
-from resift.late import ALPHA, LateInteraction, fingerprints, untrained
-from resift.model import Model
-from resift.training.reranker import Options, fit
-from resift.vectors import WordVectors
+from resift.evaluation.protocol import Run, hybrid_scores, run_hybrid, run_retrieval
+from resift.evaluation.systems import Encoder, Late
+from resift.ranking.late_interaction import ALPHA, LateInteraction, fingerprints, untrained
+from resift.training.late_interaction import LateInteractionOptions, fit
+from resift.vectors.table import WordVectors
 
 Progress = Callable[[int, int], None]
 
@@ -47,7 +48,7 @@ def learn(
     collection: Collection,
     table: WordVectors,
     split: Split,
-    options: Options,
+    options: LateInteractionOptions,
     everything: bool = True,
     hard: Sequence[Places] | None = None,
     progress: Progress | None = None,
@@ -180,7 +181,7 @@ class _Chooser:
         for query, (lexical, semantic) in enumerate(zip(self.bm25, np.concatenate(scores), strict=True)):
             relevant = [place for place, grade in self.collection.grades[query].items() if grade > 0]
             for row, alpha in enumerate(ALPHAS):
-                mixed = mix(lexical, semantic, alpha)
+                mixed = hybrid_scores(lexical, semantic, alpha)
                 ranks[row, query] = (mixed > mixed[relevant].max()).sum() + 1
         row = steady(np.where(ranks <= 10, 1 / ranks, 0))
         self.quality.append(float(np.where(ranks[row] <= 10, 1 / ranks[row], 0).mean()))

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
 from resift.errors import BadInput, MissingExtra
-from resift.similarity import unit_rows
 from resift.training.distill import load
-from resift.vectors import Floats, WordVectors
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
 
 _SHORTEST, _LONGEST = 4, 40
 _POOL, _BATCH, _NEIGHBOURS = 2048, 256, 7

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from resift.errors import at_least
-from resift.training.boew import Options, RoBoew
-from resift.vectors import WordVectors
+from resift.training.boew import RoBoew, RoBoewOptions
+from resift.vectors.table import WordVectors
 
 
 @dataclass(frozen=True)
-class NeuralOptions(Options):
+class RnBofOptions(RoBoewOptions):
     """Those of RO-BoEW, and ``size`` R and ``segments`` S; ``sigma`` is in units of the codewords' mean distance.
 
     The paper starts at 0.1 of it; with rows of 256 dimensions wider functions train better.
@@ -42,8 +42,8 @@ class RnBof(RoBoew):
     A column's sign is such that it sums to more than 0: no unit is dead for all texts from the start.
     """
 
-    def _shape(self, options: Options) -> None:
-        assert isinstance(options, NeuralOptions)
+    def _shape(self, options: RoBoewOptions) -> None:
+        assert isinstance(options, RnBofOptions)
         self.segments = options.segments
         book, count = self.codebook.detach(), options.codewords
         apart = torch.cdist(book, book).sum() / max(1, count * (count - 1))

@@ -13,30 +13,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
+from resift.encoders.model import ADAPTED_ALPHA, Model
+from resift.encoders.registry import build_model
 from resift.errors import BadInput, at_least
-from resift.model import Model, build_model
-from resift.similarity import unit_rows
 from resift.training.spectral import Corpus, Ids, bags, from_corpus, from_vectors, rotated, side_by_side, words_of
-from resift.vectors import Floats, WordVectors
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+from resift.training.adam import _FLOOR, Adam
 
 Progress = Callable[[int, int], None]
-
 _LEAST_WORDS, _LEAST_DOCUMENTS = 4, 8
 _QUERY, _ROUNDS = 8, 5
-_DECAY, _FLOOR = (0.9, 0.999), 0.02
 _UNSEEN = 0.5
 
 
 @dataclass(frozen=True)
-class Options:
+class AdaptOptions:
     """Settings of :func:`adapt`; the defaults are the recipe.
 
     ``epochs`` passes over the documents, up to ``most_epochs`` where that makes fewer than ``min_steps`` steps (more
@@ -74,7 +75,7 @@ class Options:
 
 
 def adapt(
-    texts: Iterable[str], vectors: WordVectors, options: Options = Options(), progress: Progress | None = None
+    texts: Iterable[str], vectors: WordVectors, options: AdaptOptions = AdaptOptions(), progress: Progress | None = None
 ) -> Model:
     """A model of kind ``mean`` (or ``boew``, with ``codewords``) whose word table is adapted to ``texts``.
 
@@ -139,7 +140,7 @@ def _found(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[float, float
     return float((1 / ranks).mean()), float((ranks == 1).mean())
 
 
-def _fitted(corpus: Corpus, vectors: WordVectors, options: Options, progress: Progress) -> Model:
+def _fitted(corpus: Corpus, vectors: WordVectors, options: AdaptOptions, progress: Progress) -> Model:
     """One training run, exported."""
     given, known = from_vectors(corpus, vectors, options.seed)
     own = from_corpus(corpus, options.spectral, options.seed)
@@ -147,14 +148,14 @@ def _fitted(corpus: Corpus, vectors: WordVectors, options: Options, progress: Pr
     return exported(corpus, rows, weights, vectors, known, options)
 
 
-def _steps(documents: int, options: Options) -> tuple[int, int]:
+def _steps(documents: int, options: AdaptOptions) -> tuple[int, int]:
     """Steps an epoch, and in all."""
     epoch = max(1, documents // options.batch)
     return epoch, epoch * max(options.epochs, min(options.most_epochs, -(-options.min_steps // epoch)))
 
 
 def fit(
-    corpus: Corpus, rows: Floats, weights: Floats, options: Options, progress: Progress | None = None
+    corpus: Corpus, rows: Floats, weights: Floats, options: AdaptOptions, progress: Progress | None = None
 ) -> tuple[Floats, Floats]:
     """Adapted ``rows`` (V, D) and ``weights`` (V,) by InfoNCE on the corpus' own documents."""
     rng = np.random.default_rng(options.seed)
@@ -227,29 +228,13 @@ def _softmax(logits: Floats) -> Floats:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), np.float32)
 
 
-class Adam:
-    """Adam (Kingma and Ba 2015) on some rows of an array at a time, moments of the others at rest."""
-
-    def __init__(self, values: Floats, rate: float) -> None:
-        self.values, self.rate = values, rate
-        self.mean, self.square = np.zeros_like(values), np.zeros_like(values)
-
-    def move(self, rows: NDArray[Any], slope: Floats, step: int, decay: float) -> None:
-        first, second = _DECAY
-        mean = self.mean[rows] * np.float32(first) + slope * np.float32(1 - first)
-        square = self.square[rows] * np.float32(second) + slope**2 * np.float32(1 - second)
-        self.mean[rows], self.square[rows] = mean, square
-        spread = np.sqrt(square / np.float32(1 - second**step)) + np.float32(1e-8)
-        self.values[rows] -= np.float32(self.rate * decay / (1 - first**step)) * mean / spread
-
-
 def exported(
     corpus: Corpus,
     rows: Floats,
     weights: Floats,
     vectors: WordVectors,
     known: NDArray[np.bool_],
-    options: Options,
+    options: AdaptOptions,
 ) -> Model:
     """The model for serving: corpus' words, then those that only ``vectors`` knows, rows in int8.
 
@@ -260,10 +245,10 @@ def exported(
     adapted, _ = rotated(corpus, rows, weights, dim)
     given = unit_rows(vectors.rows())
     both = np.array([vectors.index[word] for word, found in zip(corpus.words, known, strict=True) if found])
-    trust = np.minimum(corpus.frequency[known], 50)[:, None]
+    counts = np.minimum(corpus.frequency[known], 50)[:, None]
     source = given[both].astype(np.float64)
-    square = (source * trust).T @ source + 1e-3 * trust.sum() * np.eye(vectors.dim)
-    onto = np.linalg.solve(square, (source * trust).T @ adapted[known])
+    square = (source * counts).T @ source + 1e-3 * counts.sum() * np.eye(vectors.dim)
+    onto = np.linalg.solve(square, (source * counts).T @ adapted[known])
     others = np.array([row for row, word in enumerate(vectors.words) if word not in corpus.index], np.int64)
     table = WordVectors(
         [*corpus.words, *(vectors.words[row] for row in others)],
@@ -272,5 +257,8 @@ def exported(
         info={"source": vectors.info.get("source"), "trained": len(corpus.words)},
     )
     if options.codewords is None:
-        return Model("mean", table.quantized(), "mean", "cosine")
-    return build_model(f"boew:{options.codewords}", table, options.seed)
+        model = Model("mean", table.quantized(), "mean", "cosine")
+    else:
+        model = build_model(f"boew:{options.codewords}", table, options.seed)
+    model.alpha, model.max_alpha = ADAPTED_ALPHA
+    return model

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.similarity import unit_rows
 from resift.text import tokenize
-from resift.vectors import Floats, WordVectors
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -19,11 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.evaluation.metrics import same_class_scores
-from resift.model import Model, build_model
-from resift.training.boew import Options, class_means, entropy, vocabulary
-from resift.vectors import Floats, WordVectors, content_hash
+from resift.training.boew import RoBoewOptions, class_means, entropy, vocabulary
+from resift.vectors.folder import content_hash
+from resift.vectors.table import WordVectors
 
 Label = str | int | Mapping[str, float]
 Progress = Callable[[int, int], None]
@@ -68,10 +71,10 @@ def held_back(classes: NDArray[np.int64], part: float, seed: int) -> NDArray[np.
     return held
 
 
-class _Run:
+class _Training:
     """One network in training, from its start or from a saved state."""
 
-    def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: Options) -> None:
+    def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:
         self.options, self.done = options, 0
         self.table = vocabulary(texts, vectors, options.min_count, options.seed)
         self.network = options.network(self.table)
@@ -142,7 +145,7 @@ class _Checkpoint:
                     f"{path} is of other documents, vectors or options", value=str(path), expected="the same as before"
                 )
 
-    def write(self, stage: str, curve: list[float], run: _Run) -> None:
+    def write(self, stage: str, curve: list[float], run: _Training) -> None:
         """Replace the file at once."""
         if self.path:
             fresh = self.path.with_name(self.path.name + ".new")
@@ -154,7 +157,7 @@ def train(
     texts: Sequence[str],
     labels: Sequence[Label],
     vectors: WordVectors,
-    options: Options,
+    options: RoBoewOptions,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
@@ -189,7 +192,7 @@ def train(
         kept = [text for text, out in zip(texts, held, strict=True) if not out]
         queries = [text for text, out in zip(texts, held, strict=True) if out]
         if file.saved.get("stage") != "all":
-            run = _Run(kept, targets[~held], vectors, options)
+            run = _Training(kept, targets[~held], vectors, options)
             if file.saved:
                 run.restore(file.saved["run"])
             asked = run.count(queries)
@@ -207,7 +210,7 @@ def train(
                 file.write("held back", curve, run)
         best = 1 + int(np.argmax(curve[1:]))
         total = seen + best * len(texts)
-    run = _Run(texts, targets, vectors, options)
+    run = _Training(texts, targets, vectors, options)
     if file.saved.get("stage") == "all":
         run.restore(file.saved["run"])
     while run.done < best:
@@ -231,7 +234,7 @@ def train(
     return run.network.export(run.table, vectors, summary), summary
 
 
-def _inputs(texts: Sequence[str], targets: Floats, vectors: WordVectors, options: Options) -> str:
+def _inputs(texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> str:
     digest = hashlib.sha256(json.dumps([asdict(options), type(options).__name__, *texts]).encode())
     digest.update(targets.tobytes())
     digest.update(content_hash(vectors.info, vectors.words, vectors.arrays()).encode())

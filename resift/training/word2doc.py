@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from resift.errors import BadInput, at_least
 from resift.evaluation.metrics import paired_randomization
-from resift.hashed import HashedRetriever
-from resift.pivots import NOISES, noisy, rake
-from resift.spelling import Speller
-from resift.vectors import WordVectors
-from resift.word2doc import CONTEXT, QueryView, Word2Doc
+from resift.ranking.spelling import Speller
+from resift.vectors.table import WordVectors
+from resift.word2doc.keywords import NOISES, noisy, rake
+from resift.word2doc.model import CONTEXT, QueryView, Word2Doc
+from resift.word2doc.retriever import HashedRetriever
 
 Progress = Callable[[int, int], None]
 MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
@@ -34,7 +34,7 @@ _FIRST, _MOST, _BLOCK = 2, 2000, 250
 
 
 @dataclass(frozen=True)
-class Options:
+class Word2DocOptions:
     """Settings of :func:`train`; the thesis has hidden 512, dropout .3, Adam at 1e-3 and ten negatives.
 
     ``keywords`` of a document at most, its held-back ones among them; ``rounds``: how often each pair is drawn with a
@@ -58,7 +58,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class TrainingPairs:
     """Queries and their documents' places: to learn from, and unseen ones, to choose with and to judge with."""
 
     queries: list[str]
@@ -67,7 +67,7 @@ class Pairs:
     judging: dict[str, int]
 
 
-def pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int = 0) -> Pairs:
+def training_pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int = 0) -> TrainingPairs:
     """Training pairs and two held-back keywords a document, one to choose with and one to judge with.
 
     A document's keywords are RAKE's best two of its first sentence and its best of the whole, as many as ``keywords``
@@ -91,7 +91,7 @@ def pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int
         drawn = rng.permutation(len(alone))[:2] if len(each) > 2 else ()
         for unseen, number in zip(held, drawn, strict=False):
             unseen[alone[number]] = place
-    learnt = Pairs([], [], *held)
+    learnt = TrainingPairs([], [], *held)
     for place, (title, each) in enumerate(zip(titles, found, strict=True)):
         for query in [*([title] if title.strip() else []), *each]:
             if query.lower() not in held[0] and query.lower() not in held[1]:
@@ -101,7 +101,7 @@ def pairs(titles: Sequence[str], bodies: Sequence[str], keywords: int, seed: int
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, width: int, documents: int, options: Options) -> None:
+    def __init__(self, width: int, documents: int, options: Word2DocOptions) -> None:
         super().__init__()
         size = options.hidden
         self.query = torch.nn.Linear(width, size)
@@ -126,7 +126,7 @@ def train(
     titles: Sequence[str],
     bodies: Sequence[str],
     vectors: WordVectors,
-    options: Options,
+    options: Word2DocOptions,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
@@ -145,7 +145,7 @@ def train(
             expected=f"{least} or more, or fewer negatives",
         )
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
-    found = pairs(titles, bodies, options.keywords, options.seed)
+    found = training_pairs(titles, bodies, options.keywords, options.seed)
     if not found.queries or not found.judging:
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.of(texts)
@@ -198,7 +198,7 @@ def _epoch(
     network: _Network,
     optimizers: Sequence[Any],
     data: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
-    options: Options,
+    options: Word2DocOptions,
     epoch: int,
     documents: int,
     progress: Progress | None,
@@ -314,7 +314,7 @@ def digest_of(texts: Sequence[str]) -> str:
     return found.hexdigest()[:16]
 
 
-def _digest(texts: Sequence[str], vectors: WordVectors, options: Options) -> str:
+def _digest(texts: Sequence[str], vectors: WordVectors, options: Word2DocOptions) -> str:
     return f"{digest_of(texts)} {len(vectors)} {json.dumps(asdict(options))}"
 
 

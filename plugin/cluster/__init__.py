@@ -1,0 +1,1 @@
+"""What a cluster is told: resources installed, checked and removed."""

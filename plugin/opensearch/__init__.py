@@ -1,0 +1,1 @@
+"""OpenSearch as an engine and as a store of sessions."""

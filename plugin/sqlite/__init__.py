@@ -1,0 +1,1 @@
+"""The embedded engine and a store of sessions, each in an SQLite file."""

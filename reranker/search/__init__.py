@@ -1,0 +1,1 @@
+"""A search, step by step: bodies, candidates, scores, reasons."""

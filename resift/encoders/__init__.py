@@ -1,0 +1,1 @@
+"""Texts to vectors: the encoders of the papers, by name."""

@@ -1,0 +1,326 @@
+"""Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
+
+================  =========================================  =====  ==========
+name              row of a word                              pool   similarity
+================  =========================================  =====  ==========
+``mean``          its vector                                 mean   cosine
+``boew:K[,σ]``    softmax(-‖x - v_k‖ / σ²) over K codewords  mean   cosine
+``ro-boew:K``     the same, trained, with a trained mask     mean   cosine
+``rn-bof:K,R``    softmax(-‖x - v_k‖ / σ_k), trained, and a  mean   cosine
+                  trained head to R dimensions
+``sfbow``         its vector (identity universe)             max    jaccard
+``sfbow:U``       its products with the rows of a universe   max    jaccard
+================  =========================================  =====  ==========
+
+Memberships are computed once a word when the model is built, so that encoding a text only gathers rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import islice, pairwise
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.errors import BadInput, DimensionMismatch
+from resift.text import tokenize
+from resift.vectors.folder import content_hash, write_folder
+from resift.vectors.similarity import SIMILARITIES, unit_rows
+from resift.vectors.table import WordVectors, wants_kernels
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+from resift.encoders.codebook import _FREQUENT
+
+# chosen on Cranfield and CISI, as are the weights of adapted and trained models where they are made
+ALPHA, ADAPTED_ALPHA = 0.3, (0.5, 0.6)
+MODEL_FILE = "model.json"
+_GATHER = 4096
+_BATCH = 4096
+_BATCH_CHARACTERS = 4 * 2**20
+_BLOCK = 512
+
+
+class Model:
+    """Encodes texts into vectors and compares them.
+
+    ``table``: the word table, (V, K) memberships with a weight a word; ``pool``: ``mean``, sum(w·u) / sum(w)
+    (Passalis and Tefas 2018, eq. 3, with word weights), or ``max``, the fuzzy union max(w·u) clipped at 0 (Muffo et
+    al. 2021, eq. 6, for sets of words); ``mask``: weights of the dimensions (Passalis and Tefas, eq. 4).
+    With ``segments`` S > 1 a text's words fall into S consecutive parts of equal length (give or take a word), which
+    are pooled each by itself and joined; ``head``: (S·K, R), after which a vector is relu(headᵀ s), R long (Passalis
+    and Tefas 2017, Neural bag-of-features, eq. 8 and section 3.2.3); both want pool ``mean``. Vectors for cosine have
+    length 1. Words without a row are skipped; a text without any known word has the zero
+    vector, which is similar to nothing.
+
+    ``alpha``: weight of the similarity against the engine's score in a window of hits, 0 to 1, unless a search names
+    one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
+    by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
+    """
+
+    kind = "pooled"
+
+    def __init__(
+        self,
+        name: str,
+        table: WordVectors,
+        pool: str,
+        similarity: str,
+        mask: NDArray[Any] | None = None,
+        head: NDArray[Any] | None = None,
+        segments: int = 1,
+        alpha: float = ALPHA,
+        max_alpha: float = ALPHA,
+    ) -> None:
+        if pool not in ("mean", "max") or similarity not in SIMILARITIES:
+            raise BadInput(f"pool {pool!r}, similarity {similarity!r}", expected="mean | max, cosine | jaccard")
+        if segments < 1 or (pool == "max" and (segments > 1 or head is not None)):
+            raise BadInput(f"{segments} segments, pool {pool!r}", expected="1 or more, and with a head: pool mean")
+        self.name, self.table, self.pool, self.similarity, self.segments = name, table, pool, similarity, segments
+        self.alpha, self.max_alpha = alpha, max_alpha
+        width = segments * table.dim
+        self.mask = np.ones(width, np.float32) if mask is None else np.asarray(mask, np.float32)
+        self.head = None if head is None else np.asarray(head, np.float32)
+        shapes = [self.mask.shape, *([] if self.head is None else [self.head.shape[:-1]])]
+        if any(shape != (width,) for shape in shapes):
+            raise DimensionMismatch(f"mask and head of {shapes} weights", expected=f"{width}, segments times codewords")
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of a vector: R with a head, else S·K."""
+        return int(self.mask.size if self.head is None else self.head.shape[1])
+
+    @property
+    def space_type(self) -> str:
+        """The k-NN space that finds this model's candidates; both take zero vectors."""
+        return "innerproduct" if self.similarity == "cosine" else "l2"
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hexadecimal digits that identify settings, words and table."""
+        return content_hash(self._info(), self.table.words, self._arrays())
+
+    @cached_property
+    def _matrix(self) -> NDArray[Any]:
+        """The table as the kernels take it, read-only: int8 as it is, others in float32."""
+        kind = np.int8 if self.table.matrix.dtype == np.int8 else np.float32
+        matrix = np.ascontiguousarray(self.table.matrix, kind).view(np.ndarray)
+        matrix.flags.writeable = False
+        return matrix
+
+    @cached_property
+    def _factors(self) -> Floats:
+        """What a row of the matrix is multiplied by, (V,): its word's weight, and its scale if it has one."""
+        scales = 1 if self.table.scales is None else self.table.scales
+        return np.asarray(self.table.weights * scales, np.float32)
+
+    @cached_property
+    def _divisors(self) -> Floats:
+        """What a mean is divided by, (V,): the sum of these over the words."""
+        return np.array(self.table.weights)
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether a vector is the words' mean brought to length 1, and no more."""
+        whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
+        return whole and bool((self.mask == 1).all())
+
+    def encode(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Floats:
+        """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
+
+        ``threads`` encode at the same time (with numba; without it they gain nothing). Raises BadInput where an item
+        is not a string.
+        """
+        batches = list(self.encode_batches(texts, batch_size, threads))
+        return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
+
+    def encode_batches(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Iterator[Floats]:
+        """The same, yielding one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter.
+
+        At most 2 · ``threads`` batches are held at a time.
+        """
+        if isinstance(texts, str):
+            raise BadInput("one string was given", value=texts, expected="a list of texts")
+        batches = _text_batches(texts, batch_size)
+        if threads == 1:
+            yield from map(self._encode, batches)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            running = deque(pool.submit(self._encode, batch) for batch in islice(batches, 2 * threads))
+            while running:
+                done = running.popleft().result()
+                running.extend(pool.submit(self._encode, batch) for batch in islice(batches, 1))
+                yield done
+
+    def encode_one(self, text: str) -> Floats:
+        """The vector of one text, shape (dim,), float32; for queries, sooner than a batch of one."""
+        if not self._plain or not isinstance(text, str):
+            return self.encode([text]).reshape(self.dim)
+        rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
+        if not rows:
+            return np.zeros(self.dim, np.float32)
+        ids = np.array(rows)
+        vector: Floats = self._factors[ids].dot(self._matrix.take(ids, 0))
+        vector *= 1 / (sqrt(vector.dot(vector)) or 1)
+        return vector
+
+    def _encode(self, texts: Sequence[str]) -> Floats:
+        pooled = self._pool(texts).reshape(len(texts), -1)
+        vectors = pooled if self._plain else self._finish(pooled)
+        return unit_rows(vectors) if self.similarity == "cosine" else vectors
+
+    def _pool(self, texts: Sequence[str]) -> Floats:
+        """Pooled rows of each text's parts, (n · S, K)."""
+        ids, offsets = self.table.ids(texts)
+        starts = self._parts(offsets)
+        if not wants_kernels(texts):
+            return (self._mean if self.pool == "mean" else self._max)(ids, starts)
+        from resift.encoders import kernels
+
+        pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
+        if self.pool == "mean":
+            kernels.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
+        else:
+            kernels.pool_max(ids, starts, self._matrix, self._factors, pooled)
+        return pooled
+
+    def _parts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each part of each text starts, and the end: (n · S + 1,)."""
+        if self.segments == 1:
+            return offsets
+        lengths = np.diff(offsets)[:, None]
+        starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
+        return np.append(starts.ravel(), offsets[-1])
+
+    def _mean(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
+        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
+        for row, (start, end) in enumerate(pairwise(starts)):
+            total = self._divisors[ids[start:end]].sum()
+            for some in _split(ids[start:end]) if total > 0 else ():
+                pooled[row] += (self._factors[some] / total) @ self._matrix[some].astype(np.float32)
+        return pooled
+
+    def _max(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
+        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
+        for row, (start, end) in enumerate(pairwise(starts)):
+            for some in _split(ids[start:end]):
+                np.maximum(pooled[row], (self._factors[some, None] * self._matrix[some]).max(axis=0), out=pooled[row])
+        return pooled
+
+    def words(self, texts: Sequence[str]) -> list[Floats]:
+        """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
+        ids, offsets = self.table.ids(texts)
+        return [self._factors[part, None] * self._matrix[part] for part in np.split(ids, offsets[1:-1])]
+
+    def counts(self, texts: Sequence[str]) -> csr_matrix:
+        """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
+        from scipy.sparse import csr_matrix
+
+        ids, offsets = self.table.ids(texts)
+        starts = self._parts(offsets)
+        counts = csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=(starts.size - 1, len(self.table)))
+        counts.sum_duplicates()
+        return counts
+
+    def _finish(self, pooled: Floats) -> Floats:
+        masked = pooled * self.mask
+        return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
+
+    def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
+        """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,)."""
+        for vectors in (query, documents):
+            if np.shape(vectors)[-1] != self.dim:
+                raise DimensionMismatch(
+                    f"a vector has {np.shape(vectors)[-1]} dimensions",
+                    value=np.shape(vectors)[-1],
+                    expected=str(self.dim),
+                )
+        if mask is not None:
+            query = query * mask
+        # in blocks, whose intermediate results stay in the processor's caches
+        scores = np.empty(len(documents), np.float32)
+        for start in range(0, len(documents), _BLOCK):
+            block = documents[start : start + _BLOCK]
+            scores[start : start + _BLOCK] = SIMILARITIES[self.similarity](
+                query, block if mask is None else block * mask
+            )
+        return scores
+
+    def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
+        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
+        scores = self._units @ np.asarray(vector, np.float32)
+        best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
+        return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
+
+    def words_of(self, dimension: int, count: int = 5) -> list[str]:
+        """Words whose rows are largest in one dimension (a codeword's nearest words), largest first."""
+        column = self._units[:, dimension]
+        return [self.table.words[row] for row in np.argsort(-column, kind="stable")[:count]]
+
+    @cached_property
+    def _units(self) -> Floats:
+        """Texts of one word: (at most 20,000, dim)."""
+        return unit_rows(self._finish(np.tile(self.table.rows()[:_FREQUENT], self.segments)))
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "pool": self.pool,
+            "similarity": self.similarity,
+            "tokenizer": "words-1",
+            "unknown_words": "skip",
+            "vectors": self.table.info,
+            **({"segments": self.segments} if self.segments > 1 else {}),
+        }
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        head = {} if self.head is None else {"head": self.head}
+        return {**self.table.arrays(), "mask": self.mask, **head}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model as a folder of JSON, words and arrays, whole or not at all."""
+        settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
+        return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self.table.words, self._arrays())
+
+    @classmethod
+    def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> Model:
+        """A saved model from the settings, the word table and the arrays of its folder."""
+        return cls(
+            info["name"],
+            table,
+            info["pool"],
+            info["similarity"],
+            arrays["mask"],
+            arrays.get("head"),
+            info.get("segments", 1),
+            info.get("alpha", ALPHA),
+            info.get("max_alpha", ALPHA),
+        )
+
+
+def _split(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+    return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))
+
+
+def _text_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of at most ``size`` texts of some million characters together. Raises BadInput for what is no text."""
+    batch: list[str] = []
+    characters = done = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadInput(f"text {done} is a {type(text).__name__}", value=text, expected="a string")
+        batch.append(text)
+        characters, done = characters + len(text), done + 1
+        if len(batch) == size or characters > _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""What the encoders are measured against."""

@@ -1,0 +1,1 @@
+"""What ranks: feedback, fusion, late interaction, spelling, and why."""

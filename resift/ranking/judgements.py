@@ -1,0 +1,54 @@
+"""Judgements: what a person marked, and which of the marks count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resift.arrays import Floats
+
+GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One judgement of a session: a document of an index, its ``grade``, and the query and time it was made at.
+
+    Grades are those of GRADES: 1 and -1 are explicit marks, fractions implicit ones (a hit that was clicked, or was
+    skipped on the way to a click), 0 takes earlier ones back. ``at`` is in Unix seconds; judgements of one ``step``
+    are undone together.
+    """
+
+    index: str
+    document: str
+    grade: float
+    query: str = ""
+    at: float = 0.0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A judgement that counts, with what is learned from: the document's ``vector`` (K,) and its ``text``."""
+
+    judgement: Judgement
+    vector: Floats
+    text: str
+
+
+def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """The judgements that count, at most one a document, in the order in which their documents were first judged.
+
+    The latest counts, but a click or a skip does not replace an explicit mark, nor a skip a click.
+
+    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25), Judgement("i", "a", 0.5), Judgement("i", "b", 0.5)]
+    >>> [(judgement.document, judgement.grade) for judgement in effective_judgements(marks)]
+    [('a', 1), ('b', 0.5)]
+    """
+    latest: dict[tuple[str, str], Judgement] = {}
+    for judgement in judgements:
+        key = (judgement.index, judgement.document)
+        known = abs(latest[key].grade) if key in latest else 0
+        if not judgement.grade or abs(judgement.grade) >= 1 or abs(judgement.grade) >= known:
+            latest[key] = judgement
+    return [judgement for judgement in latest.values() if judgement.grade]

@@ -1,0 +1,1 @@
+"""Words to numbers: tables of word vectors, their folders, and similarity."""

@@ -1,0 +1,65 @@
+"""Word vectors of others: word2vec, GloVe and fastText files read with gensim."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from resift.errors import BadInput
+from resift.vectors.table import WordVectors
+
+
+def convert(
+    source: str | Path, weighting: str = "zipf", limit: int | None = None, more: Iterable[str] = ()
+) -> WordVectors:
+    """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim.
+
+    Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
+    have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
+    many words. After them come those of ``more``, most frequent first, that are new: fastText's subwords give each a
+    row (Bojanowski et al. 2017); another file has none, and BadInput says so.
+    """
+    path = Path(source)
+    if not path.is_file():
+        raise BadInput(f"no file {path}", value=str(path), expected="a word2vec, GloVe or fastText file")
+    try:
+        keyed = _read_keyed(path, limit)
+    except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
+        raise BadInput(
+            f"{path} is not a word2vec, GloVe or fastText file: {error}",
+            value=str(path),
+            expected="one of these formats",
+        ) from error
+    words = keyed.index_to_key[:limit]
+    rows = keyed.vectors[: len(words)]
+    known = set(words)
+    if new := [word for word in dict.fromkeys(more) if word not in known]:
+        if not getattr(keyed, "bucket", 0):
+            raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
+        words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
+    return WordVectors.build(words, rows, weighting, {"source": path.name, "weighting": weighting})
+
+
+def _read_keyed(path: Path, limit: int | None) -> Any:
+    from gensim.models import KeyedVectors
+    from gensim.models.fasttext import load_facebook_vectors
+    from gensim.utils import open as open_any
+
+    if ".bin" in path.suffixes:
+        with open_any(str(path), "rb") as handle:
+            is_fasttext = handle.read(4) == (793712314).to_bytes(4, "little")
+        if is_fasttext:
+            return load_facebook_vectors(str(path))
+        return KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
+    with open_any(str(path), "rb") as handle:
+        first = handle.readline().split()
+    no_header = len(first) != 2
+    if len([float(number) for number in first[1:]]) < 1:
+        raise ValueError("its first line is no header and no vector")
+    return KeyedVectors.load_word2vec_format(
+        str(path), binary=False, limit=limit, no_header=no_header, unicode_errors="replace"
+    )

@@ -1,0 +1,160 @@
+"""Mixtures and ensembles of word vectors: several tables, or layers of one, made into one table.
+
+Cakaloglu et al. 2022 (EmBoost): a mixture weighs the layers of one embedding (eq. 2), an ensemble weighs embeddings
+(eq. 4); both add, average or join, and a word may weigh its inverse document frequency. Here both are :func:`mix`, a
+layer being a table like any other. :func:`subwords` makes a source from spelling alone, which knows every word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.errors import BadInput, DimensionMismatch
+from resift.text import tokenize
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
+
+AGGREGATES = ("concat", "sum", "average")
+_GRAMS = (3, 4, 5)
+_BUCKETS = 2**15
+_LEAST_WEIGHT = 0.05
+
+
+@dataclass(frozen=True)
+class DocumentFrequencies:
+    """Document frequencies of words in ``documents`` texts."""
+
+    documents: int
+    frequency: Counter[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> DocumentFrequencies:
+        """Count words. Raises BadInput where there is none."""
+        frequency: Counter[str] = Counter()
+        documents = 0
+        for text in texts:
+            frequency.update(set(tokenize(text)))
+            documents += 1
+        if not frequency:
+            raise BadInput("the corpus holds no word", expected="texts")
+        return cls(documents, frequency)
+
+    def weights(self, words: Sequence[str]) -> Floats:
+        """log((N + 1) / (n + .5)) for each word, .05 at least, (V,); a word of no document weighs most."""
+        counts = np.array([self.frequency[word] for word in words], np.float64)
+        return np.maximum(np.log((self.documents + 1) / (counts + 0.5)), _LEAST_WEIGHT).astype(np.float32)
+
+
+def mix_vectors(
+    tables: Sequence[WordVectors],
+    coefficients: Sequence[float] | None = None,
+    aggregate: str = "concat",
+    idf: DocumentFrequencies | None = None,
+    spelling: tuple[int, float] | None = None,
+) -> WordVectors:
+    """One table of the words of all ``tables`` and of ``idf``'s texts; a word that nobody knows has no row.
+
+    Every table is first centred on the mean of its words (by frequency in ``idf``'s texts, where they are given) and
+    brought to the same mean length, so that ``coefficients`` (1 each) say how much each counts. ``concat`` joins rows,
+    ``sum`` and ``average`` (the sum over the coefficients' sum) want tables of one dimension (eqs. 2 and 4); a word
+    that a table lacks has zeros there. With ``idf`` a word weighs its inverse document frequency, else the largest of
+    its tables' weights. ``spelling``: dimensions and coefficient of :func:`subwords`, joined as a last source.
+
+    Raises DimensionMismatch where dimensions differ that have to be equal, BadInput for other values.
+    """
+    factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
+    if not tables or factors.shape != (len(tables),) or not np.isfinite(factors).all() or not factors.any():
+        raise BadInput(
+            f"{len(tables)} tables and coefficients {factors.tolist()}", expected="a finite number each, not all 0"
+        )
+    if aggregate not in AGGREGATES:
+        raise BadInput(f"unknown aggregate {aggregate!r}", value=aggregate, expected=" | ".join(AGGREGATES))
+    dims = [table.dim for table in tables]
+    if aggregate != "concat" and len(set(dims)) > 1:
+        raise DimensionMismatch(
+            f"tables of {', '.join(map(str, dims))} dimensions", value=dims, expected="one dimension, or concat"
+        )
+    extra = () if idf is None else (word for word, _ in idf.frequency.most_common())
+    names = list(dict.fromkeys(chain(extra, *(table.words for table in tables))))
+    parts = [factor * _part(table, names, idf) for table, factor in zip(tables, factors, strict=True)]
+    rows = np.hstack(parts) if aggregate == "concat" else np.sum(parts, axis=0)
+    if aggregate == "average":
+        rows = rows / (factors.sum() or 1)
+    known = np.asarray(rows.any(axis=1))
+    if spelling is not None:
+        dim, factor = spelling
+        if dim < 1 or not 0 < factor < np.inf:
+            raise BadInput(f"spelling {dim} by {factor}", value=dim, expected="1 dimension or more, a number above 0")
+        rows = np.hstack([rows, factor * subwords(names, dim)])
+        known[:] = True
+    kept = [name for name, found in zip(names, known, strict=True) if found]
+    weights = _largest(tables, kept) if idf is None else idf.weights(kept)
+    info = {
+        "source": " + ".join(str(table.info.get("source", "vectors")) for table in tables),
+        "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": idf is not None},
+        **({"spelling": list(spelling)} if spelling else {}),
+    }
+    return WordVectors(kept, rows[known].astype(np.float32), weights, info=info)
+
+
+def _part(table: WordVectors, names: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
+    """A table's rows for ``names`` (V, D), centred and of mean length 1; zeros where it has none."""
+    found = np.array([table.index[name] for name in names])
+    known = found >= 0
+    if not known.any():
+        raise BadInput("a table knows none of the words", value=table.words[0], expected="vectors that fit")
+    rows = table.rows(found[known]).astype(np.float64)
+    seen = np.ones(len(rows))
+    if idf is not None:
+        counts = np.array([idf.frequency[name] for name, has in zip(names, known, strict=True) if has], np.float64)
+        seen = counts * np.maximum(np.log((idf.documents + 1) / (counts + 0.5)), _LEAST_WEIGHT)
+    centred = rows - (seen @ rows / seen.sum() if idf is not None and seen.any() else 0)
+    part = np.zeros((len(names), table.dim))
+    part[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
+    return part
+
+
+def _largest(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
+    weights = np.zeros(len(words), np.float32)
+    for table in tables:
+        found = np.array([table.index[word] for word in words])
+        np.maximum(weights, np.where(found >= 0, table.weights[found], 0), out=weights)
+    return weights
+
+
+def subwords(words: Sequence[str], dim: int) -> Floats:
+    """Rows of length 1 (V, ``dim``) by the words' spelling: words of shared character n-grams are similar.
+
+    The n-grams of 3 to 5 characters of "<word>" (fastText's, Bojanowski et al. 2017) fall into 32,768 buckets by
+    CRC-32, each with a direction of its own; a word is their sum, each weighed by how rare it is among ``words``.
+    """
+    from scipy.sparse import csr_matrix
+
+    grams = [_grams(word) for word in words]
+    ends = np.cumsum([0, *map(len, grams)])
+    flat = np.fromiter(chain.from_iterable(grams), np.int32)
+    counts = csr_matrix((np.ones(len(flat), np.float32), flat, ends), shape=(len(words), _BUCKETS))
+    counts.sum_duplicates()
+    holding = np.bincount(counts.indices, minlength=_BUCKETS)
+    rarity = np.log((len(words) + 1) / (holding + 0.5)).astype(np.float32)
+    counts.data = rarity[counts.indices]
+    directions: NDArray[Any] = np.random.default_rng(0).standard_normal((_BUCKETS, dim), np.float32)
+    return unit_rows(counts @ directions)
+
+
+def _grams(word: str) -> list[int]:
+    marked = f"<{word}>"
+    return [
+        crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % _BUCKETS
+        for size in _GRAMS
+        for start in range(max(1, len(marked) - size + 1))
+    ]

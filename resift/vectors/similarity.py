@@ -1,0 +1,60 @@
+"""Similarity of one vector with many.
+
+All functions are defined for every input: a zero vector is similar to nothing (0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+
+
+def unit_rows(matrix: NDArray[Any]) -> Floats:
+    """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
+    dense = np.asarray(matrix, np.float32)
+    norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
+    units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
+    return units
+
+
+def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
+    """Cosine of ``query`` (K,) with each row of ``documents`` (n, K); shape (n,), in [-1, 1]."""
+    dense, direction = np.asarray(documents, np.float32), np.asarray(query, np.float32)
+    length = sqrt(direction.dot(direction))
+    squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, 0]  # sooner than einsum
+    cosines: Floats = np.zeros_like(squares)
+    if length > 0:
+        lengths = np.sqrt(squares)
+        np.divide(dense @ (direction * (1 / length)), lengths, out=cosines, where=lengths > 0)
+    return cosines
+
+
+def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
+    """Sum of minima over sum of maxima, memberships clipped at 0 (Muffo et al. 2021, eq. 8); shape (n,), in [0, 1]."""
+    a, b = np.maximum(query, 0), np.maximum(documents, 0)
+    shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum(-1)
+    return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
+
+
+def dynamax(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Fuzzy Jaccard of two texts' words, ``first`` (m, D) and ``second`` (n, D), in [0, 1].
+
+    The universe is the words of both; a text's membership in each is the largest product of its words with it, not
+    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). Without words on a side it is 0.
+    """
+    if not len(first) or not len(second):
+        return 0.0
+    universe = np.concatenate([first, second]).T
+    return float(fuzzy_jaccard((first @ universe).max(axis=0), (second @ universe).max(axis=0)[None])[0])
+
+
+SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
+    "cosine": cosine,
+    "jaccard": fuzzy_jaccard,
+}

@@ -1,0 +1,185 @@
+"""Word vectors: a vocabulary, a matrix and a weight for each word, in a folder that is safe to load.
+
+The folder holds ``vectors.json`` (sizes, provenance, content hash), ``words.txt`` (UTF-8, one word a line, most
+frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle,
+and the matrix is memory-mapped, so that processes share one copy of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.errors import BadInput
+from resift.text import tokenize
+from resift.vectors.folder import read_folder, write_folder
+
+MANY = 32_768
+WEIGHTINGS = ("none", "zipf", "sif")
+
+
+def weights_by_rank(count: int, weighting: str) -> Floats:
+    """Weights of ``count`` words ordered by frequency, most frequent first; shape (count,).
+
+    ``zipf`` is log(rank + 2), which grows as words get rarer. ``sif`` is a / (a + p) with a = 1e-3 (Arora et al.
+    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all.
+    """
+    ranks = np.arange(count, dtype=np.float64)
+    if weighting == "none":
+        weights = np.ones(count)
+    elif weighting == "zipf":
+        weights = np.log(ranks + 2)
+    elif weighting == "sif":
+        probability = 1 / (ranks + 1)
+        weights = 1e-3 / (1e-3 + probability / probability.sum())
+    else:
+        raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
+    return weights.astype(np.float32)
+
+
+def wants_kernels(texts: Sequence[str]) -> bool:
+    """Whether compiled loops are worth it for these texts, and numba is installed.
+
+    They take a third of a second to load, and a process that only meets queries never has to.
+    """
+    return sum(map(len, texts)) >= MANY and _load_kernels() is not None
+
+
+@cache
+def _load_kernels() -> Any:
+    try:
+        from resift.vectors import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
+class _Rows(dict[str, int]):
+    """Word → row; -1 for a word without one."""
+
+    def __missing__(self, word: str) -> int:
+        return -1
+
+
+class WordVectors:
+    """A vocabulary with one row a word.
+
+    ``matrix`` is (V, D) float32, float16, or int8 together with ``scales`` (V,) float32, a row's value being
+    ``matrix[i] * scales[i]``. ``weights`` (V,) float32 is what a word counts when a text's words are pooled.
+    Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
+    no part in a text.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        matrix: NDArray[Any],
+        weights: NDArray[Any] | None = None,
+        scales: NDArray[Any] | None = None,
+        info: dict[str, Any] | None = None,
+    ) -> None:
+        if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
+            raise BadInput(
+                f"{len(words)} words and a matrix of shape {matrix.shape}",
+                expected="one row for each word, not none",
+            )
+        if (matrix.dtype == np.int8) != (scales is not None):
+            raise BadInput(f"matrix of dtype {matrix.dtype}", expected="int8 with scales, or a float without")
+        self.words = list(words)
+        self.matrix = matrix
+        self.scales = scales
+        self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
+        self.info = dict(info or {})
+        self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
+
+    @classmethod
+    def build(
+        cls,
+        words: Iterable[str],
+        matrix: NDArray[Any],
+        weighting: str = "none",
+        info: dict[str, Any] | None = None,
+    ) -> WordVectors:
+        """Keep what a text can ever ask for: words that the tokeniser yields whole, each once (the first spelling).
+
+        ``words`` come most frequent first, and ``weighting`` follows their rank. Raises BadInput on NaN or infinite
+        rows, and where nothing is left.
+        """
+        kept: dict[str, int] = {}
+        for row, word in enumerate(words):
+            found = tokenize(word)
+            if len(found) == 1 and len(found[0]) == len(word):
+                kept.setdefault(found[0], row)
+        if not kept:
+            raise BadInput("no usable word in the vocabulary", expected="words of letters or digits")
+        rows = np.asarray(matrix)[list(kept.values())]
+        if not np.isfinite(rows).all():
+            word = list(kept)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
+            raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
+        return cls(list(kept), rows, weights_by_rank(len(kept), weighting), info=info)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions, D."""
+        return int(self.matrix.shape[1])
+
+    def rows(self, ids: Any = slice(None)) -> Floats:
+        """The matrix as float32, shape (V, D), int8 rows scaled; or the rows of ``ids`` (m,) only, shape (m, D)."""
+        dense = np.asarray(self.matrix[ids], dtype=np.float32)
+        return dense if self.scales is None else dense * self.scales[ids, None]
+
+    def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
+        if wants_kernels(texts):
+            found: tuple[NDArray[np.int32], NDArray[np.int64]] = _load_kernels().word_ids(self._lookup, texts)
+            return found
+        tokens = [tokenize(text) for text in texts]
+        rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int32)
+        known = rows >= 0
+        ends = np.cumsum([0, *map(len, tokens)])
+        return rows[known], np.concatenate(([0], np.cumsum(known)))[ends]
+
+    @cached_property
+    def _lookup(self) -> Any:
+        return _load_kernels().build_lookup(self.words)
+
+    def rarity(self, word: str) -> float:
+        """log(rank + 2), Zipf's estimate of a word's idf; a word that has no row is rarer than all that have one."""
+        row = self.index[word]
+        return math.log((len(self) if row < 0 else row) + 2)
+
+    def quantized(self) -> WordVectors:
+        """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
+        dense = self.rows()
+        scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
+        small = np.rint(dense / scales[:, None]).astype(np.int8)
+        return WordVectors(self.words, small, self.weights, scales.astype(np.float32), self.info)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is saved, by file stem."""
+        arrays = {"vectors": self.matrix, "weights": self.weights}
+        return arrays if self.scales is None else {**arrays, "scales": self.scales}
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the folder, whole or not at all (an existing one is replaced)."""
+        return write_folder(folder, "vectors.json", self.info, self.words, self.arrays())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> WordVectors:
+        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped.
+
+        Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
+        """
+        info, words, arrays = read_folder(folder, "vectors.json")
+        return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
