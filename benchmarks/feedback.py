@@ -49,13 +49,13 @@ def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str
     def learned() -> None:
         bags = [bag_of_words(text) for text in texts]
         feedback = Feedback.learn(relevant, irrelevant, bags=bags)
-        feedback.move(query)
-        assert feedback.terms
+        feedback.transform_query(query)
+        assert feedback.expansion_terms
 
     calls: dict[str, Callable[[], Any]] = {
         "mask_ms": lambda: learn_mask(relevant, irrelevant),
         "torch_ms": lambda: torch_mask(relevant, irrelevant),
-        "ridge_ms": lambda: Feedback.learn(relevant, irrelevant, "ridge").move(query),
+        "ridge_ms": lambda: Feedback.learn(relevant, irrelevant, "ridge").transform_query(query),
         "default_ms": learned,
     }
     taken: dict[str, list[float]] = {name: [] for name in calls}

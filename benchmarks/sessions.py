@@ -198,10 +198,12 @@ def searches(url: str) -> None:
         recall = []
         for i in range(QUERIES):
             judged = service.judged(service.sessions.get(f"s{i}"))
-            feedback, query = Feedback.of(judged, model.dim), model.encode([queries[i]])[0]
-            truth = model.score(feedback.move(query), vectors, feedback.mask)
+            feedback, query = Feedback.from_judged(judged, model.dim), model.encode([queries[i]])[0]
+            truth = model.score(feedback.transform_query(query), vectors, feedback.mask)
             best = set(np.argsort(-truth, kind="stable")[:25].tolist())
-            body = engine.masked_body(feedback.move(query), feedback.mask, model.similarity, 25, source=False)
+            body = engine.masked_body(
+                feedback.transform_query(query), feedback.mask, model.similarity, 25, source=False
+            )
             recall.append(len(best & {places[hit["_id"]] for hit in engine.search(INDEX, body).hits}) / 25)
         tell("recall of the masked top 25", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
     engine.close()

@@ -33,7 +33,7 @@ from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
-from resift.plugin.vector_code import coded
+from resift.plugin.vector_code import encode_vector
 
 WAYS = {
     "plain": "plain _search",
@@ -338,7 +338,7 @@ def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64)
                     "_index": index,
                     "_id": row.id,
                     **row.source,
-                    **({"resift_vector": vector.tolist(), "resift_code": coded(vector)} if filled else {}),
+                    **({"resift_vector": vector.tolist(), "resift_code": encode_vector(vector)} if filled else {}),
                 }
                 for row, vector in zip(rows, vectors, strict=True)
             ]

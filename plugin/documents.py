@@ -62,12 +62,12 @@ class Rejection:
 class SearchResult:
     """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for.
 
-    ``kept``: how many of the vectors were known from before and not fetched.
+    ``cached``: how many of the vectors were known from before and not fetched.
     """
 
     response: dict[str, Any]
     vectors: list[Floats | None] = field(default_factory=list)
-    kept: int = 0
+    cached: int = 0
 
     @property
     def hits(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from resift.arrays import Floats
 
 
-def coded(vector: Floats) -> str:
+def encode_vector(vector: Floats) -> str:
     """A vector in a byte a number, for stock pipelines, which are slow at passing numbers on: base64 of its largest
     absolute value, a little-endian 32-bit float, and of 127ths of that, int8."""
     most = np.abs(vector).max(initial=0) or np.float32(1)
@@ -18,7 +18,7 @@ def coded(vector: Floats) -> str:
     return b64encode(np.float32(most).astype("<f4").tobytes() + small.tobytes()).decode()
 
 
-def decoded(codes: Sequence[str], dim: int) -> Floats:
+def decode_vectors(codes: Sequence[str], dim: int) -> Floats:
     """The vectors (n, dim) of codes. Raises ValueError where one is none of ``dim`` numbers."""
     raw = [b64decode(code, validate=True) for code in codes]
     if any(len(one) != 4 + dim for one in raw):

@@ -59,7 +59,7 @@ def rerank() -> dict[str, Any]:
     elif method != "dynamax":
         scores = service.similarities(query, service.model.encode(documents), feedback)
     elif feedback is None:
-        first, *others = service.model.words([query, *documents])
+        first, *others = service.model.word_rows([query, *documents])
         scores = np.array([dynamax(first, other) for other in others], np.float32)
     else:
         raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")

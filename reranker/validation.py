@@ -13,7 +13,7 @@ from flask import current_app, request
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
-from resift.plugin.vector_code import decoded
+from resift.plugin.vector_code import decode_vectors
 from resift.ranking.judgements import Judgement
 
 _REQUIRED: Any = object()
@@ -159,7 +159,7 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
         return None
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         try:
-            return decoded(value, dim)
+            return decode_vectors(value, dim)
         except ValueError:
             raise BadInput(f"{name} are no codes", value=name, expected=f"a list of codes of {dim} numbers") from None
     try:

@@ -25,7 +25,7 @@ from resift.vectors.mixture import DocumentFrequencies, mix_vectors
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix_vectors([table], idf=DocumentFrequencies.of(collection().documents), spelling=(16, 0.5))
+    return mix_vectors([table], idf=DocumentFrequencies.from_texts(collection().documents), spelling=(16, 0.5))
 
 
 @pytest.mark.parametrize("kind", ["fcrr", "convrr"])

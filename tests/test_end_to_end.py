@@ -23,7 +23,7 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import Cluster
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.vector_code import decoded
+from resift.plugin.vector_code import decode_vectors
 from resift.reranker import Config, create_app
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -300,7 +300,7 @@ def test_codes_belong_to_the_vectors_whoever_wrote_them(
         for hit in hits:
             vector, code = (hit["_source"][field] for field in ("resift_vector", "resift_code"))
             np.testing.assert_allclose(
-                decoded([code], packaged.dim)[0], vector, atol=0.502 * np.abs(vector).max() / 127
+                decode_vectors([code], packaged.dim)[0], vector, atol=0.502 * np.abs(vector).max() / 127
             )
         assert all("resift_code" not in hit["_source"] for hit in cluster.search(written, body).hits)
     cluster.drop(own)

@@ -16,7 +16,7 @@ from resift.plugin.connect import open_engine
 from resift.plugin.documents import Document, check_name
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import VECTOR_FIELD, document_text, knn_body
-from resift.plugin.vector_code import coded, decoded
+from resift.plugin.vector_code import decode_vectors, encode_vector
 
 TEXTS = [
     "Bush fires in the forest",
@@ -230,7 +230,7 @@ def test_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
     for seed in range(3):
         some = np.random.default_rng(seed).permutation(len(texts))
         feedback = Feedback.learn(encoded[some[:5]], encoded[some[5:10]], "mask+rocchio")
-        moved = feedback.move(query)
+        moved = feedback.transform_query(query)
         truth = model.score(moved, encoded, feedback.mask)
         body = engine.masked_body(moved, feedback.mask, model.similarity, 20)
         found = engine.search(index, body, vectors=True)
@@ -405,12 +405,12 @@ def test_inner_fields(engine: Engine, index: str, model: Model) -> None:
 def test_codes_are_within_half_a_127th_of_the_largest(values: list[float]) -> None:
     vector = np.array(values, np.float32)
     most = np.abs(vector).max()
-    (found,) = decoded([coded(vector)], len(vector))
+    (found,) = decode_vectors([encode_vector(vector)], len(vector))
     assert found.dtype == np.float32
     assert (np.abs(found.astype(float) - vector) <= 0.5001 * most / 127 + 1e-38).all()
 
 
-@pytest.mark.parametrize("code", ["", "AAAA", "not base64!", "é", coded(np.ones(4)), "AADAfwAAAA=="])
+@pytest.mark.parametrize("code", ["", "AAAA", "not base64!", "é", encode_vector(np.ones(4)), "AADAfwAAAA=="])
 def test_codes_that_are_none_of_three_numbers(code: str) -> None:
     with pytest.raises(ValueError):
-        decoded([code], 3)
+        decode_vectors([code], 3)

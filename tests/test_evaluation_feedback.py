@@ -43,7 +43,7 @@ def classes(vectors: WordVectors) -> tuple[Bench, SameClass]:
     """60 documents, 20 queries."""
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
-    return Bench(Encoder(model.encode, "cosine", model.table), train.texts, task.texts, model.table.rarity), task
+    return Bench(Encoder(model.encode, "cosine", model.table), train.texts, task.texts, model.table.zipf_idf), task
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def graded(vectors: WordVectors) -> tuple[Bench, Graded]:
         {row: 1.0 + row % 2 for row, label in enumerate(found.labels) if label == topic[word]} for word in queries
     ]
     task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
-    return Bench(Encoder(model.encode, "cosine", model.table), found.texts, queries, model.table.rarity), task
+    return Bench(Encoder(model.encode, "cosine", model.table), found.texts, queries, model.table.zipf_idf), task
 
 
 def test_marks_help_and_wrong_marks_harm(classes: tuple[Bench, SameClass]) -> None:

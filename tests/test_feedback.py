@@ -93,14 +93,16 @@ def test_rocchio(judged: tuple[np.ndarray, np.ndarray]) -> None:
         return (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).mean(0)
 
     expected = query + np.linalg.norm(query) * (0.8 * direction(relevant) - 0.2 * direction(irrelevant))
-    np.testing.assert_allclose(Feedback.learn(relevant, irrelevant, "rocchio").move(query), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        Feedback.learn(relevant, irrelevant, "rocchio").transform_query(query), expected, rtol=1e-5
+    )
 
 
 def test_no_marks_change_nothing() -> None:
     none = np.zeros((0, 4), np.float32)
     feedback = Feedback.learn(none, none)
     query = np.array([1, 2, 3, 4], np.float32)
-    np.testing.assert_array_equal(feedback.move(query), query)
+    np.testing.assert_array_equal(feedback.transform_query(query), query)
     assert (feedback.mask == 1).all()
 
 
@@ -110,7 +112,7 @@ def test_zero_and_equal_vectors_never_give_nan() -> None:
         for irrelevant in (zero, one):
             feedback = Feedback.learn(relevant, irrelevant)
             assert np.isfinite(feedback.mask).all()
-            assert np.isfinite(feedback.move(np.zeros(4, np.float32))).all()
+            assert np.isfinite(feedback.transform_query(np.zeros(4, np.float32))).all()
 
 
 def test_marks_bring_the_rest_of_a_topic_up(model: Model) -> None:
@@ -120,7 +122,7 @@ def test_marks_bring_the_rest_of_a_topic_up(model: Model) -> None:
     query = model.encode(["fire"])[0]
     feedback = Feedback.learn(documents[[0]], documents[[2]])
     plain = model.score(query, documents)
-    learned = model.score(feedback.move(query), documents, feedback.mask)
+    learned = model.score(feedback.transform_query(query), documents, feedback.mask)
     unjudged_gap_before = min(plain[1], plain[4]) - plain[3]
     unjudged_gap_after = min(learned[1], learned[4]) - learned[3]
     assert unjudged_gap_after > unjudged_gap_before + 0.05
@@ -131,7 +133,7 @@ def test_ridge_is_the_regression_around_the_query(judged: tuple[np.ndarray, np.n
     relevant, irrelevant = judged
     query = np.arange(1, 7, dtype=np.float32)
     grades = [1, 1, 1, 0.5, 1, -1, -0.25, -1, -1, -1]
-    moved = Feedback.learn(relevant, irrelevant, "ridge", grades).move(query)
+    moved = Feedback.learn(relevant, irrelevant, "ridge", grades).transform_query(query)
     x = np.concatenate(judged).astype(np.float64)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     prior = 0.3 * query / np.linalg.norm(query)
@@ -145,23 +147,25 @@ def test_ridge_is_the_regression_around_the_query(judged: tuple[np.ndarray, np.n
 def test_a_click_counts_less_than_a_mark(judged: tuple[np.ndarray, np.ndarray]) -> None:
     relevant, none = judged[0][:1], np.zeros((0, 6), np.float32)
     query = np.eye(6, dtype=np.float32)[5]
-    near = [Feedback.learn(relevant, none, "ridge", [grade]).move(query) @ relevant[0] for grade in (0.5, 1.0)]
+    near = [
+        Feedback.learn(relevant, none, "ridge", [grade]).transform_query(query) @ relevant[0] for grade in (0.5, 1.0)
+    ]
     assert query @ relevant[0] < near[0] < near[1]
 
 
 def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.ndarray]) -> None:
     bags = [bag_of_words(text) for text in ("fire bush fire", "fire smoke", "army fire")]
     feedback = Feedback.learn(judged[0][:2], judged[1][:1], bags=bags)
-    assert list(feedback.terms) == ["fire", "smoke", "bush"]
+    assert list(feedback.expansion_terms) == ["fire", "smoke", "bush"]
     fire, bush = (2 / 3) ** 0.5, (1 / 3) ** 0.5
     expected = 3 * (fire + 0.5**0.5) / 3 - 0.5**0.5 / 2
-    assert feedback.terms["fire"] == pytest.approx(expected)
-    assert feedback.terms["bush"] == pytest.approx(3 * bush / 3)
-    assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).terms == {}
+    assert feedback.expansion_terms["fire"] == pytest.approx(expected)
+    assert feedback.expansion_terms["bush"] == pytest.approx(3 * bush / 3)
+    assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).expansion_terms == {}
     clicked = Feedback.learn(judged[0][:1], judged[1][:0], grades=[0.5], bags=bags[:1])
-    assert clicked.terms["fire"] == pytest.approx(3 * 0.5 / 1.5 * fire)
+    assert clicked.expansion_terms["fire"] == pytest.approx(3 * 0.5 / 1.5 * fire)
     many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[{f"w{i}": 1 + i for i in range(100)}])
-    assert list(many.terms) == [f"w{i}" for i in range(99, 39, -1)]
+    assert list(many.expansion_terms) == [f"w{i}" for i in range(99, 39, -1)]
 
 
 def test_scope() -> None:
@@ -180,14 +184,14 @@ def test_scope() -> None:
     assert feedback.scoped(np.zeros(8, np.float32), candidates, "new") is feedback
     assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
     nothing = feedback.scoped(-near[0], candidates, "new")
-    np.testing.assert_array_equal(nothing.move(far[0]), far[0])
+    np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
 
 
 def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> None:
-    alphas = [Feedback.learn(judged[0][:count], judged[1]).alpha(0.3, 0.6) for count in (0, 1, 5)]
+    alphas = [Feedback.learn(judged[0][:count], judged[1]).adjusted_alpha(0.3, 0.6) for count in (0, 1, 5)]
     assert 0.3 < alphas[0] < alphas[1] < alphas[2] < 0.6
     feedback = Feedback.learn(*judged)
-    assert (feedback.alpha(0.0, 1.0), feedback.alpha(0.9, 0.6)) == (0.0, 0.9)
+    assert (feedback.adjusted_alpha(0.0, 1.0), feedback.adjusted_alpha(0.9, 0.6)) == (0.0, 0.9)
 
 
 def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:

@@ -85,7 +85,7 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
                 np.testing.assert_equal(vector is None, expected is None)
                 if vector is not None:
                     np.testing.assert_allclose(vector, expected, rtol=1e-6)
-        assert (first.kept, len(first.hits)) == (kept, len(texts))
+        assert (first.cached, len(first.hits)) == (kept, len(texts))
 
     engine.create(index, ["text"], model)
     write(a="fire", b="gun", c=None)
@@ -99,7 +99,7 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
     check(0, a="war", b="smoke")
     for _ in range(2):
         asked = engine.search(index, {**body, "seq_no_primary_term": True}, vectors=True)
-    assert (asked.kept, {hit["_primary_term"] for hit in asked.hits}) == (2, {1})
+    assert (asked.cached, {hit["_primary_term"] for hit in asked.hits}) == (2, {1})
 
 
 BODIES: list[dict[str, Any]] = [
@@ -148,7 +148,7 @@ def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, mod
                         assert (vector is None) == (n % 2 == 0)
                         if vector is not None:
                             np.testing.assert_allclose(vector, model.encode([texts[n]])[0], rtol=1e-6)
-    assert engine.search(index, {"query": clause}, vectors=True).kept == 5
+    assert engine.search(index, {"query": clause}, vectors=True).cached == 5
 
 
 def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
@@ -159,8 +159,8 @@ def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
     engine.refresh(index)
     body = {"query": {"match": {"text": "fire"}}}
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "fire"}
-    (state,) = engine.kept.states(index, dict).values()
-    (hit,) = (value for value in engine.kept._young.values() if isinstance(value, dict))
+    (state,) = engine.hit_cache.states(index, dict).values()
+    (hit,) = (value for value in engine.hit_cache._young.values() if isinstance(value, dict))
     hit["_source"]["text"] = "kept"
     assert state.numbered
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "kept"}
@@ -182,7 +182,7 @@ def test_an_index_with_a_pipeline_of_its_own_is_asked_for_whole_hits(
         engine.client.indices.put_settings(index=index, body={"index.search.default_pipeline": index})
         kept_as_it_was = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
         assert kept_as_it_was.hits[0]["_source"] == {"text": "fire"}
-        engine.kept.clock = lambda: time.monotonic() + STATE_SECONDS + 1
+        engine.hit_cache.clock = lambda: time.monotonic() + STATE_SECONDS + 1
         for _ in range(2):
             found = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
             assert found.hits[0]["_source"] == {"words": "fire"}

@@ -66,9 +66,9 @@ def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
     expected = [reference(models[name], text) for text in TEXTS]
     np.testing.assert_allclose(encoded, expected, atol=1e-6)
     np.testing.assert_allclose([models[name].encode_one(text) for text in TEXTS], expected, atol=1e-6)
-    words = models[name].words(TEXTS)
+    words = models[name].word_rows(TEXTS)
     assert [len(rows) for rows in words] == [2, 0, 0, 5, 500, 1]
-    np.testing.assert_allclose(words[0], [models[name].words([word])[0][0] for word in ("bush", "fire")])
+    np.testing.assert_allclose(words[0], [models[name].word_rows([word])[0][0] for word in ("bush", "fire")])
 
 
 @pytest.mark.usefixtures("path")
@@ -276,7 +276,7 @@ def test_words_of_dimensions_and_directions(vectors: WordVectors) -> None:
     row = vectors.rows()[vectors.index["gun"]]
     assert model.nearest_words(row, 1) == ["gun"]
     units = vectors.rows() / np.linalg.norm(vectors.rows(), axis=1, keepdims=True)
-    assert model.words_of(3, 2) == [vectors.words[i] for i in np.argsort(-units[:, 3])[:2]]
+    assert model.top_words(3, 2) == [vectors.words[i] for i in np.argsort(-units[:, 3])[:2]]
     assert len(model.nearest_words(row, 999)) == len(vectors)
 
 

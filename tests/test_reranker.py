@@ -21,7 +21,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.documents import Document, SearchResult
 from resift.plugin.engine import Engine
-from resift.plugin.vector_code import coded
+from resift.plugin.vector_code import encode_vector
 from resift.ranking.fusion import combine
 from resift.reranker import Config, create_app
 from resift.vectors.similarity import dynamax
@@ -118,7 +118,7 @@ def test_rerank_by_dynamax(plain: FlaskClient, model: Model) -> None:
     documents = ["gun of the army", "bush fire", "", "fire"]
     results = post(plain, "/v1/rerank", query="fire", documents=documents, method="dynamax")["results"]
     assert {result["index"] for result in results[:2]} == {1, 3}
-    words = model.words(["fire", *documents])
+    words = model.word_rows(["fire", *documents])
     for result in results:
         expected = (1 + dynamax(words[0], words[1 + result["index"]])) / 2
         assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
@@ -143,7 +143,7 @@ def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) ->
     assert by_text["scores"] == by_vector["scores"]
     similar = model.score(model.encode(["fire"])[0], model.encode(texts))
     np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
-    codes = [coded(vector) for vector in model.encode(texts)]
+    codes = [encode_vector(vector) for vector in model.encode(texts)]
     by_code = post(plain, "/v1/score", query="fire", vectors=codes)
     np.testing.assert_allclose(by_code["scores"], by_vector["scores"], atol=0.02)
     answer = plain.post("/v1/score", json={"query": "fire", "vectors": [codes[0], "AAAA"]})
@@ -155,7 +155,9 @@ def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) ->
 
 def test_one_line_names_session_and_query(client: FlaskClient, filled: str, model: Model) -> None:
     post(client, "/v1/feedback", session="a", index=filled, relevant=[next(iter(TEXTS))])
-    codes = [coded(vector) for vector in model.encode(["gun of the army", "bush fire", "forest flame", "qqzzy"])]
+    codes = [
+        encode_vector(vector) for vector in model.encode(["gun of the army", "bush fire", "forest flame", "qqzzy"])
+    ]
     for line, query, session in [
         ("fire", "fire", None),
         ("\nfire\narmy", "fire\narmy", None),

@@ -223,7 +223,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", 0.6, True)
-    bench = Bench(Adapted(table, 0), texts, texts[:1], table.rarity)
+    bench = Bench(Adapted(table, 0), texts, texts[:1], table.zipf_idf)
     assert bench.max_alpha == 0.6  # what the fitted model deserves
 
 

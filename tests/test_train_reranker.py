@@ -56,7 +56,7 @@ def table() -> WordVectors:
 
 @pytest.fixture(scope="module")
 def mixed(table: WordVectors) -> WordVectors:
-    return mix_vectors([table], idf=DocumentFrequencies.of(collection().documents))
+    return mix_vectors([table], idf=DocumentFrequencies.from_texts(collection().documents))
 
 
 def options(**changes: float) -> LateInteractionOptions:

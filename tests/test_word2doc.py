@@ -62,11 +62,11 @@ def resift(*arguments: str | Path) -> Result:
     ],
 )
 def test_words_are_read_as_they_were_meant(query: str, read: list[str]) -> None:
-    assert Speller.of(["bush fire settlement", "a fire sale"]).read(query) == read
+    assert Speller.from_texts(["bush fire settlement", "a fire sale"]).correct(query) == read
 
 
 def test_a_speller_of_nothing() -> None:
-    assert Speller.of([]).read("settlement") == ["settlement"]
+    assert Speller.from_texts([]).correct("settlement") == ["settlement"]
 
 
 def test_held_back_keywords_are_never_learnt() -> None:
@@ -99,7 +99,7 @@ def test_numpy_serves_what_torch_learned(vectors: WordVectors) -> None:
     layers = {name: np.asarray(value, np.float64) for name, value in model.layers.items()}
     query = "kalomi nerpostu"
     network, retrieved = model.parts([query])
-    read = " ".join(model.speller.read(query))
+    read = " ".join(model.speller.correct(query))
     joined = model.view.encode([read]) @ layers["query"] + layers["query_bias"]
     context = model.retriever.best(read, CONTEXT)
     joined = (joined + layers["embeddings"][context].sum(axis=0)) / (1 + CONTEXT)

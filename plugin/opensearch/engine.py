@@ -36,7 +36,7 @@ from resift.plugin.opensearch.client import JsonSerializer, T, _reason, _transla
 from resift.plugin.opensearch.hit_cache import HitCache, IndexState
 from resift.plugin.opensearch.mappings import mappings
 from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD, knn_body, names_vector, patterns, without_vector
-from resift.plugin.vector_code import coded
+from resift.plugin.vector_code import encode_vector
 
 Place = tuple[str, int, int]  # a hit's index, sequence number and primary term
 # what a search body may hold for its hits to be put together from kept ones
@@ -62,7 +62,7 @@ class OpenSearchEngine(Engine):
             pool_maxsize=32,
             serializer=self.json,
         )
-        self.kept: HitCache[Any] = HitCache()
+        self.hit_cache: HitCache[Any] = HitCache()
 
     def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call the client, its exceptions turned into ours."""
@@ -104,7 +104,7 @@ class OpenSearchEngine(Engine):
 
     def drop(self, index: str) -> None:
         self.call(self.client.indices.delete, index=check_name(index))
-        self.kept = HitCache()
+        self.hit_cache = HitCache()
 
     def refresh(self, index: str) -> None:
         self.call(self.client.indices.refresh, index=index)
@@ -205,7 +205,10 @@ class OpenSearchEngine(Engine):
                 if state is None:
                     return None
                 place = (hit["_index"], hit.pop("_seq_no"), hit.pop("_primary_term"))
-                whole, vector = self.kept.get((state.key, *place[1:], spec)), self.kept.get((state.key, *place[1:]))
+                whole, vector = (
+                    self.hit_cache.get((state.key, *place[1:], spec)),
+                    self.hit_cache.get((state.key, *place[1:])),
+                )
                 if whole is None:
                     missing.setdefault(spec, set()).add(place)
                 if vector is None:
@@ -219,7 +222,7 @@ class OpenSearchEngine(Engine):
             result = SearchResult(response)
             hits: list[dict[str, Any]] = response["hits"]["hits"]
             for position, (hit, place, whole, vector) in enumerate(rows):
-                result.kept += vector is not None
+                result.cached += vector is not None
                 if whole is None or vector is None:
                     whole, vector = whole or fetched.get((spec, place)), vector or fetched.get((None, place))
                     if whole is None or vector is None:
@@ -253,7 +256,7 @@ class OpenSearchEngine(Engine):
             value = hit if spec is not None else (_stored_vector(hit),)
             if hit["_index"] in states:
                 key = states[hit["_index"]].key
-                self.kept.put((key, number, term) if spec is None else (key, number, term, spec), value)
+                self.hit_cache.put((key, number, term) if spec is None else (key, number, term, spec), value)
             found[spec, (hit["_index"], number, term)] = value
         return found
 
@@ -282,12 +285,12 @@ class OpenSearchEngine(Engine):
         missing: dict[tuple[Any, ...], list[tuple[SearchResult, int]]] = {}
         for result in results:
             for position, hit in enumerate(result.hits):
-                known = self.kept.get(_version(hit, states))
+                known = self.hit_cache.get(_version(hit, states))
                 if known is None:
                     missing.setdefault(_place(hit), []).append((result, position))
                 else:
                     (result.vectors[position],) = known
-                    result.kept += 1
+                    result.cached += 1
         if not missing:
             return
         indices, ids = {place[0] for place in missing}, {place[1] for place in missing}
@@ -303,13 +306,13 @@ class OpenSearchEngine(Engine):
             response = self.call(self.client.search, index=index, body=body, headers=headers)
         for hit in response["hits"]["hits"]:
             vector = _stored_vector(hit)
-            self.kept.put(_version(hit, states), (vector,))
+            self.hit_cache.put(_version(hit, states), (vector,))
             for result, position in missing.get(_place(hit), ()):
                 result.vectors[position] = vector
 
     def _states(self, index: str, headers: Mapping[str, str] | None) -> Mapping[str, IndexState]:
         """The indices behind a name, as they were known at most five seconds ago."""
-        return self.kept.states(index, lambda: self._asked_states(index, headers))
+        return self.hit_cache.states(index, lambda: self._asked_states(index, headers))
 
     def _asked_states(self, index: str, headers: Mapping[str, str] | None) -> dict[str, IndexState]:
         """None, so that nothing is kept, where the caller may not know them."""
@@ -450,11 +453,11 @@ def _line(document: Document) -> str:
     if not document.source or document.source.keys() & {VECTOR_FIELD, CODE_FIELD}:
         return json.dumps(_source(document), allow_nan=False)
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
-    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}, "{CODE_FIELD}": "{coded(document.vector)}"}}'
+    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}, "{CODE_FIELD}": "{encode_vector(document.vector)}"}}'
 
 
 def _source(document: Document) -> dict[str, Any]:
     if document.vector is None:
         return document.source
     vector = np.asarray(document.vector, np.float32)
-    return {**document.source, VECTOR_FIELD: vector.tolist(), CODE_FIELD: coded(vector)}
+    return {**document.source, VECTOR_FIELD: vector.tolist(), CODE_FIELD: encode_vector(vector)}

@@ -14,7 +14,7 @@ from resift.plugin.documents import SearchResult
 
 def _origins(results: Sequence[SearchResult]) -> dict[str, int]:
     """Where the hits' vectors came from: known from before, the engine, or encoded now since the index has none."""
-    kept = sum(result.kept for result in results)
+    kept = sum(result.cached for result in results)
     encoded = sum(vector is None for result in results for vector in result.vectors)
     return {
         "kept": kept,

@@ -19,7 +19,7 @@ from resift.plugin.query_dsl import document_text, knn_body
 from resift.ranking.explain import explain, reasons
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import combine, z_score
-from resift.ranking.judgements import Judged, Judgement
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.cache import TtlCache
 from resift.reranker.config import Config
@@ -66,24 +66,24 @@ class Reranker:
         """The query as feedback moves it, and its mask; no mask where it weighs all alike."""
         if feedback is None:
             return query, None
-        return feedback.move(query), feedback.mask if feedback.method.masked else None
+        return feedback.transform_query(query), feedback.mask if feedback.method.masked else None
 
     def feedback_of(self, session: str | None, headers: Mapping[str, str] | None = None) -> Feedback | None:
         """What a session has taught, if it has."""
         found = None if session is None else self.sessions.find(session)
         return self._learned(self.judged(found, headers))
 
-    def _learned(self, judged: Sequence[Judged]) -> Feedback | None:
+    def _learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
         """What judged documents teach; learned anew where one of them, its grade, query or vector, is another."""
         if not judged:
             return None
         told = [(one.judgement.grade, one.judgement.query) for one in judged]
         key = blake2b(b"".join([repr(told).encode(), *(one.vector.tobytes() for one in judged)])).digest()
         known = self._feedbacks.get(key)
-        rarity, method = self.model.table.rarity, self.config.feedback
-        return known or self._feedbacks.put(key, Feedback.of(judged, self.model.dim, rarity, method))
+        idf, method = self.model.table.zipf_idf, self.config.feedback
+        return known or self._feedbacks.put(key, Feedback.from_judged(judged, self.model.dim, idf, method))
 
-    def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[Judged]:
+    def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[JudgedDocument]:
         """A session's judgements that count, with their documents as they are in the index now.
 
         Left out are those of documents that are gone, and of indices that are gone or of another model. Documents are
@@ -101,7 +101,9 @@ class Reranker:
                     continue
             found |= {(index, id): value for id, value in known.items() if value is not None}
         return [
-            Judged(one, *found[one.index, one.document]) for one in judgements if (one.index, one.document) in found
+            JudgedDocument(one, *found[one.index, one.document])
+            for one in judgements
+            if (one.index, one.document) in found
         ]
 
     def _fetch(
@@ -149,7 +151,7 @@ class Reranker:
             highlight = None
         engine_body = {**body, "from": 0, "size": depth}
         learned = self._learned(judged)
-        feedback = _or_none(learned and learned.at(text[:MAX_QUERY]))
+        feedback = _or_none(learned and learned.at_query(text[:MAX_QUERY]))
         answers = self._asked(
             search, {"hits": engine_body, **self._more(search, info, body, query, text, feedback)}, notes
         )
@@ -185,7 +187,7 @@ class Reranker:
             if feedback is not None:
                 scored = np.asarray((z_score(scored) + z_score(similar)) / 2, np.float32)
         elif feedback is not None:
-            alpha = feedback.alpha(alpha, self.model.max_alpha)
+            alpha = feedback.adjusted_alpha(alpha, self.model.max_alpha)
         combined = combine(_scores(hits, keys, ranks, words), scored, alpha, search.normalization or "min_max")
         order = np.argsort(-combined, kind="stable")
         shown = order[start : start + size]
@@ -201,7 +203,7 @@ class Reranker:
             for hit, reason in zip(page, reasons(self.model, feedback, judged, rows, change), strict=False):
                 hit["resift"]["because"] = reason
         if highlight:
-            longer = feedback and longer_body(body, text, feedback.terms, info.fields)
+            longer = feedback and longer_body(body, text, feedback.expansion_terms, info.fields)
             self._highlight(search, page, [one["query"] for one in (body, longer) if one], highlight)
         response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
         response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
@@ -273,7 +275,7 @@ class Reranker:
         found = self.engine.documents(search.index, [hit["_id"] for hit in hits], search.headers)
         return [document_text(found[hit["_id"]][0], info.fields) if hit["_id"] in found else "" for hit in hits]
 
-    def _judged_or_why_not(self, search: Search) -> tuple[list[Judged], list[str]]:
+    def _judged_or_why_not(self, search: Search) -> tuple[list[JudgedDocument], list[str]]:
         """The session's judged documents; none, and why, where the sessions cannot be asked."""
         try:
             session = None if search.session is None else self.sessions.find(search.session)
@@ -305,11 +307,13 @@ class Reranker:
         if feedback is None:
             return {"near": knn_body(query, wanted, search.filter) if wanted else None}
         nearest = (
-            self.engine.masked_body(feedback.move(query), feedback.mask, self.model.similarity, wanted, search.filter)
+            self.engine.masked_body(
+                feedback.transform_query(query), feedback.mask, self.model.similarity, wanted, search.filter
+            )
             if wanted
             else None
         )
-        words = longer_body({**body, "size": search.window}, text, feedback.terms, info.fields)
+        words = longer_body({**body, "size": search.window}, text, feedback.expansion_terms, info.fields)
         return {"words": words, "near": nearest}
 
     def _asked(
@@ -395,7 +399,7 @@ def _or_none(feedback: Feedback | None) -> Feedback | None:
 
 def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:
     """How far mask and query shift moved, as lengths (l2)."""
-    nothing = Feedback.of([], dim)
+    nothing = Feedback.from_judged([], dim)
     old, new = (nothing if one is None else one for one in (before, after))
     return {
         "mask": round(float(np.linalg.norm(new.mask - old.mask)), 6),

@@ -312,7 +312,7 @@ def feedback(
     system = choice.system()
     if train and choice.encoder == "adapted":
         first = first or f"boew:{min(64, len(load_vectors(choice.vectors)))}"
-    bench = fb.Bench(system, documents, queries, _rarity(system), alpha)
+    bench = fb.Bench(system, documents, queries, _idf(system), alpha)
     if note := getattr(system, "note", ""):
         click.echo(f"warning: {note}; the vectors are not adapted", err=True)
     if isinstance(task, fb.SameClass) and first:
@@ -332,7 +332,7 @@ def feedback(
     choice.tell(report, task.names, f"{report['queries']} queries, {len(documents)} documents")
 
 
-def _rarity(system: System) -> Callable[[str], float]:
+def _idf(system: System) -> Callable[[str], float]:
     """How rare words are by the encoder's own table, once it is fitted, or by the packaged vectors if it has none."""
     from resift.vectors.packaged import load_vectors
 
@@ -341,7 +341,7 @@ def _rarity(system: System) -> Callable[[str], float]:
         found = getattr(system, "table", None)
         return load_vectors() if found is None else found
 
-    return lambda word: table().rarity(word)
+    return lambda word: table().zipf_idf(word)
 
 
 def _ranking(

@@ -170,7 +170,7 @@ def mixed(sources: tuple[str, ...], documents: list[str], spelling: tuple[int, f
     parts = [weighted_name(source) for source in sources]
     tables = [load_vectors(name) for name, _ in parts]
     return mix_vectors(
-        tables, [weight for _, weight in parts], idf=DocumentFrequencies.of(documents), spelling=spelling
+        tables, [weight for _, weight in parts], idf=DocumentFrequencies.from_texts(documents), spelling=spelling
     )
 
 

@@ -37,7 +37,7 @@ _weighting = click.option(
 
 def _idf(files: Sequence[str], fields: Sequence[str]) -> DocumentFrequencies | None:
     records = (record for record in Files(files) if isinstance(record, Record))
-    return DocumentFrequencies.of(document_text(record.source, fields) for record in records) if files else None
+    return DocumentFrequencies.from_texts(document_text(record.source, fields) for record in records) if files else None
 
 
 def _saved(found: WordVectors, out: str) -> None:

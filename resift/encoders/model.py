@@ -215,7 +215,7 @@ class Model:
                 np.maximum(pooled[row], (self._factors[some, None] * self._matrix[some]).max(axis=0), out=pooled[row])
         return pooled
 
-    def words(self, texts: Sequence[str]) -> list[Floats]:
+    def word_rows(self, texts: Sequence[str]) -> list[Floats]:
         """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
         ids, offsets = self.table.ids(texts)
         return [self._factors[part, None] * self._matrix[part] for part in np.split(ids, offsets[1:-1])]
@@ -260,7 +260,7 @@ class Model:
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
-    def words_of(self, dimension: int, count: int = 5) -> list[str]:
+    def top_words(self, dimension: int, count: int = 5) -> list[str]:
         """Words whose rows are largest in one dimension (a codeword's nearest words), largest first."""
         column = self._units[:, dimension]
         return [self.table.words[row] for row in np.argsort(-column, kind="stable")[:count]]

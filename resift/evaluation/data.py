@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from resift.errors import BadInput
 
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 _ENDINGS, _LEAST = ("", ".gz"), 10
 
 
@@ -174,9 +174,9 @@ def with_queries(collection: Collection, places: Sequence[int]) -> Collection:
 class Split:
     """Places of a collection's queries: what is learnt from, what chooses, what judges."""
 
-    train: Places
-    validation: Places
-    test: Places
+    train: Positions
+    validation: Positions
+    test: Positions
 
 
 def block_split(collection: Collection, shares: Sequence[float]) -> Split:

@@ -76,10 +76,10 @@ class Bench:
         system: System,
         documents: Sequence[str],
         queries: Sequence[str],
-        rarity: Callable[[str], float],
+        idf: Callable[[str], float],
         alpha: float = ALPHA,
     ) -> None:
-        self.documents, self.queries, self.rarity, self.alpha = documents, queries, rarity, alpha
+        self.documents, self.queries, self.idf, self.alpha = documents, queries, idf, alpha
         self.vectors, self.asked = (_dense(rows) for rows in (system.fit(documents), system.queries(queries)))
         self.max_alpha: float = getattr(system, "max_alpha", 0.6)
         self.similarity = SIMILARITIES["cosine" if system.similarity == "dot" else system.similarity]
@@ -104,7 +104,7 @@ class Bench:
     def bag(self, document: int) -> Bag:
         """A document's weighted words."""
         if document not in self._bags:
-            self._bags[document] = bag_of_words(self.documents[document], self.rarity)
+            self._bags[document] = bag_of_words(self.documents[document], self.idf)
         return self._bags[document]
 
     def words(self, query: int) -> NDArray[np.float64]:
@@ -131,9 +131,9 @@ class Bench:
         if feedback is None:
             return _mixed(self.lexical(words), self.similar(asked), self.alpha)
         return _mixed(
-            self.lexical(words + self._terms(feedback.terms)),
-            self.similar(feedback.move(asked), feedback.mask),
-            feedback.alpha(self.alpha, self.max_alpha),
+            self.lexical(words + self._terms(feedback.expansion_terms)),
+            self.similar(feedback.transform_query(asked), feedback.mask),
+            feedback.adjusted_alpha(self.alpha, self.max_alpha),
         )
 
     def _terms(self, terms: Bag) -> NDArray[np.float64]:
@@ -161,10 +161,10 @@ class Bench:
             return self._baseline(method, query, [document for document, grade in judged if grade > 0], judged)
         feedback = self.feedback(judged, method)
         if not METHODS[method].lexical:
-            return self.similar(feedback.move(self.asked[query]), feedback.mask)
-        if METHODS[method].moved:
+            return self.similar(feedback.transform_query(self.asked[query]), feedback.mask)
+        if METHODS[method].transform:
             return self.both(query, feedback)
-        return self.lexical(self.words(query) + self._terms(feedback.terms))
+        return self.lexical(self.words(query) + self._terms(feedback.expansion_terms))
 
     def _baseline(
         self, method: str, query: int, relevant: Sequence[int], judged: Sequence[tuple[int, float]]

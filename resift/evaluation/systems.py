@@ -154,7 +154,9 @@ class Late:
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
         """Prepare the documents."""
         if self.model is None:
-            mixed = mix_vectors([load_vectors(self.vectors)], idf=DocumentFrequencies.of(documents), spelling=SPELLING)
+            mixed = mix_vectors(
+                [load_vectors(self.vectors)], idf=DocumentFrequencies.from_texts(documents), spelling=SPELLING
+            )
             self.model = untrained(mixed, documents)
         self._bm25 = Lexical() if len(documents) > _SCORED_WHOLE else None
         if self._bm25 is None:
@@ -201,7 +203,7 @@ class DynaMax:
 
     def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
         """Similarity of each of ``left`` with the same of ``right``, (n,)."""
-        sides = zip(self.model.words(left), self.model.words(right), strict=True)
+        sides = zip(self.model.word_rows(left), self.model.word_rows(right), strict=True)
         return np.array([dynamax(a, b) for a, b in sides], np.float64)
 
 

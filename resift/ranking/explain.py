@@ -12,14 +12,14 @@ import numpy as np
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import Judged
+from resift.ranking.judgements import JudgedDocument
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
 _TITLE, _READ = 80, 5000
 
 
-def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: int = 5) -> dict[str, Any]:
+def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], count: int = 5) -> dict[str, Any]:
     """What the session has taught. ``because``: each document that counts, with its words that pull or push most.
 
     ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``asked``:
@@ -33,7 +33,7 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: i
 
     def dimensions(rows: Any, sign: int) -> list[dict[str, Any]]:
         return [
-            {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.words_of(int(row))}
+            {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.top_words(int(row))}
             for row in rows
             if change[row] * sign > 0
         ]
@@ -42,13 +42,13 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[Judged], count: i
         "because": [_because(model, direction, one, count) for one in judged],
         "towards": model.nearest_words(direction, count) if True in signs else [],
         "away": model.nearest_words(-direction, count) if False in signs else [],
-        "asked": list(feedback.terms)[: 2 * count],
+        "asked": list(feedback.expansion_terms)[: 2 * count],
         "stronger": dimensions(order[:count], 1),
         "weaker": dimensions(order[::-1][:count], -1),
     }
 
 
-def _because(model: Model, direction: Floats, one: Judged, count: int) -> dict[str, Any]:
+def _because(model: Model, direction: Floats, one: JudgedDocument, count: int) -> dict[str, Any]:
     sign = 1 if one.judgement.grade > 0 else -1
     return {
         "index": one.judgement.index,
@@ -80,7 +80,7 @@ def title(text: str) -> str:
 
 
 def reasons(
-    model: Model, feedback: Feedback, judged: Sequence[Judged], vectors: Floats, change: Floats
+    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], vectors: Floats, change: Floats
 ) -> list[dict[str, Any] | None]:
     """Of each hit, with its vector (n, K) and the ``change`` (n,) of its similarity: the judgement it comes from.
 

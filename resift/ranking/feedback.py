@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.ranking.judgements import Judged
+from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
@@ -45,29 +45,29 @@ class Method:
     """What a method learns: a mask, how the query moves ("", "rocchio" or "ridge"), and terms."""
 
     masked: bool = False
-    moved: str = ""
+    transform: str = ""
     lexical: bool = False
 
 
 METHODS = {
     "mask": Method(masked=True),
-    "rocchio": Method(moved="rocchio"),
-    "mask+rocchio": Method(masked=True, moved="rocchio"),
-    "ridge": Method(moved="ridge"),
+    "rocchio": Method(transform="rocchio"),
+    "mask+rocchio": Method(masked=True, transform="rocchio"),
+    "ridge": Method(transform="ridge"),
     "lexical": Method(lexical=True),
-    "ridge+lexical": Method(moved="ridge", lexical=True),
+    "ridge+lexical": Method(transform="ridge", lexical=True),
 }
 DEFAULT_METHOD = "ridge+lexical"
 Bag = Mapping[str, float]
 
 
-def bag_of_words(text: str, rarity: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
-    """A text's words, each with sqrt(count) · rarity(word), scaled to length 1 (l2).
+def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
+    """A text's words, each with sqrt(count) · idf(word), scaled to length 1 (l2).
 
     >>> bag_of_words("fire " * 16 + "bush " * 9)
     {'fire': 0.8, 'bush': 0.6}
     """
-    weights = {word: count**0.5 * rarity(word) for word, count in Counter(tokenize(text)).items()}
+    weights = {word: count**0.5 * idf(word) for word, count in Counter(tokenize(text)).items()}
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
     return {word: weight / length for word, weight in weights.items()}
 
@@ -116,18 +116,18 @@ class Feedback:
         )
 
     @classmethod
-    def of(
+    def from_judged(
         cls,
-        judged: Sequence[Judged],
+        judged: Sequence[JudgedDocument],
         dim: int,
-        rarity: Callable[[str], float] = lambda word: 1.0,
+        idf: Callable[[str], float] = lambda word: 1.0,
         method: str = DEFAULT_METHOD,
     ) -> Feedback:
-        """What a session's judged documents teach, for vectors of ``dim`` dimensions; ``rarity``: see bag_of."""
+        """What a session's judged documents teach, for vectors of ``dim`` dimensions; ``idf``: see bag_of."""
         ordered = sorted(judged, key=lambda one: one.judgement.grade < 0)
         sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -1)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, dim) for side in sides)
-        bags = [bag_of_words(one.text, rarity) for one in ordered] if METHODS[method].lexical else []
+        bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].lexical else []
         found = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
         return replace(found, queries=tuple(one.judgement.query for one in ordered))
 
@@ -136,7 +136,7 @@ class Feedback:
         """How much the judgements count together: explicit ones 1 each."""
         return float(np.abs(self.grades).sum())
 
-    def alpha(self, alpha: float, max_alpha: float) -> float:
+    def adjusted_alpha(self, alpha: float, max_alpha: float) -> float:
         """The weight of the similarity against the engine's score, where it is ``alpha`` without feedback.
 
         The more was judged the nearer it comes to ``max_alpha``, if it is below; an ``alpha`` of 0, the engine's scores
@@ -144,11 +144,11 @@ class Feedback:
         """
         return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (1 + self.evidence)
 
-    def at(self, text: str) -> Feedback:
+    def at_query(self, text: str) -> Feedback:
         """The judgements made at the query ``text``, or without a query."""
-        return self._weighed(np.array([not one or one == text for one in self.queries], float))
+        return self._scaled(np.array([not one or one == text for one in self.queries], float))
 
-    def _weighed(self, reach: NDArray[Any]) -> Feedback:
+    def _scaled(self, reach: NDArray[Any]) -> Feedback:
         """Each judgement as far as it reaches, (m,) from 0 to 1."""
         if np.all(reach == 1):
             return self
@@ -181,14 +181,14 @@ class Feedback:
             reach = CARRIED * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
         if here:
             reach[here] = 1
-        return self._weighed(reach)
+        return self._scaled(reach)
 
     @cached_property
     def shift(self) -> Floats:
         """Where queries move: the vector (K,) that is added to a query without words of its own."""
-        if not self.method.moved or not len(self.grades):
+        if not self.method.transform or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
-        if self.method.moved == "ridge":
+        if self.method.transform == "ridge":
             return np.asarray(self.vectors.T @ self._fit(np.sign(self.grades)), np.float32)
         _, towards, away = ROCCHIO
         parts = [(towards, self.grades > 0), (-away, self.grades < 0)]
@@ -200,7 +200,7 @@ class Feedback:
         found: NDArray[np.float64] = np.linalg.solve(kernel + np.diag(RIDGE / np.abs(self.grades)), targets)
         return found
 
-    def move(self, query: NDArray[Any]) -> Floats:
+    def transform_query(self, query: NDArray[Any]) -> Floats:
         """The query (K,) as the judgements move it, in its own length; one without known words becomes the shift.
 
         Rocchio adds .8 · mean(relevant) - .2 · mean(irrelevant) to a query of length 1, each document weighing as its
@@ -211,14 +211,14 @@ class Feedback:
         size = float(np.linalg.norm(query)) or 1.0
         if not len(self.grades):
             return np.asarray(query, np.float32)
-        if self.method.moved != "ridge":
+        if self.method.transform != "ridge":
             return np.asarray(query + size * self.shift, np.float32)
         prior = PRIOR * unit_rows(query)
         moved = prior + self.vectors.T @ self._fit((self.grades > 0) - self.vectors @ prior)
         return np.asarray(size * unit_rows(moved), np.float32)
 
     @cached_property
-    def terms(self) -> dict[str, float]:
+    def expansion_terms(self) -> dict[str, float]:
         """The words to ask for beside a query whose own words, as a vector, have length 1; heaviest first, at most 60.
 
         3 · mean(relevant) - 1 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both

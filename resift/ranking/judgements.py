@@ -28,7 +28,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedDocument:
     """A judgement that counts, with what is learned from: the document's ``vector`` (K,) and its ``text``."""
 
     judgement: Judgement

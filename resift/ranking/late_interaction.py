@@ -34,7 +34,7 @@ _CACHE, _MARK = 50_000_000, 12
 
 
 @dataclass(frozen=True)
-class Documents:
+class PreparedDocuments:
     """Texts ready to be scored, end to end.
 
     ``words`` (U,): the different words, as rows of the table, or V and above for words that it lacks, which ``others``
@@ -48,13 +48,13 @@ class Documents:
     lengths: Floats
     others: dict[str, int]
 
-    def take(self, chosen: NDArray[np.int64]) -> Documents:
+    def take(self, chosen: NDArray[np.int64]) -> PreparedDocuments:
         """Some of the texts, by their places."""
         spans = [self.places[self.starts[place] : self.starts[place + 1]] for place in chosen]
         flat = np.concatenate([np.zeros(0, np.int64), *spans])
         kept, places = np.unique(flat, return_inverse=True)
         starts = np.cumsum([0, *map(len, spans)])
-        return Documents(self.words[kept], places.ravel(), starts, self.lengths[chosen], self.others)
+        return PreparedDocuments(self.words[kept], places.ravel(), starts, self.lengths[chosen], self.others)
 
 
 class LateInteraction:
@@ -110,7 +110,7 @@ class LateInteraction:
         """What a word weighs that the table lacks: as much as the heaviest one in a hundred."""
         return float(np.quantile(self.table.weights, 0.99))
 
-    def prepare(self, texts: Sequence[str]) -> Documents:
+    def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
         """Texts as word numbers. Raises BadInput where an item is not a string."""
         others: dict[str, int] = {}
         known, first = self.table.index, len(self.table)
@@ -129,11 +129,11 @@ class LateInteraction:
         starts = np.cumsum([0, *map(len, bags)])
         flat = np.fromiter(chain.from_iterable(bags), np.int64, int(starts[-1]))
         words, places = np.unique(flat, return_inverse=True)
-        return Documents(words, places.ravel(), starts, np.array([len(t) for t in tokens], np.float32), others)
+        return PreparedDocuments(words, places.ravel(), starts, np.array([len(t) for t in tokens], np.float32), others)
 
-    def scores(self, query: str, documents: Sequence[str] | Documents) -> Floats:
+    def scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
         """How well each document fits the query, (n,), from 0 to 1; 0 where one of the two has no words."""
-        held = documents if isinstance(documents, Documents) else self.prepare(documents)
+        held = documents if isinstance(documents, PreparedDocuments) else self.prepare(documents)
         words = list(dict.fromkeys(tokenize(query)))
         if not words or not len(held.places):
             return np.zeros(len(held.lengths), np.float32)
@@ -141,7 +141,7 @@ class LateInteraction:
         total = weights @ self.matches(words, held)
         return np.asarray(total / max(weights.sum(), 1e-12) / self._norms(held), np.float32)
 
-    def rows(self, held: Documents) -> Floats:
+    def rows(self, held: PreparedDocuments) -> Floats:
         """Rows of the documents' different words that the table knows, at length 1."""
         return self._units(held.words[held.words < len(self.table)])
 
@@ -159,7 +159,7 @@ class LateInteraction:
         rows *= self._factors.take(ids)[:, None]
         return rows
 
-    def matches(self, words: Sequence[str], held: Documents, rows: Floats | None = None) -> Floats:
+    def matches(self, words: Sequence[str], held: PreparedDocuments, rows: Floats | None = None) -> Floats:
         """max(0, max_j cos(q_i, d_j) - t) of each of a query's ``words`` with each document, (m, n).
 
         ``rows``: what :meth:`rows` gives, if it is at hand.
@@ -190,7 +190,7 @@ class LateInteraction:
         rows = [self.table.index[word] for word in words]
         return np.array([self.table.weights[row] if row >= 0 else self._unknown for row in rows], np.float32)
 
-    def _norms(self, held: Documents) -> Floats:
+    def _norms(self, held: PreparedDocuments) -> Floats:
         return np.asarray(1 + self.length * held.lengths / self.mean_length, np.float32)
 
     def _settings(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Speller:
         self.frequency = frequency
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Speller:
+    def from_texts(cls, texts: Iterable[str]) -> Speller:
         """Count the words of texts."""
         return cls(dict(Counter(chain.from_iterable(set(tokenize(text)) for text in texts)).most_common()))
 
@@ -49,7 +49,7 @@ class Speller:
         shape = (max(1, len(words)), max(1, len(numbers)))
         return words, numbers, csc_matrix((values, (places, flat)), shape=shape), rarity
 
-    def read(self, query: str) -> list[str]:
+    def correct(self, query: str) -> list[str]:
         """The query's words, unknown ones as they were meant; those that nothing comes near stay."""
         found: list[str] = []
         for word in tokenize(query):

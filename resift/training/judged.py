@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.evaluation.baselines.lexical import Lexical
-from resift.evaluation.data import Collection, Places, Split, with_queries
+from resift.evaluation.data import Collection, Positions, Split, with_queries
 from resift.evaluation.pairwise import similarity_blocks
 from resift.evaluation.protocol import Run, hybrid_scores, run_hybrid, run_retrieval
 from resift.evaluation.systems import Encoder, Late
@@ -33,7 +33,7 @@ MOST_VALIDATION, MOST_TEST = 600, 2000
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 
 
-def candidates(collection: Collection, count: int) -> list[Places]:
+def candidates(collection: Collection, count: int) -> list[Positions]:
     """BM25's ``count`` best documents for each query, fewer than there are, best first."""
     lexical, found = Lexical(), []
     terms = lexical.fit(collection.documents)
@@ -50,7 +50,7 @@ def learn(
     split: Split,
     options: LateInteractionOptions,
     everything: bool = True,
-    hard: Sequence[Places] | None = None,
+    hard: Sequence[Positions] | None = None,
     progress: Progress | None = None,
 ) -> tuple[LateInteraction, dict[str, Any]]:
     """A trained reranker and what the judging queries say of it.
@@ -80,7 +80,7 @@ def learn(
     last = np.concatenate([split.train, split.validation, *([split.test] if everything else [])])
     shown = [0, options.epochs * (len(split.train) + len(last))]
 
-    def run(places: Places, epochs: int, after: Callable[[LateInteraction], None] | None = None) -> LateInteraction:
+    def run(places: Positions, epochs: int, after: Callable[[LateInteraction], None] | None = None) -> LateInteraction:
         begun = shown[0]
 
         def tell(done: int, total: int) -> None:
@@ -225,9 +225,9 @@ def _measured(run: Run) -> dict[str, float]:
     return {key: means[key] for key in MEASURES}
 
 
-def _thinned(places: Places, most: int) -> Places:
+def _thinned(places: Positions, most: int) -> Positions:
     """At most so many of the places, evenly spread."""
     if len(places) <= most:
         return places
-    chosen: Places = places[np.linspace(0, len(places) - 1, most).round().astype(int)]
+    chosen: Positions = places[np.linspace(0, len(places) - 1, most).round().astype(int)]
     return chosen

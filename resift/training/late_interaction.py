@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, at_least
-from resift.ranking.late_interaction import Documents, LateInteraction
+from resift.ranking.late_interaction import LateInteraction, PreparedDocuments
 from resift.text import tokenize
 from resift.training.adam import Adam
 from resift.vectors.similarity import unit_rows
@@ -68,7 +68,7 @@ class LateInteractionOptions:
 
 def fit(
     start: LateInteraction,
-    documents: Documents,
+    documents: PreparedDocuments,
     queries: Sequence[str],
     relevant: Sequence[Sequence[int]],
     candidates: Sequence[NDArray[np.int64]],
@@ -100,7 +100,7 @@ class _Training:
     def __init__(
         self,
         start: LateInteraction,
-        documents: Documents,
+        documents: PreparedDocuments,
         queries: Sequence[str],
         relevant: Sequence[Sequence[int]],
         candidates: Sequence[NDArray[np.int64]],

@@ -148,14 +148,14 @@ def train(
     found = training_pairs(titles, bodies, options.keywords, options.seed)
     if not found.queries or not found.judging:
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
-    retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.of(texts)
+    retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.from_texts(texts)
     rng = np.random.default_rng(options.seed)
     slipped = (
         noisy(query, NOISES[int(rng.integers(len(NOISES)))] if rng.random() < 0.5 else "clean", rng)
         for _ in range(options.rounds)
         for query in found.queries
     )
-    queries = [" ".join(speller.read(query)) for query in slipped]
+    queries = [" ".join(speller.correct(query)) for query in slipped]
     targets = np.tile(np.array(found.documents, np.int64), options.rounds)
     inputs = view.encode(queries)
     context = np.full((len(queries), CONTEXT), len(ids), np.int64)
@@ -257,7 +257,7 @@ def judge(model: Word2Doc, seed: int = 0) -> dict[str, Any]:
         asked = [noisy(query, kind, rng) for query in queries]
         ranks = _ranks(model, asked, answers)
         ranks["retriever"] = _retrieved(model.retriever, asked, answers)
-        ranks["read"] = _retrieved(model.retriever, [" ".join(model.speller.read(q)) for q in asked], answers)
+        ranks["read"] = _retrieved(model.retriever, [" ".join(model.speller.correct(q)) for q in asked], answers)
         kinds[kind] = _compared(ranks)
         if kind != "clean":
             slipped.append(ranks)

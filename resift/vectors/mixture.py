@@ -37,7 +37,7 @@ class DocumentFrequencies:
     frequency: Counter[str]
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> DocumentFrequencies:
+    def from_texts(cls, texts: Iterable[str]) -> DocumentFrequencies:
         """Count words. Raises BadInput where there is none."""
         frequency: Counter[str] = Counter()
         documents = 0

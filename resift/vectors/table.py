@@ -154,7 +154,7 @@ class WordVectors:
     def _lookup(self) -> Any:
         return _load_kernels().build_lookup(self.words)
 
-    def rarity(self, word: str) -> float:
+    def zipf_idf(self, word: str) -> float:
         """log(rank + 2), Zipf's estimate of a word's idf; a word that has no row is rarer than all that have one."""
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)

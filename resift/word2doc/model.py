@@ -117,7 +117,7 @@ class Word2Doc:
     def parts(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
         """The network's scores, and the retriever's over the best one's, (Q, N) each."""
         layers = self.layers
-        queries = [" ".join(self.speller.read(query)) for query in queries]
+        queries = [" ".join(self.speller.correct(query)) for query in queries]
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
         found = np.zeros((len(queries), layers["embeddings"].shape[1]), np.float32)
         for line, scores, query in zip(found, retrieved, queries, strict=True):
