@@ -14,13 +14,15 @@ from test_train_reranker import table as table
 
 from resift import WordVectors, load_model
 from resift.cli.main import main
+from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
 from resift.evaluation.protocol import run_retrieval
 from resift.evaluation.systems import Encoder
-from resift.training.emboost import EmBoostOptions, _Network, _padded, _words, exported, train
-from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+from resift.training.emboost import _Network, _padded, _words, exported, train
+from resift.training.options import EmBoostOptions
+from resift.vectors.mixture import mix_vectors
 
 
 @pytest.fixture(scope="module")

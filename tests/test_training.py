@@ -19,8 +19,9 @@ from resift.cli.train import read_labelled
 from resift.cli.train import train as train_commands
 from resift.errors import BadInput
 from resift.ranking.mask import spherical_entropy
-from resift.training.boew import ENTROPIES, RoBoew, RoBoewOptions, class_means, entropy, vocabulary
-from resift.training.rnbof import RnBofOptions
+from resift.training.boew import RoBoew, class_means, entropy, vocabulary
+from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
+from resift.training.rnbof import untrained_network
 from resift.training.supervised import held_back, shares, train
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -145,7 +146,7 @@ def test_exported_model_equals_the_network(
 ) -> None:
     texts, options = corpus[0], KINDS[kind]
     start = vocabulary(texts, table, 2, 0)
-    network = options.network(start)
+    network = untrained_network(start, options)
     with torch.no_grad():
         for value in network.parameters():
             value.add_(0.1 * torch.rand(value.shape, generator=torch.Generator().manual_seed(1)))
@@ -169,7 +170,7 @@ def test_a_step_touches_only_the_batch_s_words(
     table: WordVectors, corpus: tuple[list[str], list[str]], kind: str
 ) -> None:
     start = vocabulary(corpus[0], table, 2, 0)
-    network = KINDS[kind].network(start)
+    network = untrained_network(start, KINDS[kind])
     counts = Model("", start, "mean", "cosine", segments=network.segments).counts(["apple banana apple"])
     network(counts).sum().backward()
     grad = network.rows.grad.coalesce()
@@ -361,8 +362,8 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
 def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     """All of V, X, r and σ move, and RN-BoF has a width a codeword and a head (S · K, R)."""
     start = vocabulary(corpus[0], table, 2, 0)
-    assert isinstance(RoBoewOptions(codewords=6).network(start), RoBoew)
-    head = RnBofOptions(codewords=6, size=5, segments=2).network(start)
+    assert isinstance(untrained_network(start, RoBoewOptions(codewords=6)), RoBoew)
+    head = untrained_network(start, RnBofOptions(codewords=6, size=5, segments=2))
     assert tuple(head.head.shape) == (12, 5)
     assert head.head.abs().max() <= 1
     assert (head.head.sum(0) > 0).all()
@@ -370,7 +371,7 @@ def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str]
     apart = torch.cdist(book, book).sum() / 30
     np.testing.assert_allclose(head.width.detach().numpy(), np.full(6, 0.5 * apart), rtol=1e-4)
     for kind in KINDS.values():
-        network = kind.network(start)
+        network = untrained_network(start, kind)
         before = {name: value.detach().clone() for name, value in network.named_parameters()}
         counts = Model("", start, "mean", "cosine", segments=network.segments).counts(corpus[0])
         targets = torch.from_numpy(shares(corpus[1])[1])

@@ -14,7 +14,8 @@ from resift import WordVectors
 from resift.cli.main import main
 from resift.errors import BadInput, CorruptModel
 from resift.ranking.spelling import Speller
-from resift.training.word2doc import Word2DocOptions, judge, sampled, train, training_pairs
+from resift.training.options import Word2DocOptions
+from resift.training.word2doc import judge, sampled, train, training_pairs
 from resift.word2doc.keywords import NOISES
 from resift.word2doc.model import CONTEXT, Word2Doc
 

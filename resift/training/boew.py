@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,58 +23,14 @@ from torch.nn import functional
 from resift.arrays import Floats
 from resift.encoders.codebook import learn_codebook
 from resift.encoders.model import Model
-from resift.errors import BadInput, at_least
+from resift.errors import BadInput
 from resift.text import tokenize
+from resift.training.options import RoBoewOptions
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-ENTROPIES = ("spherical", "euclidean")
 _TINY = 1e-12
 _OUTSIDE = 0.01
-
-
-@dataclass(frozen=True)
-class RoBoewOptions:
-    """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three train splits.
-
-    ``codewords`` K; ``sigma``, the width σ at the start; ``fuzziness`` m of the clusters (None: .1 where they are
-    ``tied``, else .05, or .01 by Euclidean distance); ``entropy``, their distance: ``spherical`` (1 - cosine) or
-    ``euclidean``; ``tied``: see the module; ``epochs`` passes at most; ``batch``
-    documents a step; ``rate``, Adam's, falling to nothing over the epochs (thrice that for word weights, a tenth for
-    σ and the centres); words in fewer than ``min_count`` documents are not trained; ``validation``, the part of the
-    documents that is held back to choose the number of epochs and to judge; ``patience`` epochs without gain end that.
-    """
-
-    codewords: int = 64
-    sigma: float = 0.5
-    fuzziness: float | None = None
-    entropy: str = "spherical"
-    tied: bool = True
-    epochs: int = 10
-    batch: int = 100
-    rate: float = 0.01
-    min_count: int = 2
-    validation: float = 0.1
-    patience: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.fuzziness is None:
-            untied = 0.01 if self.entropy == "euclidean" else 0.05
-            object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
-        at_least(1, self, "codewords", "epochs", "batch", "min_count", "patience")
-        at_least(0, self, "seed")
-        for name in ("sigma", "fuzziness", "rate"):
-            if not 0 < (value := getattr(self, name)) < np.inf:
-                raise BadInput(f"{name} is {value}", value=value, expected="more than 0")
-        if not 0 <= self.validation <= 0.5:
-            raise BadInput(f"validation is {self.validation}", value=self.validation, expected="0 to 0.5")
-        if self.entropy not in ENTROPIES:
-            raise BadInput(f"entropy {self.entropy!r}", value=self.entropy, expected=" | ".join(ENTROPIES))
-
-    def network(self, table: WordVectors) -> RoBoew:
-        """The untrained network over a vocabulary."""
-        return RoBoew(table, self)
 
 
 def vocabulary(texts: Sequence[str], vectors: WordVectors, min_count: int, seed: int) -> WordVectors:

@@ -8,45 +8,20 @@ it; the loss is max(0, |q - d⁺| - |q - d⁻| + m) (eq. 8), Adam with weight de
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 
 from resift.arrays import Floats
-from resift.encoders.residual import NETWORKS, SCALE, WINDOW, Residual
+from resift.encoders.residual import WINDOW, Residual
 from resift.errors import BadInput
+from resift.training.options import EmBoostOptions
 from resift.vectors.table import WordVectors
 
 Progress = Callable[[int, int], None]
 _LONGEST = 64
-
-
-@dataclass(frozen=True)
-class EmBoostOptions:
-    """Settings of :func:`train`: the paper's, but for ``batch`` (2,000 there) and the number of steps.
-
-    A larger scale and rate, as the command line has them, were better on validation questions.
-
-    ``network``: ``fcrr`` or ``convrr``; ``epochs`` passes over the queries; ``rate`` and ``decay`` of Adam; ``margin``
-    of the triplets; ``scale`` of the residual.
-    """
-
-    network: str = "convrr"
-    epochs: int = 5
-    batch: int = 256
-    rate: float = 1e-3
-    decay: float = 1e-3
-    margin: float = 1.0
-    scale: float = SCALE
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.network not in NETWORKS:
-            raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
-        if self.epochs < 1 or self.batch < 2:
-            raise BadInput(f"{self.epochs} epochs, batch {self.batch}", expected="1 epoch, 2 queries a step, or more")
 
 
 class _Network(torch.nn.Module):  # type: ignore[misc]

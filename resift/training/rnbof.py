@@ -7,33 +7,13 @@ Trained as RO-BoEW is, with learned centres (eq. 13). Vectors keep their order i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from resift.errors import at_least
-from resift.training.boew import RoBoew, RoBoewOptions
+from resift.training.boew import RoBoew
+from resift.training.options import RnBofOptions, RoBoewOptions
 from resift.vectors.table import WordVectors
-
-
-@dataclass(frozen=True)
-class RnBofOptions(RoBoewOptions):
-    """Those of RO-BoEW, and ``size`` R and ``segments`` S; ``sigma`` is in units of the codewords' mean distance.
-
-    The paper starts at 0.1 of it; with rows of 256 dimensions wider functions train better.
-    """
-
-    size: int = 16
-    segments: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(1, self, "size", "segments")
-
-    def network(self, table: WordVectors) -> RnBof:
-        """The untrained network over a vocabulary."""
-        return RnBof(table, self)
 
 
 class RnBof(RoBoew):
@@ -67,3 +47,8 @@ class RnBof(RoBoew):
     def parts(self) -> dict[str, Any]:
         """What an exported model takes besides its table."""
         return {"head": self.head.detach().numpy().copy()}
+
+
+def untrained_network(table: WordVectors, options: RoBoewOptions) -> RoBoew:
+    """The network that ``options`` describe, untrained, over the words of ``table``."""
+    return RnBof(table, options) if isinstance(options, RnBofOptions) else RoBoew(table, options)

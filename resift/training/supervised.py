@@ -24,7 +24,9 @@ from resift.encoders.model import Model
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.evaluation.metrics import same_class_scores
-from resift.training.boew import RoBoewOptions, class_means, entropy, vocabulary
+from resift.training.boew import class_means, entropy, vocabulary
+from resift.training.options import RoBoewOptions
+from resift.training.rnbof import untrained_network
 from resift.vectors.folder import content_hash
 from resift.vectors.table import WordVectors
 
@@ -77,7 +79,7 @@ class _Training:
     def __init__(self, texts: Sequence[str], targets: Floats, vectors: WordVectors, options: RoBoewOptions) -> None:
         self.options, self.done = options, 0
         self.table = vocabulary(texts, vectors, options.min_count, options.seed)
-        self.network = options.network(self.table)
+        self.network = untrained_network(self.table, options)
         self.counts, self.targets = self.count(texts), torch.from_numpy(targets)
         self.centres = torch.nn.Parameter(self._means(), requires_grad=options.tied)
         dense, lazy = self.network.groups(options.rate)

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from resift.errors import BadInput, at_least
+from resift.errors import BadInput
 from resift.evaluation.metrics import paired_randomization
 from resift.ranking.spelling import Speller
+from resift.training.options import Word2DocOptions
 from resift.vectors.table import WordVectors
 from resift.word2doc.keywords import NOISES, noisy, rake
 from resift.word2doc.model import CONTEXT, QueryView, Word2Doc
@@ -31,30 +32,6 @@ from resift.word2doc.retriever import HashedRetriever
 Progress = Callable[[int, int], None]
 MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _FIRST, _MOST, _BLOCK = 2, 2000, 250
-
-
-@dataclass(frozen=True)
-class Word2DocOptions:
-    """Settings of :func:`train`; the thesis has hidden 512, dropout .3, Adam at 1e-3 and ten negatives.
-
-    ``keywords`` of a document at most, its held-back ones among them; ``rounds``: how often each pair is drawn with a
-    slip of its own when contexts are looked up; ``epochs`` passes over all of them.
-    """
-
-    hidden: int = 512
-    epochs: int = 12
-    batch: int = 128
-    rate: float = 5e-3
-    dropout: float = 0.3
-    negatives: int = 10
-    keywords: int = 20
-    rounds: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
-        if self.keywords < 3:
-            raise BadInput(f"keywords is {self.keywords}", value=self.keywords, expected="3 or more: two are held back")
 
 
 @dataclass(frozen=True)

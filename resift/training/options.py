@@ -1,0 +1,151 @@
+"""Settings of the trainings that need torch, kept apart from them so that the command line can show the defaults."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from resift.encoders.residual import NETWORKS
+from resift.errors import BadInput, at_least
+
+ENTROPIES = ("spherical", "euclidean")
+
+
+@dataclass(frozen=True)
+class RoBoewOptions:
+    """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three training sets.
+
+    Attributes:
+        codewords: K, the size of the codebook.
+        sigma: the width σ of a codeword's membership before training.
+        fuzziness: m of the clusters; smaller is harder. None stands for 0.1 where clusters are ``tied``, else for 0.05,
+            or 0.01 with Euclidean distances.
+        entropy: the clusters' distance, ``spherical`` (1 - cosine) or ``euclidean``.
+        tied: whether each class has a cluster of its own, or clusters only have to be pure, as in the paper.
+        epochs: passes over the documents, at most.
+        batch: documents of one step.
+        rate: Adam's learning rate, which falls to 0 over the epochs; word weights learn with three times that, σ and
+            the centres with a tenth of it.
+        min_count: words of fewer documents are not trained.
+        validation: the part of the documents, 0 to 0.5, that is held back to choose the number of epochs and to judge.
+        patience: epochs without a gain after which training stops.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for values that are out of range.
+    """
+
+    codewords: int = 64
+    sigma: float = 0.5
+    fuzziness: float | None = None
+    entropy: str = "spherical"
+    tied: bool = True
+    epochs: int = 10
+    batch: int = 100
+    rate: float = 0.01
+    min_count: int = 2
+    validation: float = 0.1
+    patience: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fuzziness is None:
+            untied = 0.01 if self.entropy == "euclidean" else 0.05
+            object.__setattr__(self, "fuzziness", 0.1 if self.tied else untied)
+        at_least(1, self, "codewords", "epochs", "batch", "min_count", "patience")
+        at_least(0, self, "seed")
+        for name in ("sigma", "fuzziness", "rate"):
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                raise BadInput(f"{name} is {value}", value=value, expected="more than 0")
+        if not 0 <= self.validation <= 0.5:
+            raise BadInput(f"validation is {self.validation}", value=self.validation, expected="0 to 0.5")
+        if self.entropy not in ENTROPIES:
+            raise BadInput(f"entropy {self.entropy!r}", value=self.entropy, expected=" | ".join(ENTROPIES))
+
+
+@dataclass(frozen=True)
+class RnBofOptions(RoBoewOptions):
+    """Settings of RN-BoF: those of RO-BoEW, with ``sigma`` in units of the codewords' mean distance.
+
+    The paper starts at 0.1 of that distance; with rows of 256 dimensions wider functions train better.
+
+    Attributes:
+        size: R, the dimensions of a text's vector.
+        segments: S, the consecutive parts of a text that are pooled separately.
+    """
+
+    size: int = 16
+    segments: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, self, "size", "segments")
+
+
+@dataclass(frozen=True)
+class EmBoostOptions:
+    """Settings of EmBoost's training.
+
+    The paper has batches of 2,000, a rate of 0.001 and a scale of 0.05; the larger rate and scale here were better on
+    validation questions.
+
+    Attributes:
+        network: ``fcrr`` (fully connected) or ``convrr`` (convolutional).
+        epochs: passes over the queries, at most.
+        batch: queries of one step.
+        rate: Adam's learning rate.
+        decay: Adam's weight decay.
+        margin: the triplet loss's margin.
+        scale: weight of the residual against the mixture of word vectors.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for an unknown network, less than one epoch, or fewer than two queries a step.
+    """
+
+    network: str = "convrr"
+    epochs: int = 8
+    batch: int = 256
+    rate: float = 3e-3
+    decay: float = 1e-3
+    margin: float = 1.0
+    scale: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.network not in NETWORKS:
+            raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
+        if self.epochs < 1 or self.batch < 2:
+            raise BadInput(f"{self.epochs} epochs, batch {self.batch}", expected="1 epoch, 2 queries a step, or more")
+
+
+@dataclass(frozen=True)
+class Word2DocOptions:
+    """Settings of word2doc's training; the thesis has 512 hidden units, dropout 0.3, a rate of 0.001, ten negatives.
+
+    Attributes:
+        hidden: size of the hidden layers.
+        epochs: passes over all pairs of a keyword and its document.
+        batch: pairs of one step.
+        rate: Adam's learning rate.
+        dropout: the part of the hidden units that is left out in a step.
+        negatives: documents that are pushed down for each query.
+        keywords: keywords of a document, at most; two of them are held back.
+        rounds: how often each pair is drawn, each time with a typo of its own, when contexts are looked up.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for values that are out of range.
+    """
+
+    hidden: int = 512
+    epochs: int = 8
+    batch: int = 128
+    rate: float = 5e-3
+    dropout: float = 0.3
+    negatives: int = 10
+    keywords: int = 20
+    rounds: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
+        if self.keywords < 3:
+            raise BadInput(f"keywords is {self.keywords}", value=self.keywords, expected="3 or more: two are held back")
