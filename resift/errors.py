@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -138,6 +140,19 @@ class EngineUnavailable(ResiftError):
     """The engine did not answer."""
 
     code, status = "engine_unavailable", 503
+
+
+@contextmanager
+def needs_extra(extra: str, purpose: str) -> Iterator[None]:
+    """Turn an ImportError of the block into a MissingExtra that says which extra to install.
+
+    ``purpose`` begins the message: "``purpose`` needs ``package``: pip install 'resift[``extra``]'".
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "a package").partition(".")[0]
+        raise MissingExtra(f"{purpose} needs {package}: pip install 'resift[{extra}]'") from error
 
 
 def at_least(least: int, settings: object, *names: str) -> None:

@@ -11,12 +11,13 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
+from resift.corpus import DocumentFrequencies
 from resift.errors import BadInput
 from resift.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained
 from resift.training.judged import ALPHAS, candidates, learn, steady
 from resift.training.late_interaction import LateInteractionOptions, _Training, fit
-from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+from resift.vectors.mixture import mix_vectors
 from resift.vectors.similarity import unit_rows
 
 PAIRS = 100

@@ -165,7 +165,8 @@ def _judged(index: str, url: str, store: str, pool: int) -> tuple[Collection, li
 
 def mixed(sources: tuple[str, ...], documents: list[str], spelling: tuple[int, float]) -> WordVectors:
     """Word vectors by their folders (``DIR`` or ``DIR=WEIGHT``), mixed with spelling and the documents' idf."""
-    from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+    from resift.corpus import DocumentFrequencies
+    from resift.vectors.mixture import mix_vectors
 
     parts = [weighted_name(source) for source in sources]
     tables = [load_vectors(name) for name, _ in parts]

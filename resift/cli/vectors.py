@@ -9,13 +9,14 @@ import click
 
 from resift.cli.options import fields_option
 from resift.cli.train_reranker import weighted_name
+from resift.corpus import DocumentFrequencies
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files, Record
 from resift.plugin.query_dsl import document_text
 from resift.training.word2vec import train_word2vec
 from resift.vectors.convert import convert
-from resift.vectors.mixture import AGGREGATES, DocumentFrequencies, mix_vectors
+from resift.vectors.mixture import AGGREGATES, mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WEIGHTINGS, WordVectors
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.corpus import sparse_counts
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, write_folder
@@ -222,13 +223,8 @@ class Model:
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
         """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
-        from scipy.sparse import csr_matrix
-
         ids, offsets = self.table.ids(texts)
-        starts = self._parts(offsets)
-        counts = csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=(starts.size - 1, len(self.table)))
-        counts.sum_duplicates()
-        return counts
+        return sparse_counts(ids, self._parts(offsets), len(self.table))
 
     def _finish(self, pooled: Floats) -> Floats:
         masked = pooled * self.mask

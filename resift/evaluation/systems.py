@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
@@ -40,7 +41,7 @@ from resift.evaluation.baselines.terms import without_stop_words
 from resift.evaluation.pairwise import Matrix
 from resift.ranking.late_interaction import ALPHA, FILE, SPELLING, CollectionScorer, LateInteraction, untrained
 from resift.text import tokenize
-from resift.vectors.mixture import DocumentFrequencies, mix_vectors
+from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.similarity import SIMILARITIES, dynamax, unit_rows
 from resift.vectors.table import WordVectors, weights_by_rank

@@ -7,51 +7,29 @@ layer being a table like any other. :func:`subwords` makes a source from spellin
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.corpus import (
+    MIN_IDF,
+    DocumentFrequencies,
+    document_frequency,
+    hashed_ngrams,
+    smoothed_idf,
+    sparse_counts,
+)
 from resift.errors import BadInput, DimensionMismatch
-from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 AGGREGATES = ("concat", "sum", "average")
-_GRAMS = (3, 4, 5)
+_SIZES = (3, 4, 5)
 _BUCKETS = 2**15
-_LEAST_WEIGHT = 0.05
-
-
-@dataclass(frozen=True)
-class DocumentFrequencies:
-    """Document frequencies of words in ``documents`` texts."""
-
-    documents: int
-    frequency: Counter[str]
-
-    @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> DocumentFrequencies:
-        """Count words. Raises BadInput where there is none."""
-        frequency: Counter[str] = Counter()
-        documents = 0
-        for text in texts:
-            frequency.update(set(tokenize(text)))
-            documents += 1
-        if not frequency:
-            raise BadInput("the corpus holds no word", expected="texts")
-        return cls(documents, frequency)
-
-    def weights(self, words: Sequence[str]) -> Floats:
-        """log((N + 1) / (n + .5)) for each word, .05 at least, (V,); a word of no document weighs most."""
-        counts = np.array([self.frequency[word] for word in words], np.float64)
-        return np.maximum(np.log((self.documents + 1) / (counts + 0.5)), _LEAST_WEIGHT).astype(np.float32)
 
 
 def mix_vectors(
@@ -115,8 +93,8 @@ def _part(table: WordVectors, names: Sequence[str], idf: DocumentFrequencies | N
     rows = table.rows(found[known]).astype(np.float64)
     seen = np.ones(len(rows))
     if idf is not None:
-        counts = np.array([idf.frequency[name] for name, has in zip(names, known, strict=True) if has], np.float64)
-        seen = counts * np.maximum(np.log((idf.documents + 1) / (counts + 0.5)), _LEAST_WEIGHT)
+        counts = idf.of([name for name, has in zip(names, known, strict=True) if has])
+        seen = counts * smoothed_idf(counts, idf.documents, MIN_IDF)
     centred = rows - (seen @ rows / seen.sum() if idf is not None and seen.any() else 0)
     part = np.zeros((len(names), table.dim))
     part[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
@@ -137,24 +115,9 @@ def subwords(words: Sequence[str], dim: int) -> Floats:
     The n-grams of 3 to 5 characters of "<word>" (fastText's, Bojanowski et al. 2017) fall into 32,768 buckets by
     CRC-32, each with a direction of its own; a word is their sum, each weighed by how rare it is among ``words``.
     """
-    from scipy.sparse import csr_matrix
-
-    grams = [_grams(word) for word in words]
-    ends = np.cumsum([0, *map(len, grams)])
-    flat = np.fromiter(chain.from_iterable(grams), np.int32)
-    counts = csr_matrix((np.ones(len(flat), np.float32), flat, ends), shape=(len(words), _BUCKETS))
-    counts.sum_duplicates()
-    holding = np.bincount(counts.indices, minlength=_BUCKETS)
-    rarity = np.log((len(words) + 1) / (holding + 0.5)).astype(np.float32)
-    counts.data = rarity[counts.indices]
+    buckets = [hashed_ngrams(word, _SIZES, _BUCKETS) for word in words]
+    offsets = np.cumsum([0, *map(len, buckets)])
+    counts = sparse_counts(np.fromiter(chain.from_iterable(buckets), np.int32), offsets, _BUCKETS)
+    counts.data = smoothed_idf(document_frequency(counts), len(words)).astype(np.float32)[counts.indices]
     directions: NDArray[Any] = np.random.default_rng(0).standard_normal((_BUCKETS, dim), np.float32)
     return unit_rows(counts @ directions)
-
-
-def _grams(word: str) -> list[int]:
-    marked = f"<{word}>"
-    return [
-        crc32(marked[start : start + size].encode("utf-8", "surrogatepass")) % _BUCKETS
-        for size in _GRAMS
-        for start in range(max(1, len(marked) - size + 1))
-    ]
