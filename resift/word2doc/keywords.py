@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 
-from resift.word2doc.retriever import STOP
+from resift.stop_words import FUNCTION_WORDS
 
 LONGEST = 3
 NOISES = ("clean", "typo", "word left out", "joined", "ending")
@@ -27,7 +27,7 @@ def rake(text: str, most: int | None = None) -> list[str]:
     candidates: list[tuple[str, ...]] = []
     run: list[str] = []
     for token in [*_PART.findall(text.lower()), "."]:
-        if token[0].isalpha() and len(token) > 1 and token not in STOP:
+        if token[0].isalpha() and len(token) > 1 and token not in FUNCTION_WORDS:
             run.append(token)
         else:
             if 0 < len(run) <= LONGEST:

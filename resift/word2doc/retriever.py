@@ -17,17 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gensim.parsing.preprocessing import STOPWORDS
 from numpy.typing import NDArray
 
 from resift.arrays import Floats, batched
 from resift.errors import BadInput
+from resift.stop_words import FUNCTION_WORDS
 
-_SAY_SOMETHING = (
-    "bill bottom call computer con cry describe detail empty fill find fire found front full interest kg km mill mine "
-    "move name part serious show side sincere system thick thin top"
-)
-STOP = STOPWORDS - set(_SAY_SOMETHING.split())
 BINS = 2**24
 ARRAYS = ("bins", "offsets", "postings", "values", "idf")
 _TOKEN = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+|\S")
@@ -41,7 +36,7 @@ def grams(text: str) -> list[str]:
     True
     """
     tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
-    kept = [token if token not in STOP and token[0].isalnum() else "" for token in tokens]
+    kept = [token if token not in FUNCTION_WORDS and token[0].isalnum() else "" for token in tokens]
     pairs = (f"{first} {second}" for first, second in pairwise(kept) if first and second)
     return [*filter(None, kept), *pairs]
 
