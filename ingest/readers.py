@@ -104,7 +104,7 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     else:
         rows = _json_rows(source) if format == "jsonl" else _text_rows(source)
     for line, row in rows:
-        yield (BadLine(name, line, row.raw, row.reason) if isinstance(row, _Bad) else _record(name, line, row, columns))
+        yield (BadLine(name, line, row.raw, row.reason) if isinstance(row, _Bad) else record_of(name, line, row, columns))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ class _Bad:
 Rows = Iterator[tuple[int, dict[str, Any] | _Bad]]
 
 
-def _record(file: str, line: int, row: dict[str, Any], columns: Columns) -> Record | BadLine:
+def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:
+    """The document that a row holds, or why it is none; ``file`` and ``line`` say where the row was read."""
     if set(row) == _DEAD:
         if not isinstance(row["document"], dict):
             return BadLine(file, line, str(row["document"]), str(row["reason"]))
