@@ -104,7 +104,10 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     else:
         rows = _json_rows(source) if format == "jsonl" else _text_rows(source)
     for line, row in rows:
-        yield (BadLine(name, line, row.raw, row.reason) if isinstance(row, _Bad) else record_of(name, line, row, columns))
+        if isinstance(row, _Bad):
+            yield BadLine(name, line, row.raw, row.reason)
+        else:
+            yield record_of(name, line, row, columns)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from flask import Blueprint, current_app, request
 
 from resift.errors import BadInput
 from resift.ranking.fusion import NORMALIZATIONS, combine
-from resift.ranking.judgements import GRADES
+from resift.ranking.judgements import GRADES, collect_marks
 from resift.reranker import validation as read
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
@@ -167,13 +167,7 @@ def search() -> dict[str, Any]:
 def feedback() -> dict[str, Any]:
     """Marks of hits, and what changed."""
     body = read.json_body()
-    marks: dict[str, float] = {}
-    for name, grade in GRADES.items():
-        for id in read.identifiers(body, name):
-            if marks.setdefault(id, grade) != grade:
-                raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
-    if not marks:
-        raise BadInput("no document is marked", value=[], expected=f"ids in {' | '.join(GRADES)}")
+    marks = collect_marks({name: read.identifiers(body, name) for name in GRADES})
     session, index = read.text(body, "session"), read.text(body, "index")
     return _service().feedback(session, index, read.text(body, "query", ""), marks, _headers())
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from resift.arrays import Floats
+from resift.errors import BadInput
 
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
 
@@ -52,3 +53,21 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
         if not judgement.grade or abs(judgement.grade) >= 1 or abs(judgement.grade) >= known:
             latest[key] = judgement
     return [judgement for judgement in latest.values() if judgement.grade]
+
+
+def collect_marks(marked: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Grades by document, of ids that were marked under the names of GRADES.
+
+    Raises BadInput if no document is marked, or one under two names.
+
+    >>> collect_marks({"relevant": ["a"], "skipped": ["b"]})
+    {'a': 1.0, 'b': -0.25}
+    """
+    marks: dict[str, float] = {}
+    for name, ids in marked.items():
+        for id in ids:
+            if marks.setdefault(id, GRADES[name]) != GRADES[name]:
+                raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
+    if not marks:
+        raise BadInput("no document is marked", value=[], expected=f"ids in {' | '.join(GRADES)}")
+    return marks

@@ -1,0 +1,390 @@
+"""The Python library: ``resift.open`` joins an engine and a model, and gives indices, searches and sessions.
+
+It does what the HTTP service does, by the same code and without a server: documents are read, checked and encoded as by
+``resift index``, and searched, marked and explained as under ``/v1/search``, ``/v1/feedback`` and ``/v1/sessions``.
+Every object may be used from several threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, EngineUnavailable, IndexNotFound, TextTooLong
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import BadLine, Record, record_of
+from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.query_dsl import document_text
+from resift.ranking.explain import title
+from resift.ranking.judgements import collect_marks
+from resift.reranker.config import Config
+from resift.reranker.search.bodies import Search, find_text
+from resift.reranker.search.service import Reranker
+from resift.reranker.sessions import Session as StoredSession
+from resift.reranker.sessions import Sessions, check_id
+from resift.vectors.packaged import DEFAULT
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+_RANGES = {"size": (0, 10_000), "start": (0, 10_000), "window": (1, 10_000), "knn": (0, 10_000), "alpha": (0, 1)}
+
+
+class SearchOptions(TypedDict, total=False):
+    """What a search may say beside its query and size; see :class:`resift.reranker.search.bodies.Search`."""
+
+    start: int
+    window: int
+    alpha: float | None
+    normalization: str | None
+    method: str
+    knn: int | None
+    highlight: bool
+    filter: dict[str, Any] | None
+
+
+class Hit(dict[str, Any]):
+    """A hit: the dictionary that the service answers with, and short names for what is mostly wanted of it."""
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return str(self["_id"])
+
+    @property
+    def score(self) -> float | None:
+        """The combined score, the higher the better; None for a hit beyond the window that is reranked."""
+        return None if self["_score"] is None else float(self["_score"])
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The document's fields; empty where the search body left them out."""
+        return dict(self.get("_source", {}))
+
+    @property
+    def because(self) -> dict[str, Any] | None:
+        """The judgement that moved this hit, and by how much; None where no judgement did."""
+        because: dict[str, Any] | None = self.get("resift", {}).get("because")
+        return because
+
+    def __repr__(self) -> str:
+        return f"<Hit {self.id!r}, score {self._rounded_score}>"
+
+    @property
+    def _rounded_score(self) -> str:
+        return "-" if self.score is None else f"{self.score:.3f}"
+
+
+class Hits(list[Hit]):
+    """A page of hits, best first. ``response`` is the whole answer, as ``POST /v1/search`` would give it."""
+
+    def __init__(self, response: dict[str, Any], text_fields: Sequence[str] = (), start: int = 0) -> None:
+        super().__init__(Hit(hit) for hit in response["hits"]["hits"])
+        self.response, self._fields, self._start = response, text_fields, start
+
+    @property
+    def total(self) -> int | None:
+        """How many documents match; None where the search body asked not to count them."""
+        total = self.response["hits"].get("total")
+        return None if total is None else int(total["value"])
+
+    @property
+    def did_you_mean(self) -> str | None:
+        """The query with its misspelt words as they were probably meant; None where nothing seems misspelt."""
+        meant: str | None = self.response["resift"].get("did_you_mean")
+        return meant
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{rank:3}. {hit._rounded_score:5}  {hit.id}: {title(document_text(hit.source, self._fields))}"
+            for rank, hit in enumerate(self, self._start + 1)
+        ]
+        meant = [f"did you mean: {self.did_you_mean}"] if self.did_you_mean else []
+        return "\n".join([*meant, *lines]) or "no hits"
+
+
+class Explanation(dict[str, Any]):
+    """What is kept of a session and what was learned from it, as ``GET /v1/sessions/<id>`` answers."""
+
+    def __repr__(self) -> str:
+        learned = self["learned"] or {"because": []}
+        lines = [f"session {self['session']}: {len(learned['because'])} judgements count, {self['steps']} steps"]
+        lines += [
+            f"{one['grade']:+5g}  {one['document']}: {one['title']} ({', '.join(one['words'])})"
+            for one in learned["because"]
+        ]
+        for name, words in (("towards", "towards"), ("away from", "away"), ("also asked", "asked")):
+            if learned.get(words):
+                lines.append(f"{name}: {', '.join(learned[words])}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        # starts a line of its own, since it is mostly printed behind hits
+        return f"\n{self!r}"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A document that was not indexed: its ``position`` among those given, from 0, an HTTP ``status`` and the reason.
+
+    ``document`` is what was refused, as text where it was no dictionary that JSON can hold.
+    """
+
+    position: int
+    status: int
+    reason: str
+    document: Any
+
+
+@dataclass
+class Added:
+    """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
+
+    indexed: int = 0
+    refused: list[Refused] = field(default_factory=list)
+
+
+class _Refusals(DeadLetters):
+    """Refused documents in memory, where the command line has a file."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.refused: list[Refused] = []
+
+    def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
+        self.refused.append(Refused(record.line - 1, status, reason, document))
+
+
+class Library:
+    """An engine and a model that work together; :func:`open` makes one, and ``with`` closes it at the end.
+
+    ``engine``, ``model`` and ``service`` are the parts: the search engine, the encoder, and what the HTTP service
+    answers its requests with.
+    """
+
+    def __init__(self, service: Reranker) -> None:
+        self.service, self.engine, self.model = service, service.engine, service.model
+
+    def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
+        """An index by its name; made if there is none and ``fields`` says which fields are searched and encoded.
+
+        ``analyzer`` (``english`` or ``standard``) is that of a new index. Raises IndexNotFound if there is no such
+        index and no fields are given, BadInput if it exists with other fields or cannot be made of these, and
+        ModelMismatch if its vectors are another model's.
+        """
+        if isinstance(fields, str):
+            raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")
+        try:
+            info = self.service.info(name)
+        except IndexNotFound as error:
+            if fields is None:
+                message = f"no index {name!r}; name its text fields to make it, such as fields=['text']"
+                raise IndexNotFound(message, value=name, expected=error.expected) from None
+            self.engine.create(name, list(fields), self.model, analyzer)
+            info = self.service.info(name)
+        if fields is not None and tuple(fields) != info.fields:
+            message = f"index {name!r} has the fields {list(info.fields)}, not {list(fields)}"
+            raise BadInput(message, value=list(fields), expected=f"{list(info.fields)}, or no fields")
+        return Index(self, name, info.fields)
+
+    def close(self) -> None:
+        """Let go of the engine's and the sessions' connections."""
+        self.service.sessions.store.close()
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Index:
+    """An index of documents; :meth:`Library.index` gives it. ``fields`` are those that are searched and encoded."""
+
+    def __init__(self, library: Library, name: str, fields: tuple[str, ...]) -> None:
+        self.library, self.name, self.fields = library, name, fields
+
+    def add(self, documents: Iterable[Mapping[str, Any]]) -> Added:
+        """Index documents, or replace those of the same ids; searches find them when this returns.
+
+        A document's id is its ``_id`` or ``id``, or else a hash of its content. Refused documents do not keep the
+        others from being indexed; they are in the answer. Raises BadInput if ``documents`` is a single document or no
+        iterable, ModelMismatch if the index's vectors are another model's, and EngineUnavailable if the engine does
+        not come back, in which case it is safe to add all documents again.
+        """
+        if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
+            kind = type(documents).__name__
+            raise BadInput(f"documents is a {kind}", value=documents, expected="a list of dictionaries")
+        refusals = _Refusals()
+        indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
+        try:
+            report = indexer.run(_records(documents), self.fields)
+        except EngineUnavailable as error:
+            again = "add the documents again when the engine is back"
+            raise EngineUnavailable(error.message, value=error.value, expected=again) from error
+        return Added(report.indexed, refusals.refused)
+
+    def get(self, id: str) -> dict[str, Any]:
+        """A document's fields. Raises NotFound if there is none of that id."""
+        return self.library.engine.get(self.name, id)[0]
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Delete the documents with these ids; how many of them there were."""
+        deleted = self.library.engine.delete(self.name, _ids("ids", ids))
+        self.library.engine.refresh(self.name)
+        return deleted
+
+    def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
+        """The best ``size`` hits for a query text, a query clause or a search body, without any session.
+
+        Raises BadInput for a malformed query or an option out of its range, TextTooLong for a query beyond the
+        configured ``max_text``, and EngineError where the engine refuses the search.
+        """
+        return self._search(query, None, size, options)
+
+    def session(self, id: str) -> Session:
+        """A person's session, 1 to 128 letters, digits and ``_ . : -``. Raises BadInput for another id.
+
+        It begins with its first marks and ends when it was not used for ``session_hours``, a day by default.
+        """
+        return Session(self, check_id(id))
+
+    def _search(self, query: str | dict[str, Any], session: str | None, size: int, options: SearchOptions) -> Hits:
+        config = self.library.service.config
+        if not isinstance(query, dict):
+            _check_text("query", query, config.max_text)
+        values: dict[str, Any] = {"size": size, "window": config.window, **options}
+        for name, (low, high) in _RANGES.items():
+            value = values.get(name)
+            if value is not None and not (isinstance(value, (int, float)) and low <= value <= high):
+                raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
+        response = self.library.service.search(Search(self.name, query, session, **values))
+        return Hits(response, self.fields, values.get("start", 0))
+
+
+class Session:
+    """One person's searches of an index and what they marked; :meth:`Index.session` gives it.
+
+    Judgements are kept under the session's id beside the documents, so another object, process or machine that opens
+    the same session goes on with it.
+    """
+
+    def __init__(self, index: Index, id: str) -> None:
+        self.index, self.id = index, id
+        self._service = index.library.service
+        self._query = ""
+
+    def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
+        """The best hits as :meth:`Index.search` finds them, by all that this session has marked so far."""
+        hits = self.index._search(query, self.id, size, options)
+        self._query = query if isinstance(query, str) else find_text(query.get("query", query))
+        return hits
+
+    def mark(
+        self,
+        relevant: Iterable[str | Hit] = (),
+        irrelevant: Iterable[str | Hit] = (),
+        clicked: Iterable[str | Hit] = (),
+        skipped: Iterable[str | Hit] = (),
+        neutral: Iterable[str | Hit] = (),
+        query: str | None = None,
+    ) -> Explanation:
+        """Judge documents, by their ids or as hits, for ``query``: by default the last that this object searched.
+
+        All marks of one call are one step, which :meth:`undo` takes back. A click and a skipped hit count less than
+        what is marked, and ``neutral`` takes earlier marks of a document back. Raises BadInput if nothing is marked or
+        a document is marked twice, and NotFound if the index has no such document; nothing is noted then.
+        """
+        marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
+        marks = collect_marks({name: _ids(name, given) for name, given in {**marked, "neutral": neutral}.items()})
+        query = self._query if query is None else query
+        _check_text("query", query, self._service.config.max_text)
+        return Explanation(self._service.feedback(self.id, self.index.name, query, marks))
+
+    def undo(self) -> Explanation:
+        """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""
+        return Explanation(self._service.told(self._service.sessions.undo(self.id)))
+
+    def forget(self) -> None:
+        """Delete all that is kept of this session. Raises SessionNotFound if nothing is."""
+        self._service.sessions.delete(self.id)
+
+    def explain(self) -> Explanation:
+        """What is kept of this session and what was learned from it; nothing, for one that has not begun."""
+        now = time.time()
+        found = self._service.sessions.find(self.id) or StoredSession(self.id, now, now)
+        return Explanation(self._service.told(found))
+
+
+def open(
+    url: str | Path = "resift.db",
+    model: str | Path | Model = DEFAULT,
+    *,
+    sessions: str | Path | None = None,
+    **settings: Any,
+) -> Library:
+    """An OpenSearch cluster, by its URL ``http(s)://…``, or the embedded engine, by its file, which is made if missing.
+
+    ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
+    file; by default with the documents. ``settings`` are further fields of :class:`resift.reranker.config.Config`:
+    ``alpha``, ``window``, ``knn``, ``session_hours``, ``session_index``, ``feedback``, ``reranker``, …
+
+    Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that
+    cannot be loaded, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when
+    an index is.
+    """
+    names = [one.name for one in fields(Config) if one.name not in ("engine", "model", "store", "index", "max_body")]
+    for name in settings.keys() - set(names):
+        raise BadInput(f"unknown setting {name!r}", value=name, expected=" | ".join(names))
+    store = str(url if sessions is None else sessions)
+    config = Config(engine=str(url), store=store, **settings)
+    encoder = model if isinstance(model, Model) else load_model(model)
+    engine = open_engine(config.engine)
+    try:
+        kept = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
+        return Library(Reranker(engine, encoder, kept, config))
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _records(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
+    """Records as ``resift index`` reads them from a file whose lines are the documents."""
+    for line, document in enumerate(documents, 1):
+        reason = f"a {type(document).__name__}, expected a dictionary"
+        if isinstance(document, Mapping):
+            try:
+                yield record_of("documents", line, dict(document))
+                continue
+            except (TypeError, ValueError) as error:  # the hash that names it needs what JSON can hold
+                reason = f"not JSON: {error}"
+        yield BadLine("documents", line, repr(document), reason)
+
+
+def _ids(name: str, given: Iterable[str | Hit]) -> list[str]:
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
+        raise BadInput(f"{name} is not a list", value=given, expected="a list of document ids or hits")
+    ids = [one.id if isinstance(one, Hit) else one for one in given]
+    if not all(isinstance(id, str) and id for id in ids):
+        raise BadInput(f"{name} holds what is no document id", value=ids, expected="a list of document ids or hits")
+    return ids
+
+
+def _check_text(name: str, text: Any, limit: int) -> None:
+    if not isinstance(text, str):
+        raise BadInput(f"{name} is not a text", value=text, expected="a text or a search body")
+    if len(text) > limit:
+        raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text") from None
