@@ -15,9 +15,9 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
-from resift.cli.train import read_labelled
 from resift.cli.train import train as train_commands
 from resift.errors import BadInput
+from resift.evaluation.data import read_labelled
 from resift.ranking.mask import spherical_entropy
 from resift.training.boew import RoBoew, class_means, entropy, vocabulary
 from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions

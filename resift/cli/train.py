@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 if TYPE_CHECKING:
@@ -93,6 +90,7 @@ def rn_bof(file: str, out: str, vectors: str, resume: bool, **settings: Any) -> 
 
 
 def _train(file: str, out: str, vectors: str, resume: bool, options: RoBoewOptions) -> None:
+    from resift.evaluation.data import read_labelled
     from resift.training.supervised import train as run
 
     started = time.perf_counter()
@@ -117,32 +115,3 @@ def _train(file: str, out: str, vectors: str, resume: bool, options: RoBoewOptio
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     click.echo(f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}")
-
-
-def read_labelled(path: str) -> tuple[list[str], list[Any]]:
-    """Texts and labels of JSON lines (``text``; ``label``: a class, or classes with weights), plain or gzip."""
-    texts, labels = [], []
-    try:
-        with open(path, "rb") as probe:
-            opener: Any = gzip.open if probe.read(2) == b"\x1f\x8b" else open
-        with opener(path, "rt", encoding="utf-8-sig", newline="\n") as handle:
-            for number, line in enumerate(handle, 1):
-                if not line.strip():
-                    continue
-                record = json.loads(line)
-                text, label = (record.get(name) for name in ("text", "label")) if isinstance(record, dict) else (0, 0)
-                if not isinstance(text, str) or isinstance(label, bool) or not isinstance(label, (str, int, dict)):
-                    raise BadInput(
-                        f"{path}, line {number}: no text or no label",
-                        value=line,
-                        expected='{"text": …, "label": a class, or {class: weight, …}}',
-                    )
-                texts.append(text)
-                labels.append(label)
-    except (OSError, EOFError, ValueError) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"{path}: {error}", value=path, expected="JSON lines in UTF-8, plain or gzip") from error
-    if not texts:
-        raise BadInput(f"{path} holds no document", value=path, expected='lines {"text", "label"}')
-    return texts, labels

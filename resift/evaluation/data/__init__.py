@@ -1,0 +1,26 @@
+"""Readers of test collections, and the types that they return.
+
+Labelled documents (:mod:`.labelled`), sentence pairs (:mod:`.sentence_pairs`) and BEIR folders (:mod:`.collection`),
+plain or gzip, and splits of a collection's queries (:mod:`.split`). Nothing is guessed: an error names the file, the
+line and what was expected there.
+"""
+
+from resift.evaluation.data.collection import Collection, has_part, read_collection, with_queries
+from resift.evaluation.data.labelled import Classes, read_classes, read_labelled
+from resift.evaluation.data.sentence_pairs import SentencePairs, read_pairs
+from resift.evaluation.data.split import Positions, Split, block_split
+
+__all__ = [
+    "Classes",
+    "Collection",
+    "Positions",
+    "SentencePairs",
+    "Split",
+    "block_split",
+    "has_part",
+    "read_classes",
+    "read_collection",
+    "read_labelled",
+    "read_pairs",
+    "with_queries",
+]

@@ -1,0 +1,77 @@
+"""Numbered lines of text files, plain or gzip: JSON objects, tab-separated cells, numbers and texts in them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resift.errors import BadInput
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file that are not blank, each with its number (from 1) and without its line end.
+
+    Raises BadInput if the file cannot be read, is damaged, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as probe:
+            # the content decides, because a name may lie: downloads are often unpacked without being renamed
+            opener: Any = gzip.open if probe.read(2) == b"\x1f\x8b" else open
+        # "\n" alone ends a line: universal newlines would also cut a text at a lone carriage return
+        with opener(path, "rt", encoding="utf-8-sig", newline="\n") as handle:
+            for number, line in enumerate(handle, 1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a UTF-8 file, or gzip") from error
+
+
+def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file that holds one a line, each with its line's number.
+
+    Raises BadInput if the file cannot be read or a line is not a JSON object.
+    """
+    for number, line in numbered_lines(path):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise BadInput(f"{path}, line {number}: {error}", value=line, expected="a JSON object") from error
+        if not isinstance(record, dict):
+            raise BadInput(f"{path}, line {number} is no JSON object", value=line, expected="a JSON object")
+        yield number, record
+
+
+def header_of(lines: Iterator[tuple[int, str]]) -> list[str]:
+    """The columns that the first of ``lines`` names; one empty name if there is no line."""
+    return next(lines, (0, ""))[1].split("\t")
+
+
+def cells_of(line: str, columns: int, where: str) -> list[str]:
+    """The tab-separated cells of a line. Raises BadInput if there are not as many as ``columns``."""
+    cells = line.split("\t")
+    if len(cells) != columns:
+        raise BadInput(f"{where}: {len(cells)} columns", value=line, expected=f"{columns}, as the header has")
+    return cells
+
+
+def finite_number(text: str, where: str) -> float:
+    """A score. Raises BadInput if ``text`` is not a finite number."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadInput(f"{where}: score {text!r}", value=text, expected="a finite number")
+    return number
+
+
+def text_of(record: dict[str, Any], key: str, where: str) -> str:
+    """The string of a record. Raises BadInput if there is none."""
+    text = record.get(key)
+    if not isinstance(text, str):
+        raise BadInput(f"{where}: no {key}", value=text, expected=f'"{key}": a string')
+    return text
