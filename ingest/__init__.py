@@ -1,1 +1,1 @@
-"""Documents in: readers, and indexing that loses nothing."""
+"""Documents in: reading files, and indexing that loses no document."""

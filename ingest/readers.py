@@ -9,6 +9,7 @@ import io
 import json
 import os
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,12 @@ _SUFFIXES = {
     ".txt": "text",
     ".cor": "text",
 }
-_DEAD = {"document", "file", "line", "reason", "status"}
+_DEAD_LETTER = {"document", "file", "line", "reason", "status"}
 
 
 @dataclass(frozen=True)
 class Record:
-    """A document as it was read, and where: the file's name and the line (from 1)."""
+    """A document, and where it was read: the file's name and the line, from 1."""
 
     file: str
     line: int
@@ -41,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that is no document, and why."""
+    """A line that holds no document, and the reason."""
 
     file: str
     line: int
@@ -51,14 +52,14 @@ class BadLine:
 
 @dataclass(frozen=True)
 class Columns:
-    """How a record becomes a document: which column is the id, and columns to rename (old name → new name)."""
+    """How a row becomes a document: which column holds the id, and columns to rename, old name → new name."""
 
     id: str | None = None
     rename: Mapping[str, str] | None = None
 
 
 def guess_format(path: str) -> str:
-    """Format by the file's ending, ``.gz`` aside. Raises BadInput where it says nothing."""
+    """The format that a file's ending stands for, ``.gz`` aside. Raises BadInput if the ending is unknown."""
     suffix = Path(path.removesuffix(".gz")).suffix
     if suffix not in _SUFFIXES:
         raise BadInput(f"cannot tell the format of {path}", value=path, expected=f"--format {' | '.join(FORMATS)}")
@@ -66,7 +67,11 @@ def guess_format(path: str) -> str:
 
 
 class Files:
-    """Documents of several files, one after another; ``-`` is stdin. ``position`` of ``total`` bytes are read."""
+    """The documents of several files, one after another; ``-`` is stdin.
+
+    ``position`` of ``total`` bytes have been read, for progress bars; stdin counts for nothing in either. Raises
+    BadInput if a file cannot be read, or if no ``format`` is given and a file's ending does not tell it.
+    """
 
     def __init__(self, paths: Sequence[str], format: str | None = None, columns: Columns = Columns()) -> None:
         self.paths, self.columns = paths, columns
@@ -91,37 +96,53 @@ class Files:
 
 
 def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str = "-") -> Iterator[Record | BadLine]:
-    """Documents of a stream, one after another; what cannot be read comes as a BadLine and does not end it.
+    """The documents of a stream, one after another; a line that cannot be read becomes a BadLine, and reading goes on.
 
-    A record's id is its column ``_id`` or ``id`` (or the one that ``columns`` names); one without gets a hash of its
-    content, so that reading a file again names the same documents. Gzip is noticed by its first bytes. Lines of a
-    dead-letter file give the documents they hold.
+    A document's id is its column ``_id`` or ``id``, or the one that ``columns`` names. A document without one gets a
+    hash of its content, so that reading a file again gives the same ids. A line of a dead-letter file gives the
+    document it holds.
+
+    Args:
+        stream: bytes in UTF-8, plain or gzip, which is recognised by its first two bytes.
+        format: one of FORMATS.
+        columns: which column is the id, and what is renamed.
+        name: what records give as their file.
+
+    Raises BadInput if compressed bytes are damaged or end too early.
     """
     buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     source: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
-    if format in ("csv", "tsv"):
-        rows = _table_rows(source, "\t" if format == "tsv" else ",")
-    else:
-        rows = _json_rows(source) if format == "jsonl" else _text_rows(source)
-    for line, row in rows:
-        if isinstance(row, _Bad):
-            yield BadLine(name, line, row.raw, row.reason)
-        else:
-            yield record_of(name, line, row, columns)
+    try:
+        for line, row in _rows(source, format):
+            if isinstance(row, _BadRow):
+                yield BadLine(name, line, row.raw, row.reason)
+            else:
+                yield record_of(name, line, row, columns)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadInput(f"{name} is damaged: {error}", value=name, expected="a complete gzip file") from error
 
 
 @dataclass(frozen=True)
-class _Bad:
+class _BadRow:
     raw: str
     reason: str
 
 
-Rows = Iterator[tuple[int, dict[str, Any] | _Bad]]
+_Rows = Iterator[tuple[int, dict[str, Any] | _BadRow]]
+
+
+def _rows(stream: BinaryIO, format: str) -> _Rows:
+    """The rows of a stream, each with its line, from 1."""
+    if format == "jsonl":
+        return _json_rows(stream)
+    if format == "text":
+        return _text_rows(stream)
+    return _table_rows(stream, "\t" if format == "tsv" else ",")
 
 
 def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:
-    """The document that a row holds, or why it is none; ``file`` and ``line`` say where the row was read."""
-    if set(row) == _DEAD:
+    """The document that a row holds, or a BadLine with the reason; ``file`` and ``line`` say where the row was read."""
+    if set(row) == _DEAD_LETTER:
         if not isinstance(row["document"], dict):
             return BadLine(file, line, str(row["document"]), str(row["reason"]))
         row = row["document"]
@@ -136,7 +157,7 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     return Record(file, line, str(row[name]), source)
 
 
-def _json_rows(stream: BinaryIO) -> Rows:
+def _json_rows(stream: BinaryIO) -> _Rows:
     for number, raw in enumerate(stream, 1):
         if raw.strip():
             try:
@@ -144,21 +165,21 @@ def _json_rows(stream: BinaryIO) -> Rows:
                 fault = None if isinstance(row, dict) else f"a {type(row).__name__}, expected an object"
             except (ValueError, RecursionError) as error:
                 fault = f"not JSON: {error}"
-            yield number, row if fault is None else _Bad(raw.decode("utf-8", "replace").rstrip("\r\n"), fault)
+            yield number, row if fault is None else _BadRow(raw.decode("utf-8", "replace").rstrip("\r\n"), fault)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _text_rows(stream: BinaryIO) -> Rows:
+def _text_rows(stream: BinaryIO) -> _Rows:
     for number, raw in enumerate(stream, 1):
         text = raw.decode("utf-8", "replace").strip()
         if text:
             yield number, {"_id": str(number), "text": text}
 
 
-def _table_rows(stream: BinaryIO, delimiter: str) -> Rows:
+def _table_rows(stream: BinaryIO, delimiter: str) -> _Rows:
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
     rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
@@ -169,10 +190,10 @@ def _table_rows(stream: BinaryIO, delimiter: str) -> Rows:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield rows.line_num, _Bad("", f"malformed table: {error}")
+                yield rows.line_num, _BadRow("", f"malformed table: {error}")
                 continue
             wrong = "" in row or None in row.values()
             fault = f"expected {len(rows.fieldnames or [])} columns"
-            yield rows.line_num, _Bad(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
+            yield rows.line_num, _BadRow(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
     finally:
         lines.detach()

@@ -1,4 +1,4 @@
-"""Verify and repair: does every vector of an index belong to the text beside it?"""
+"""Checks that every vector of an index belongs to the text beside it, and repairs those that do not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ TOLERANCE = 1e-4
 
 @dataclass
 class Verification:
-    """How many documents were checked and repaired, and the ids of those without a vector or with a stale one."""
+    """What was found in an index.
+
+    Attributes:
+        checked: number of documents.
+        missing: ids of documents without a vector.
+        stale: ids of documents whose vector belongs to another text.
+        repaired: number of documents that got a new vector.
+    """
 
     checked: int = 0
     missing: list[str] = field(default_factory=list)
@@ -26,27 +33,27 @@ class Verification:
 
 
 def verify(engine: Engine, model: Model, index: str, repair: bool = False) -> Verification:
-    """Encode every text again and compare (largest difference 1e-4); with ``repair`` write the vectors that differ.
+    """Encode every text again and compare: components may differ by 1e-4. With ``repair`` write the right vectors.
 
-    Partial updates past the ingest pipeline are what makes vectors stale. Raises ModelMismatch for another model's
-    index.
+    Vectors go stale by partial updates that bypass the ingest pipeline. Raises ModelMismatch if the index belongs to
+    another model.
     """
     info = engine.info(index)
     info.require(model)
     found = Verification()
     for batch in batched(engine.scan(index), 500):
         expected = model.encode([document_text(source, info.fields) for _, source, _ in batch])
-        for (id, _, vector), wanted in zip(batch, expected, strict=True):
+        for (id, _, vector), right in zip(batch, expected, strict=True):
             found.checked += 1
             if vector is None:
                 found.missing.append(id)
-            elif np.abs(vector - wanted).max() > TOLERANCE:
+            elif np.abs(vector - right).max() > TOLERANCE:
                 found.stale.append(id)
     for id in [*found.missing, *found.stale] if repair else []:
         try:
             engine.update(index, id, {}, model)
             found.repaired += 1
-        except NotFound:
+        except NotFound:  # deleted since it was checked
             continue
     engine.refresh(index)
     return found

@@ -81,6 +81,13 @@ def test_gzip_and_byte_order_mark() -> None:
     assert one.source == {"text": "é"}
 
 
+def test_damaged_gzip() -> None:
+    data = gzip.compress(b'{"_id": "1"}\n' * 1000)
+    for damaged in (data[: len(data) // 2], data[:-8] + bytes(8), data[:20] + bytes(9) + data[29:]):
+        with pytest.raises(BadInput, match="- is damaged"):
+            records(damaged)
+
+
 def test_csv() -> None:
     data = 'id,title,text\n1,T,"two\nlines, one field"\n2,only two\n3,a,b,c\n4,x,y\n'
     one, short, long, last = records(data, "csv")
