@@ -1,18 +1,20 @@
 """Relevance feedback: what a session's judged documents change about its next searches.
 
-No document is encoded again; everything is learned anew from the judged documents, so a judgement can be taken back.
+No document is encoded again. Everything is learned anew from the judged documents, so a judgement can be taken back.
 
 ==================  ================================================================================================
-``mask``            weights of the dimensions: spherical entropy with one centre for the relevant and one for the
-                    irrelevant documents is lowered by Adam (Passalis and Tefas 2018, Algorithm 2)
+``mask``            weights of the dimensions: Adam lowers the spherical entropy around one centre for the relevant and
+                    one for the irrelevant documents (Passalis and Tefas 2018, Algorithm 2)
 ``rocchio``         the query moves towards the relevant documents and away from the others (Rocchio 1971)
 ``mask+rocchio``    both
-``ridge``           the query is the prior of a ridge regression that gives relevant documents 1 and others 0
-``lexical``         words of the relevant documents are asked of the engine too, weighted (Rocchio on term weights)
+``ridge``           a ridge regression gives relevant documents 1 and the others 0; the query is its prior
+``lexical``         query expansion: the engine is also asked for words of the relevant documents, weighted (Rocchio on
+                    term weights)
 ``ridge+lexical``   both: the default
 ==================  ================================================================================================
 
-A hit's similarity is that of mask ⊙ moved query with mask ⊙ document, its engine's score that of the longer query.
+A hit's similarity is that of mask ⊙ transformed query with mask ⊙ document, and its engine's score is that of the
+expanded query.
 """
 
 from __future__ import annotations
@@ -33,36 +35,38 @@ from resift.ranking.mask import learn_mask
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
-ROCCHIO = (1.0, 0.8, 0.2)
-PRIOR, RIDGE = 0.3, 2.0
-TERMS, TERM_WEIGHTS = 60, (3.0, 1.0)
-REACH, CARRIED = (1.0, 2.0), 0.25
-_FEWEST = 5
+ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
+RIDGE_PRIOR, RIDGE_PENALTY = 0.3, 2.0
+MAX_TERMS, TERM_WEIGHTS = 60, (3.0, 1.0)
+# the relevance scope at another query: from how many standard deviations above its candidates to how many a judgement
+# begins to count, and what it counts then
+SCOPE_DEVIATIONS, SCOPE_WEIGHT = (1.0, 2.0), 0.25
+_MIN_CANDIDATES = 5  # of fewer, mean and deviation say nothing
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a method learns: a mask, how the query moves ("", "rocchio" or "ridge"), and terms."""
+    """What a method learns: a mask, how the query's vector moves ("", "rocchio" or "ridge"), and expansion terms."""
 
     masked: bool = False
-    transform: str = ""
-    lexical: bool = False
+    transformation: str = ""
+    expands: bool = False
 
 
 METHODS = {
     "mask": Method(masked=True),
-    "rocchio": Method(transform="rocchio"),
-    "mask+rocchio": Method(masked=True, transform="rocchio"),
-    "ridge": Method(transform="ridge"),
-    "lexical": Method(lexical=True),
-    "ridge+lexical": Method(transform="ridge", lexical=True),
+    "rocchio": Method(transformation="rocchio"),
+    "mask+rocchio": Method(masked=True, transformation="rocchio"),
+    "ridge": Method(transformation="ridge"),
+    "lexical": Method(expands=True),
+    "ridge+lexical": Method(transformation="ridge", expands=True),
 }
 DEFAULT_METHOD = "ridge+lexical"
 Bag = Mapping[str, float]
 
 
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
-    """A text's words, each with sqrt(count) · idf(word), scaled to length 1 (l2).
+    """A text's words, each weighing sqrt(count) · idf(word), scaled to length 1 (l2); empty for a text without words.
 
     >>> bag_of_words("fire " * 16 + "bush " * 9)
     {'fire': 0.8, 'bush': 0.6}
@@ -74,11 +78,11 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
 
 @dataclass(frozen=True)
 class Feedback:
-    """What judged documents teach about queries.
+    """What m judged documents teach about queries; make it by :meth:`learn` or :meth:`from_judged`.
 
-    ``vectors`` (m, K) of the judged documents at length 1; ``grades`` (m,), the sign of each judgement and how much
-    it counts, 1 for an explicit one; ``mask`` (K,); ``bags`` (m), the documents' weighted words; ``queries`` (m), the
-    texts that they were judged for, if known; ``method``, one of METHODS.
+    ``vectors`` (m, K), float32: the judged documents' vectors at length 1. ``grades`` (m,): each judgement's sign and
+    how much it counts, 1 for an explicit one. ``mask`` (K,), float32. ``bags``: the documents' m bags of words, or none
+    if the method does not expand queries. ``queries``: the m texts that they were judged for, or none if unknown.
     """
 
     vectors: Floats
@@ -97,22 +101,22 @@ class Feedback:
         grades: Sequence[float] | None = None,
         bags: Sequence[Bag] = (),
     ) -> Feedback:
-        """From the vectors of relevant (p, K) and irrelevant (q, K) documents; either may be empty, shape (0, K).
+        """Learn from the vectors of relevant (p, K) and irrelevant (q, K) documents; both may be empty, shape (0, K).
 
-        ``grades`` and ``bags`` are those of the p + q documents; grades are 1 and -1 if none are given. Raises
-        BadInput for an unknown method.
+        ``grades`` and ``bags`` are those of the p + q documents in this order; without grades they are 1 and -1.
+        ``method`` is one of METHODS; raises BadInput if it is not.
         """
         if method not in METHODS:
             raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(METHODS))
-        wanted = METHODS[method]
+        chosen = METHODS[method]
         signs = np.repeat([1.0, -1.0], [len(relevant), len(irrelevant)])
-        mask = learn_mask(relevant, irrelevant) if wanted.masked else np.ones(np.shape(relevant)[1], np.float32)
+        mask = learn_mask(relevant, irrelevant) if chosen.masked else np.ones(np.shape(relevant)[1], np.float32)
         return cls(
             unit_rows(np.concatenate([relevant, irrelevant])),
             signs if grades is None else np.asarray(grades, np.float64),
             mask,
-            tuple(bags) if wanted.lexical else (),
-            method=wanted,
+            tuple(bags) if chosen.expands else (),
+            method=chosen,
         )
 
     @classmethod
@@ -123,121 +127,140 @@ class Feedback:
         idf: Callable[[str], float] = lambda word: 1.0,
         method: str = DEFAULT_METHOD,
     ) -> Feedback:
-        """What a session's judged documents teach, for vectors of ``dim`` dimensions; ``idf``: see bag_of."""
+        """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
+
+        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS.
+        """
         ordered = sorted(judged, key=lambda one: one.judgement.grade < 0)
         sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -1)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, dim) for side in sides)
-        bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].lexical else []
-        found = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
-        return replace(found, queries=tuple(one.judgement.query for one in ordered))
+        bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].expands else []
+        feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
+        return replace(feedback, queries=tuple(one.judgement.query for one in ordered))
 
     @property
     def evidence(self) -> float:
-        """How much the judgements count together: explicit ones 1 each."""
+        """How much the judgements weigh together, explicit ones 1 each."""
         return float(np.abs(self.grades).sum())
 
     def adjusted_alpha(self, alpha: float, max_alpha: float) -> float:
-        """The weight of the similarity against the engine's score, where it is ``alpha`` without feedback.
+        """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
 
-        The more was judged the nearer it comes to ``max_alpha``, if it is below; an ``alpha`` of 0, the engine's scores
-        only, stays. For ``max_alpha`` see :attr:`resift.encoders.model.Model.max_alpha`.
+        It is alpha + max(0, max_alpha - alpha) · e / (1 + e) for an evidence of e, so it nears ``max_alpha``
+        (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged.
         """
+        # an alpha of 0 means the engine's scores alone, which feedback must not override
         return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (1 + self.evidence)
 
     def at_query(self, text: str) -> Feedback:
-        """The judgements made at the query ``text``, or without a query."""
-        return self._scaled(np.array([not one or one == text for one in self.queries], float))
+        """The part of the feedback that was given at the query ``text``, or without one; all if that is unknown."""
+        return self._weighted(self._made_at(text).astype(float)) if self.queries else self
 
-    def _scaled(self, reach: NDArray[Any]) -> Feedback:
-        """Each judgement as far as it reaches, (m,) from 0 to 1."""
-        if np.all(reach == 1):
+    def _made_at(self, text: str) -> NDArray[np.bool_]:
+        """Which judgements were made at the query ``text`` or at none, (m,)."""
+        if not self.queries:
+            return np.zeros(len(self.grades), bool)
+        return np.array([query in ("", text) for query in self.queries])
+
+    def scoped(self, query: NDArray[Any], candidates: NDArray[Any], text: str = "") -> Feedback:
+        """The part of the feedback that concerns another search: each judgement within its relevance scope.
+
+        ``query`` (K,) is the search's query, ``text`` its words, and ``candidates`` (n, K) are its candidates' vectors.
+
+        A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
+        documents count, by SCOPE_WEIGHT · clip(z - 1, 0, 1), where z is how many standard deviations a document is
+        more similar to the query than the candidates are on average (SCOPE_DEVIATIONS). With fewer than five candidates
+        none of them counts. To a query without known words, which has no direction of its own, all feedback applies.
+        """
+        if not len(self.grades) or not np.any(query):
             return self
-        kept = np.flatnonzero(reach)
+        here = self._made_at(text)
+        scope = np.zeros(len(self.grades))
+        if len(candidates) >= _MIN_CANDIDATES and not here.all():
+            similarities = unit_rows(candidates) @ unit_rows(query)
+            low, high = SCOPE_DEVIATIONS
+            deviation = max(float(similarities.std()), 1e-6)
+            distance = (self.vectors @ unit_rows(query) - similarities.mean()) / deviation
+            # what is irrelevant to one query says nothing of another
+            scope = SCOPE_WEIGHT * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
+        scope[here] = 1
+        return self._weighted(scope)
+
+    def _weighted(self, scope: NDArray[Any]) -> Feedback:
+        """Each judgement weighted by its ``scope`` (m,), 0 to 1; those of 0 are left out."""
+        if np.all(scope == 1):
+            return self
+        kept = np.flatnonzero(scope)
         return replace(
             self,
             vectors=self.vectors[kept],
-            grades=(self.grades * reach)[kept],
+            grades=(self.grades * scope)[kept],
             mask=self.mask if len(kept) else np.ones_like(self.mask),
             bags=tuple(self.bags[i] for i in kept) if self.bags else (),
             queries=tuple(self.queries[i] for i in kept) if self.queries else (),
         )
 
-    def scoped(self, query: NDArray[Any], background: NDArray[Any], text: str = "") -> Feedback:
-        """The part of the feedback that concerns a ``query`` (K,), whose candidates are ``background`` (n, K).
-
-        One made at this very query, its ``text``, counts in full, as does one made without a query. Of the others only
-        relevant documents reach it, and a quarter as much (CARRIED), if they are more similar to the query than its own
-        candidates are on average: by two standard deviations to reach it so, by one not at all (REACH). With fewer than
-        five candidates none does. A query without known words has all.
-        """
-        if not len(self.grades) or not np.any(query):
-            return self
-        here = [not one or one == text for one in self.queries]
-        reach = np.zeros(len(self.grades))
-        if len(background) >= _FEWEST and not (here and all(here)):
-            usual = unit_rows(background) @ unit_rows(query)
-            low, high = REACH
-            distance = (self.vectors @ unit_rows(query) - usual.mean()) / max(float(usual.std()), 1e-6)
-            reach = CARRIED * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
-        if here:
-            reach[here] = 1
-        return self._scaled(reach)
-
     @cached_property
     def shift(self) -> Floats:
-        """Where queries move: the vector (K,) that is added to a query without words of its own."""
-        if not self.method.transform or not len(self.grades):
+        """Where feedback moves queries: what a query without known words becomes, (K,), float32."""
+        if not self.method.transformation or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
-        if self.method.transform == "ridge":
-            return np.asarray(self.vectors.T @ self._fit(np.sign(self.grades)), np.float32)
-        _, towards, away = ROCCHIO
-        parts = [(towards, self.grades > 0), (-away, self.grades < 0)]
-        return np.asarray(sum(weight * _mean(self.vectors, np.abs(self.grades) * side) for weight, side in parts))
+        if self.method.transformation == "ridge":
+            return np.asarray(self.vectors.T @ self._ridge_weights(np.sign(self.grades)), np.float32)
+        relevant, irrelevant = ROCCHIO_WEIGHTS
+        sides = [(relevant, self.grades > 0), (-irrelevant, self.grades < 0)]
+        return np.asarray(sum(weight * _mean(self.vectors, np.abs(self.grades) * side) for weight, side in sides))
 
-    def _fit(self, targets: NDArray[Any]) -> NDArray[np.float64]:
-        """Weights (m,) of the judged documents: (X Xᵀ + λ diag(1 / |grade|))⁻¹ targets."""
+    def _ridge_weights(self, targets: NDArray[Any]) -> NDArray[np.float64]:
+        """The judged documents' weights (m,) in the regression: (X Xᵀ + λ · diag(1 / |grade|))⁻¹ · targets."""
+        # the dual form: there are far fewer judged documents than dimensions
         kernel = self.vectors.astype(np.float64) @ self.vectors.T
-        found: NDArray[np.float64] = np.linalg.solve(kernel + np.diag(RIDGE / np.abs(self.grades)), targets)
-        return found
+        penalty = np.diag(RIDGE_PENALTY / np.abs(self.grades))
+        weights: NDArray[np.float64] = np.linalg.solve(kernel + penalty, targets)
+        return weights
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """The query (K,) as the judgements move it, in its own length; one without known words becomes the shift.
+        """The transformed query (K,), float32, as long as ``query`` (K,); one without known words becomes the shift.
 
         Rocchio adds .8 · mean(relevant) - .2 · mean(irrelevant) to a query of length 1, each document weighing as its
-        judgement counts (Passalis and Tefas leave the irrelevant ones at 0). Ridge regression is w = argmin
-        Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖², y being 1 for relevant and 0 for irrelevant documents, p = .3 (PRIOR),
-        λ = 2 (RIDGE): documents that the query already tells apart, or that repeat others, add little.
+        judgement counts (Rocchio 1971; Passalis and Tefas leave the irrelevant ones at 0) and is not scaled back.
+
+        Ridge regression is w = argmin Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖², where y is 1 for relevant and 0 for
+        irrelevant documents, p = .3 (RIDGE_PRIOR) and λ = 2 (RIDGE_PENALTY): documents that the query already tells
+        apart, or that repeat others, add little.
         """
-        size = float(np.linalg.norm(query)) or 1.0
+        length = float(np.linalg.norm(query)) or 1.0
         if not len(self.grades):
             return np.asarray(query, np.float32)
-        if self.method.transform != "ridge":
-            return np.asarray(query + size * self.shift, np.float32)
-        prior = PRIOR * unit_rows(query)
-        moved = prior + self.vectors.T @ self._fit((self.grades > 0) - self.vectors @ prior)
-        return np.asarray(size * unit_rows(moved), np.float32)
+        if self.method.transformation != "ridge":
+            return np.asarray(query + length * self.shift, np.float32)
+        prior = RIDGE_PRIOR * unit_rows(query)
+        residuals = (self.grades > 0) - self.vectors @ prior
+        moved = prior + self.vectors.T @ self._ridge_weights(residuals)
+        return np.asarray(length * unit_rows(moved), np.float32)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
-        """The words to ask for beside a query whose own words, as a vector, have length 1; heaviest first, at most 60.
+        """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.
 
         3 · mean(relevant) - 1 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
-        times e / (1 + e), e being how much their judgements count together. Words below 0 are left out.
+        times e / (1 + e) for an evidence of e on that side. Words that come out below 0 are left out.
         """
-        total: Counter[str] = Counter()
-        for weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
+        weights: Counter[str] = Counter()
+        for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
             side = [
                 (abs(grade), bag)
                 for grade, bag in zip(self.grades.tolist(), self.bags, strict=False)
                 if grade * sign > 0
             ]
-            count = 1 + sum(share for share, _ in side)
-            for share, bag in side:
+            # mean times e / (1 + e) is the sum over 1 + e
+            divisor = 1 + sum(grade for grade, _ in side)
+            for grade, bag in side:
                 for word, value in bag.items():
-                    total[word] += sign * weight * share / count * value
-        return {word: value for word, value in total.most_common(TERMS) if value > 0}
+                    weights[word] += sign * side_weight * grade / divisor * value
+        return {word: weight for word, weight in weights.most_common(MAX_TERMS) if weight > 0}
 
 
 def _mean(vectors: Floats, weights: NDArray[Any]) -> NDArray[Any]:
-    """Weighted mean (K,), over at least one explicit judgement; zeros where nothing weighs."""
+    """The weighted mean (K,) of vectors (m, K); the weights' sum counts as at least 1, as one explicit judgement."""
     return np.asarray(weights @ vectors / max(1.0, float(weights.sum())), np.float32)
