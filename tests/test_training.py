@@ -19,10 +19,12 @@ from resift.cli.train import train as train_commands
 from resift.errors import BadInput
 from resift.evaluation.data import read_labelled
 from resift.ranking.mask import spherical_entropy
-from resift.training.boew import RoBoew, class_means, entropy, vocabulary
+from resift.training.boew import RoBoew, class_means, entropy
+from resift.training.labels import class_shares, hold_back
 from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift.training.rnbof import untrained_network
-from resift.training.supervised import held_back, shares, train
+from resift.training.supervised import train
+from resift.training.vocabulary import vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", "mango", "olive"]
@@ -230,21 +232,21 @@ def test_patience_ends_training(table: WordVectors, corpus: tuple[list[str], lis
 def test_soft_labels(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
     texts, labels = corpus
     soft = [{label: 9.0, "fruit" if label == "greek" else "greek": 1.0} for label in labels]
-    classes, targets = shares(soft)
+    classes, targets = class_shares(soft)
     assert classes == ["fruit", "greek"]
     np.testing.assert_allclose(targets[:2], [[0.1, 0.9], [0.9, 0.1]], rtol=1e-6)
     _, summary = train(texts, soft, table, KINDS["ro-boew"])
     assert summary["better"]
-    assert shares([{"a": 2}, 7])[1].tolist() == [[0, 1], [1, 0]]
+    assert class_shares([{"a": 2}, 7])[1].tolist() == [[0, 1], [1, 0]]
 
 
 def test_held_back_is_stratified_and_spares_single_documents() -> None:
     classes = np.repeat([0, 1, 2, 3], [100, 40, 1, 2])
-    held = held_back(classes, 0.1, 0)
+    held = hold_back(classes, 0.1, 0)
     assert np.abs(np.bincount(classes[held], minlength=4) - [10, 4, 0, 0]).max() <= 1
     assert not held[140]
-    assert not held_back(classes, 0, 0).any()
-    assert (held != held_back(classes, 0.1, 1)).any()
+    assert not hold_back(classes, 0, 0).any()
+    assert (held != hold_back(classes, 0.1, 1)).any()
 
 
 def test_vocabulary_start(table: WordVectors) -> None:
@@ -374,7 +376,7 @@ def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str]
         network = untrained_network(start, kind)
         before = {name: value.detach().clone() for name, value in network.named_parameters()}
         counts = Model("", start, "mean", "cosine", segments=network.segments).counts(corpus[0])
-        targets = torch.from_numpy(shares(corpus[1])[1])
+        targets = torch.from_numpy(class_shares(corpus[1])[1])
         centres = torch.from_numpy(class_means(network.encode(counts), targets.numpy()))
         entropy(network(counts), targets, centres, kind).backward()
         assert all(value.grad.to_dense().abs().sum() > 0 for value in network.parameters()), before.keys()

@@ -1,4 +1,4 @@
-"""Settings of the trainings that need torch, kept apart from them so that the command line can show the defaults."""
+"""Settings of every training, kept apart from them: the command line shows the defaults without torch or SciPy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from resift.encoders.residual import NETWORKS
 from resift.errors import BadInput, at_least
 
 ENTROPIES = ("spherical", "euclidean")
+MIN_DOCUMENTS = 8
+_MIN_BATCH, _MIN_STEPS, _MAX_EPOCHS = 8, 150, 20
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,110 @@ class RnBofOptions(RoBoewOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, self, "size", "segments")
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """Settings of adapting word vectors to documents without labels; the defaults were chosen on Cranfield, CISI and a
+    part of 20 Newsgroups' training set.
+
+    Attributes:
+        epochs: passes over the documents, at least.
+        most_epochs: passes at most, where ``epochs`` of them make fewer than ``min_steps`` steps; more than these would
+            learn a small corpus by heart.
+        min_steps: steps that are made of more epochs in a small corpus.
+        batch: documents of one step.
+        rate: Adam's learning rate for the word rows, which falls to nearly 0.
+        weight_rate: the same for the log weights of the words.
+        temperature: of the softmax; a high one draws documents on one broad subject together.
+        dim: dimensions of the result; None stands for those of the given vectors.
+        spectral: dimensions of latent semantic indexing that the rows start with, beside the given vectors.
+        min_count: words that occur less often in all are not trained.
+        limit: documents to train on, at most; of more so many are drawn by chance.
+        held_back: the part of the documents, up to 0.5, that judges.
+        codewords: if given, a BoEW model with a codebook of this size is made, else the weighted mean.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for values that are out of range.
+    """
+
+    epochs: int = 5
+    most_epochs: int = 20
+    min_steps: int = 200
+    batch: int = 128
+    rate: float = 0.004
+    weight_rate: float = 0.05
+    temperature: float = 0.3
+    dim: int | None = None
+    spectral: int = 60
+    min_count: int = 2
+    limit: int = 50_000
+    held_back: float = 0.1
+    codewords: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "epochs", "most_epochs", "spectral", "min_count", "dim", "codewords")
+        at_least(2, self, "batch")
+        at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
+        at_least(MIN_DOCUMENTS, self, "limit")
+        if not 0 < self.temperature < math.inf:
+            raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
+        if not 0 < self.held_back <= 0.5:
+            raise BadInput(f"held_back is {self.held_back}", value=self.held_back, expected="more than 0, at most 0.5")
+
+    def steps_per_epoch(self, documents: int) -> int:
+        """Steps of one pass over so many documents."""
+        return max(1, documents // self.batch)
+
+    def steps(self, documents: int) -> int:
+        """Steps of the whole training on so many documents."""
+        epoch = self.steps_per_epoch(documents)
+        return epoch * max(self.epochs, min(self.most_epochs, -(-self.min_steps // epoch)))
+
+
+@dataclass(frozen=True)
+class LateInteractionOptions:
+    """Settings of training a reranker; the defaults were chosen on the first 70 % of the questions of a SQuAD part.
+
+    Attributes:
+        epochs: passes over the queries; where they make fewer than 150 steps, up to 20.
+        batch: queries of one step; fewer where there are few (see :meth:`batch_size`).
+        negatives: documents against each relevant one, drawn anew in every epoch.
+        pool: the engine's best candidates, from which negatives are drawn.
+        rate: Adam's learning rate for the word rows, which falls to nearly 0.
+        weight_rate: the same for the log weights of words, the threshold and the length penalty.
+        shift_rate: the same for the shifts of query words.
+        frequent: a word of so many training queries gets a shift of its own in queries.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for values that are out of range, and for more negatives than candidates.
+    """
+
+    epochs: int = 3
+    batch: int = 64
+    negatives: int = 12
+    pool: int = 30
+    rate: float = 5e-4
+    weight_rate: float = 0.01
+    shift_rate: float = 1e-3
+    frequent: int = 30
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "epochs", "batch", "negatives", "pool", "frequent")
+        at_least(0, self, "rate", "weight_rate", "shift_rate", "seed")
+        if self.negatives > self.pool:
+            raise BadInput(f"{self.negatives} negatives of {self.pool} candidates", expected="at most as many")
+
+    def batch_size(self, queries: int) -> int:
+        """Queries of one step when there are so many in all: at most a hundredth of them, but at least 8."""
+        return min(self.batch, max(_MIN_BATCH, queries // 100))
+
+    def epochs_for(self, queries: int) -> int:
+        """Passes over so many queries: ``epochs``, or as many up to 20 as make 150 steps."""
+        steps = -(-queries // self.batch_size(queries))
+        return max(self.epochs, min(_MAX_EPOCHS, -(-_MIN_STEPS // steps)))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""RN-BoF: bag of features as a network, its vectors' size free of the number of codewords (Passalis and Tefas 2017).
+"""RN-BoF: a bag of features as a network, whose vectors may have any size (Passalis and Tefas 2017).
 
-Each codeword has its own width σ_k (eqs. 5 and 6), S consecutive segments of a text are accumulated each by itself
-(eq. 7 and section 3.2.3; they share the codewords, the head tells them apart), and t = relu(Wᵀ s) is R long (eq. 8).
-Trained as RO-BoEW is, with learned centres (eq. 13). Vectors keep their order in float16.
+Each codeword has a width σ_k of its own (eqs. 5 and 6). S consecutive segments of a text are pooled each by itself
+(eq. 7 and section 3.2.3; they share the codewords, the head tells them apart), and t = relu(Wᵀ s) has R dimensions
+(eq. 8). It is trained as RO-BoEW is, with learned centres (eq. 13).
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from resift.vectors.table import WordVectors
 
 
 class RnBof(RoBoew):
-    """The network: as RO-BoEW, but widths σ (K,) and head W (S · K, R), uniform in [-1, 1] at the start.
+    """The network: that of RO-BoEW, but with widths σ (K,) and a head W (S · K, R), uniform in [-1, 1] at the start."""
 
-    A column's sign is such that it sums to more than 0: no unit is dead for all texts from the start.
-    """
-
-    def _shape(self, options: RoBoewOptions) -> None:
+    def _add_width_and_head(self, options: RoBoewOptions) -> None:
         assert isinstance(options, RnBofOptions)
         self.segments = options.segments
-        book, count = self.codebook.detach(), options.codewords
-        apart = torch.cdist(book, book).sum() / max(1, count * (count - 1))
-        self.width = torch.nn.Parameter(torch.full((count,), options.sigma * float(apart or 1)))
+        codebook, count = self.codebook.detach(), options.codewords
+        mean_distance = torch.cdist(codebook, codebook).sum() / max(1, count * (count - 1))
+        # a single codeword has no distance to others
+        self.width = torch.nn.Parameter(torch.full((count,), options.sigma * float(mean_distance or 1)))
         chance = torch.Generator().manual_seed(options.seed)
         head = 2 * torch.rand(options.segments * count, options.size, generator=chance) - 1
+        # pooled memberships are not negative: a column that sums to less than 0 would start as a unit that is dead
         self.head = torch.nn.Parameter(torch.where(head.sum(0) < 0, -head, head))
 
     def name(self) -> str:
@@ -40,11 +39,11 @@ class RnBof(RoBoew):
         """What distances are divided by: σ_k, kept above 0."""
         return self.width.clamp_min(1e-3)
 
-    def finish(self, pooled: torch.Tensor) -> torch.Tensor:
+    def text_vectors(self, pooled: torch.Tensor) -> torch.Tensor:
         """t = relu(Wᵀ s) (eq. 8); ``pooled`` s (n, S · K), gives (n, R)."""
         return torch.relu(pooled @ self.head)
 
-    def parts(self) -> dict[str, Any]:
+    def head_arrays(self) -> dict[str, Any]:
         """What an exported model takes besides its table."""
         return {"head": self.head.detach().numpy().copy()}
 

@@ -4,56 +4,61 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
-from gensim.parsing.porter import PorterStemmer
-from gensim.parsing.preprocessing import STOPWORDS
-from scipy.sparse import csr_matrix
 
+from resift.corpus import sparse_counts
+from resift.errors import needs_extra
+from resift.stop_words import STOP_WORDS
 from resift.text import tokenize
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 Analyzer = Callable[[str], list[str]]
-_stem = lru_cache(maxsize=500_000)(PorterStemmer().stem)
 
 
 def without_stop_words(text: str) -> list[str]:
-    """The words of ``text`` that are not among gensim's 337 English stop words.
+    """The words of ``text`` that are not English stop words.
 
     >>> without_stop_words("The cost of flying")
     ['cost', 'flying']
     """
-    return [word for word in tokenize(text) if word not in STOPWORDS]
+    return [word for word in tokenize(text) if word not in STOP_WORDS]
 
 
 def english_terms(text: str) -> list[str]:
-    """The same, each word by its Porter stem.
+    """The Porter stem (Porter 1980) of each word of ``text`` that is not a stop word. Raises MissingExtra without gensim.
 
     >>> english_terms("The cost of flying")
     ['cost', 'fly']
     """
-    return [_stem(word) for word in without_stop_words(text)]
+    stem = _stemmer()
+    return [stem(word) for word in without_stop_words(text)]
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    with needs_extra("eval", "Stemming"):
+        from gensim.parsing.porter import PorterStemmer
+    # a stem costs more than everything else that BM25 does with a word, and most words come again
+    return lru_cache(maxsize=500_000)(PorterStemmer().stem)
 
 
 class Terms:
-    """A vocabulary learnt from texts: terms that occur in ``least`` of them or more."""
+    """A vocabulary learnt from texts: the terms that occur in ``min_df`` of them or more, sorted."""
 
-    def __init__(self, texts: Sequence[str], analyze: Analyzer, least: int = 1) -> None:
+    def __init__(self, texts: Sequence[str], analyze: Analyzer, min_df: int = 1) -> None:
         self.analyze = analyze
         frequency = Counter(chain.from_iterable(set(analyze(text)) for text in texts))
-        self.index = {term: row for row, term in enumerate(sorted(t for t, n in frequency.items() if n >= least))}
+        terms = sorted(term for term, count in frequency.items() if count >= min_df)
+        self.index = {term: column for column, term in enumerate(terms)}
 
     def counts(self, texts: Sequence[str]) -> csr_matrix:
-        """How often each term occurs, (n, V) float32; other terms are left out."""
-        rows = [[self.index[term] for term in self.analyze(text) if term in self.index] for text in texts]
-        ends = np.cumsum([0, *map(len, rows)])
-        flat = np.fromiter(chain.from_iterable(rows), np.int32)
-        found = csr_matrix((np.ones(len(flat), np.float32), flat, ends), shape=(len(rows), len(self.index)))
-        found.sum_duplicates()
-        return found
-
-
-def document_frequency(counts: csr_matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """In how many rows of ``counts`` (n, V) each term occurs, (V,)."""
-    return np.bincount(counts.indices, minlength=counts.shape[1]).astype(np.float64)
+        """How often each term occurs, (n, V) float32; other words are left out."""
+        columns = [[self.index[term] for term in self.analyze(text) if term in self.index] for text in texts]
+        offsets = np.cumsum([0, *map(len, columns)])
+        return sparse_counts(np.fromiter(chain.from_iterable(columns), np.int32), offsets, len(self.index))
