@@ -9,7 +9,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.errors import BadInput, needs_extra
+from resift.errors import BadInput
+from resift.evaluation.baselines.terms import stemmer
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -51,8 +52,7 @@ def _frequent_words(texts: Sequence[str], min_count: int) -> list[str]:
 
 def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVectors) -> None:
     """Replace each -1 of ``rows`` by the row of the first word of ``vectors`` with the same stem, if there is one."""
-    with needs_extra("train", "Stemming"):
-        from resift.evaluation.baselines.terms import stem
+    stem = stemmer()
     row_of_stem: dict[str, int] = {}
     for row, word in enumerate(vectors.words):
         row_of_stem.setdefault(stem(word), row)
