@@ -197,7 +197,7 @@ def searches(url: str) -> None:
             )
         recall = []
         for i in range(QUERIES):
-            judged = service.judged(service.sessions.get(f"s{i}"))
+            judged = service.judged_documents(service.sessions.get(f"s{i}"))
             feedback, query = Feedback.from_judged(judged, model.dim), model.encode([queries[i]])[0]
             truth = model.score(feedback.transform_query(query), vectors, feedback.mask)
             best = set(np.argsort(-truth, kind="stable")[:25].tolist())

@@ -12,7 +12,7 @@ from resift.errors import BadInput
 from resift.ranking.fusion import NORMALIZATIONS, combine
 from resift.ranking.judgements import GRADES, collect_marks
 from resift.reranker import validation as read
-from resift.reranker.search.bodies import Search
+from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.vectors.similarity import dynamax
 
@@ -51,7 +51,7 @@ def rerank() -> dict[str, Any]:
     top = read.natural(body, "top_n", len(documents), 10**9)
     feedback = service.feedback_of(read.text(body, "session", None), _headers())
     method = read.choice(body, "method", "auto", ["auto", "vectors", "dynamax", "late"])
-    late = None if feedback is not None and method == "auto" else service.late(method)
+    late = None if feedback is not None and method == "auto" else service.late_interaction(method)
     if late is not None and feedback is not None:
         raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
     if late is not None:
@@ -98,7 +98,7 @@ def score() -> dict[str, Any]:
         raise BadInput(
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
         )
-    late = service.late(method) if vectors is None and feedback is None else None
+    late = service.late_interaction(method) if vectors is None and feedback is None else None
     if late is not None:
         documents = read.texts(body, "documents")
         similar = late.scores(query, documents)
@@ -176,7 +176,7 @@ def feedback() -> dict[str, Any]:
 def get_session(session: str) -> dict[str, Any]:
     """All that is kept of a session, and what was learned from it."""
     service = _service()
-    return service.told(service.sessions.get(session), _headers())
+    return service.describe(service.sessions.get(session), _headers())
 
 
 @api.put("/sessions/<session>")
@@ -184,7 +184,7 @@ def put_session(session: str) -> dict[str, Any]:
     """Make a session of the judgements that a GET gave."""
     service = _service()
     judgements = read.judgements(read.json_body(), "judgements")
-    return service.told(service.sessions.put(session, judgements), _headers())
+    return service.describe(service.sessions.put(session, judgements), _headers())
 
 
 @api.delete("/sessions/<session>")
@@ -207,4 +207,4 @@ def delete_sessions() -> dict[str, Any]:
 def undo(session: str) -> dict[str, Any]:
     """Take a session's last step back."""
     service = _service()
-    return service.told(service.sessions.undo(session), _headers())
+    return service.describe(service.sessions.undo(session), _headers())

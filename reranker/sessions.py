@@ -43,7 +43,7 @@ class Session:
         return len({judgement.step for judgement in self.judgements})
 
     @property
-    def standing(self) -> list[Judgement]:
+    def effective_judgements(self) -> list[Judgement]:
         """The judgements that count now."""
         return effective_judgements(self.judgements)
 
@@ -131,7 +131,7 @@ class Sessions:
         now = self.clock()
         for kept in self.store.scan(index):
             if kept.expires >= now:
-                yield from (one for one in _decoded("", kept).standing if one.index == index)
+                yield from (one for one in _decoded("", kept).effective_judgements if one.index == index)
 
     def purge(self) -> int:
         """Delete all expired sessions; how many."""

@@ -64,7 +64,7 @@ def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock)
 
 def test_the_latest_judgement_counts_but_a_click_is_no_mark(sessions: Sessions) -> None:
     def standing(*step: tuple[str, float]) -> dict[str, float]:
-        return {one.document: one.grade for one in add(sessions, "s", *step).standing}
+        return {one.document: one.grade for one in add(sessions, "s", *step).effective_judgements}
 
     assert standing(("a", 1), ("b", 0.5), ("c", -0.25)) == {"a": 1, "b": 0.5, "c": -0.25}
     assert standing(("a", 0.5), ("b", -0.25), ("c", 0.5)) == {"a": 1, "b": 0.5, "c": 0.5}
@@ -91,8 +91,8 @@ def test_undo_goes_back_step_by_step(sessions: Sessions) -> None:
     add(sessions, "s", ("d1", -1), ("d2", 1))
     assert sessions.undo("s").judgements == first.judgements
     add(sessions, "s", ("d0", 0))
-    assert sessions.get("s").standing == []
-    assert [one.grade for one in sessions.undo("s").standing] == [1]
+    assert sessions.get("s").effective_judgements == []
+    assert [one.grade for one in sessions.undo("s").effective_judgements] == [1]
     assert sessions.undo("s").judgements == ()
     with pytest.raises(BadInput, match="no step"):
         sessions.undo("s")

@@ -24,8 +24,8 @@ from resift.ranking.fusion import combine
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
 from resift.reranker import Config, create_app
-from resift.reranker import served as trained
-from resift.reranker.served import ServedReranker, drop, use
+from resift.reranker import late_reranker
+from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
 from resift.reranker.sessions import Sessions
 
 TEXTS = {
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> str:
 @pytest.fixture
 def client(engine: Engine, index: str, model: Model, folder: str, tmp_path: Path, monkeypatch: Any) -> FlaskClient:
     """The application over an engine of either kind, with four documents; it looks for the reranker every time."""
-    monkeypatch.setattr(trained, "_SECONDS", -1)
+    monkeypatch.setattr(late_reranker, "_CHECK_SECONDS", -1)
     records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
     config = Config(store=str(tmp_path / "sessions.db"), reranker=folder)
@@ -98,7 +98,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
 def test_scores_of_a_search_are_the_mix_that_is_promised(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
 ) -> None:
-    use(str(tmp_path / "made"), folder)
+    put_into_service(str(tmp_path / "made"), folder)
     hits = post(client, "/v1/search", index=index, query="fire", alpha=0.6)["hits"]["hits"]
     engine = np.array([hit["resift"]["engine_score"] for hit in hits])
     scores = late.scores("fire", [TEXTS[hit["_id"]] for hit in hits])
@@ -107,7 +107,7 @@ def test_scores_of_a_search_are_the_mix_that_is_promised(
 
 
 def test_a_session_still_counts(client: FlaskClient, index: str, late: Any, folder: str, tmp_path: Path) -> None:
-    use(str(tmp_path / "made"), folder)
+    put_into_service(str(tmp_path / "made"), folder)
     before = post(client, "/v1/search", index=index, query="fire")
     post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
     after = post(client, "/v1/search", index=index, query="fire", session="s")
@@ -122,7 +122,7 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
     documents = ["fire bush", "the army", ""]
     post(client, "/v1/rerank", 404, query="fire", documents=documents, method="late")
     vectors = post(client, "/v1/rerank", query="fire", documents=documents)
-    use(str(tmp_path / "made"), folder)
+    put_into_service(str(tmp_path / "made"), folder)
     scores = late.scores("fire", documents)
     found = post(client, "/v1/rerank", query="fire", documents=documents)["results"]
     assert found[0]["index"] == 1
@@ -143,21 +143,21 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
 def test_a_broken_reranker_does_not_come_into_service(
     late: LateInteraction, folder: str, tmp_path: Path, monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr(trained, "_SECONDS", -1)
+    monkeypatch.setattr(late_reranker, "_CHECK_SECONDS", -1)
     watched = ServedReranker(folder)
     assert watched.get() is None
     with pytest.raises(ModelNotFound):
         watched.require()
-    use(str(tmp_path / "made"), folder)
+    put_into_service(str(tmp_path / "made"), folder)
     assert watched.require().hash == late.hash
     (Path(folder) / FILE).write_text("{", "utf-8")
     os.utime(Path(folder) / FILE, (1, 1))
     assert watched.require().hash == late.hash
     assert "cannot be read" in caplog.text
-    drop(folder)
+    take_out_of_service(folder)
     assert watched.get() is None
     with pytest.raises(ModelNotFound):
-        use(str(tmp_path / "none"), folder)
+        put_into_service(str(tmp_path / "none"), folder)
 
 
 def test_learning_from_what_sessions_judged(

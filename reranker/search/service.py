@@ -1,133 +1,129 @@
-"""Searching with a model and a session: the engine's candidates, reranked by the similarity of their vectors."""
+"""Searching with a model and sessions: the engine's hits, reranked. The facade over the steps in this folder."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
-
-import numpy as np
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import IndexNotFound, ModelMismatch, NotFound, ResiftError, SessionsUnavailable
-from resift.plugin.documents import IndexInfo, SearchResult
+from resift.errors import ResiftError, SessionsUnavailable
+from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text, knn_body
-from resift.ranking.explain import explain, reasons
+from resift.plugin.query_dsl import document_text
 from resift.ranking.feedback import Feedback
-from resift.ranking.fusion import combine, z_score
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.cache import TtlCache
 from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search, _why_not, longer_body, search_body
-from resift.reranker.search.hits import _beyond, _key, _origins, _scores, _with_parts
-from resift.reranker.served import ServedReranker
+from resift.reranker.late_reranker import ServedReranker
+from resift.reranker.search.bodies import search_body, why_not_reranked
+from resift.reranker.search.candidates import Candidates, gather_candidates
+from resift.reranker.search.did_you_mean import DidYouMean
+from resift.reranker.search.highlights import add_highlights
+from resift.reranker.search.judged_documents import Headers, JudgedDocuments
+from resift.reranker.search.request import ParsedSearch, Search
+from resift.reranker.search.response import Ranking, add_reasons, page_of_hits, reranked_response
+from resift.reranker.search.retrieval import EXPANDED, Retrieval
+from resift.reranker.search.scoring import Scores, TransformedQuery, engine_scores, fuse, mean_of_z_scores
+from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 
 log = logging.getLogger(__name__)
-_INFO_SECONDS, _DOCUMENT_SECONDS = 5.0, 300.0
-_INFOS, _DOCUMENTS, _TEXT = 1000, 5000, 20_000
-_WITHOUT = {"near": "no nearest documents", "words": "without the session's words"}
+_INFO_SECONDS, _INFOS = 5.0, 1000
 
 
 class Reranker:
-    """Joins an engine, a model and the sessions."""
+    """Joins an engine, a model and the sessions. May be used from several threads.
+
+    ``headers`` are everywhere the caller's own HTTP headers, which the engine is asked with; what was read with them
+    is remembered for these headers alone.
+    """
 
     def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
-        self.trained = ServedReranker(config.reranker)
+        self.served_reranker = ServedReranker(config.reranker)
+        self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
-        self._feedbacks: TtlCache[Feedback] = TtlCache(_DOCUMENTS, _DOCUMENT_SECONDS)
-        self._documents: TtlCache[tuple[Floats, str]] = TtlCache(_DOCUMENTS, _DOCUMENT_SECONDS)
+        self._documents = JudgedDocuments(engine, model, self.info)
+        self._feedback = SessionFeedback(sessions, self._documents, model, config.feedback)
 
-    def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
-        """An index's fields and model, remembered for five seconds for each caller. Raises ModelMismatch."""
+    @property
+    def alpha(self) -> float:
+        """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
+        return self.model.alpha if self.config.alpha is None else self.config.alpha
+
+    def info(self, index: str, headers: Headers = None) -> IndexInfo:
+        """An index's fields and model, remembered for five seconds.
+
+        Raises IndexNotFound, and ModelMismatch if its vectors are another model's; an index without any may be used.
+        """
         key = (index, str(headers))
-        known = self._infos.get(key) or self._infos.put(key, self.engine.info(index, headers))
-        if known.model is not None:
-            known.require(self.model)
-        return known
+        info = self._infos.get(key) or self._infos.put(key, self.engine.info(index, headers))
+        if info.model is not None:
+            info.require(self.model)
+        return info
+
+    def late_interaction(self, method: str) -> LateInteraction | None:
+        """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
+        None if none is; None for any other method."""
+        if method == "late":
+            return self.served_reranker.require()
+        return self.served_reranker.get() if method == "auto" else None
 
     def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
-        """Similarity of the query, moved and masked by the session's feedback, with each of ``vectors`` (n, K).
+        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates.
 
-        Only what concerns the query counts of the feedback, the vectors being its candidates.
+        The query is moved and masked by the part of ``feedback`` that concerns it.
         """
         vector = self.model.encode_one(query)
-        moved, mask = self._aim(vector, feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY]))
-        return self.model.score(moved, vectors, mask)
+        scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
+        return TransformedQuery.of(vector, scoped).similarities(self.model, vectors)
 
-    @staticmethod
-    def _aim(query: Floats, feedback: Feedback | None) -> tuple[Floats, Floats | None]:
-        """The query as feedback moves it, and its mask; no mask where it weighs all alike."""
-        if feedback is None:
-            return query, None
-        return feedback.transform_query(query), feedback.mask if feedback.method.masked else None
+    def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
+        """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
 
-    def feedback_of(self, session: str | None, headers: Mapping[str, str] | None = None) -> Feedback | None:
-        """What a session has taught, if it has."""
-        found = None if session is None else self.sessions.find(session)
-        return self._learned(self.judged(found, headers))
-
-    def _learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
-        """What judged documents teach; learned anew where one of them, its grade, query or vector, is another."""
-        if not judged:
-            return None
-        told = [(one.judgement.grade, one.judgement.query) for one in judged]
-        key = blake2b(b"".join([repr(told).encode(), *(one.vector.tobytes() for one in judged)])).digest()
-        known = self._feedbacks.get(key)
-        idf, method = self.model.table.zipf_idf, self.config.feedback
-        return known or self._feedbacks.put(key, Feedback.from_judged(judged, self.model.dim, idf, method))
-
-    def judged(self, session: Session | None, headers: Mapping[str, str] | None = None) -> list[JudgedDocument]:
-        """A session's judgements that count, with their documents as they are in the index now.
-
-        Left out are those of documents that are gone, and of indices that are gone or of another model. Documents are
-        remembered for five minutes.
+        Raises BadInput for a malformed id and SessionsUnavailable.
         """
-        judgements = [] if session is None else session.standing
-        found: dict[tuple[str, str], tuple[Floats, str]] = {}
-        for index in dict.fromkeys(one.index for one in judgements):
-            ids = [one.document for one in judgements if one.index == index]
-            known = {id: self._documents.get((index, id, str(headers))) for id in ids}
-            if None in known.values():
-                try:
-                    known |= self._fetch(index, [id for id, value in known.items() if value is None], headers)
-                except (IndexNotFound, ModelMismatch):
-                    continue
-            found |= {(index, id): value for id, value in known.items() if value is not None}
-        return [
-            JudgedDocument(one, *found[one.index, one.document])
-            for one in judgements
-            if (one.index, one.document) in found
-        ]
+        return self._feedback.of(session, headers)
 
-    def _fetch(
-        self, index: str, ids: Sequence[str], headers: Mapping[str, str] | None
-    ) -> dict[str, tuple[Floats, str] | None]:
-        """Vectors and texts of documents, by their ids; None where one does not exist."""
-        info = self.info(index, headers)
-        found = self.engine.documents(index, ids, headers)
-        here = [id for id in ids if id in found]
-        vectors = self.fill([{"_source": found[id][0]} for id in here], [found[id][1] for id in here], info.fields)
-        texts = [document_text(found[id][0], info.fields)[:_TEXT] for id in here]
-        pairs = zip(here, zip(vectors, texts, strict=True), strict=True)
-        fetched = {id: self._documents.put((index, id, str(headers)), value) for id, value in pairs}
-        return {id: fetched.get(id) for id in ids}
+    def judged_documents(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
+        """A session's effective judgements with their documents, as :meth:`JudgedDocuments.of` gives them."""
+        return self._documents.of(session, headers)
+
+    def feedback(
+        self, session: str, index: str, query: str, marks: dict[str, float], headers: Headers = None
+    ) -> dict[str, Any]:
+        """Add a step of marks to a session, as :meth:`SessionFeedback.mark` does it."""
+        return self._feedback.mark(session, index, query, marks, headers)
+
+    def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
+        """All that is kept of a session, and what it has learned, in words."""
+        return self._feedback.describe(session, headers)
 
     def search(self, search: Search) -> dict[str, Any]:
-        """The engine's answer with its hits reranked, and ``resift``: whether, why not, and each hit's sub-scores."""
+        """The engine's answer with its hits reranked.
+
+        ``resift`` in it tells whether they were, and if not the ``reason``; each hit's sub-scores; and what a query
+        text with misspelt words was meant to be, as ``did_you_mean``. A failure of the reranking itself leaves the
+        engine's order. Raises what is wrong with the search, and EngineUnavailable.
+        """
         info = self.info(search.index, search.headers)
+        response = self._search(search, info)
+        if isinstance(search.query, str):
+            suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
+            if suggestion is not None:
+                response["resift"]["did_you_mean"] = suggestion
+        return response
+
+    def _search(self, search: Search, info: IndexInfo) -> dict[str, Any]:
         body, text = search_body(search, info)
-        reason = _why_not(body, text, search)
+        reason = why_not_reranked(body, text, search)
         if reason is None:
             try:
                 return self._reranked(search, info, body, text)
             except ResiftError as error:
+                # what is wrong with the search is the caller's to know; what is wrong here costs only the reranking
                 if error.status < 500 or error.code == "engine_unavailable":
                     raise
                 reason = error.message
@@ -139,269 +135,65 @@ class Reranker:
         return {**response, "resift": {"reranked": False, "reason": reason}}
 
     def _reranked(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> dict[str, Any]:
-        start, size = body.get("from", search.start), body.get("size", search.size)
-        depth = max(search.window, start + size)
-        late = self.late(search.method) if text else None
-        search = self._filled_in(search, late)
+        late = self.late_interaction(search.method) if text else None
         judged, notes = self._judged_or_why_not(search)
-        query = self.model.encode_one(text)
-        if isinstance(search.query, str):  # of the page's hits alone, once they are known
-            highlight, body = body.get("highlight"), {"query": body["query"]}
-        else:
-            highlight = None
-        engine_body = {**body, "from": 0, "size": depth}
-        learned = self._learned(judged)
-        feedback = _or_none(learned and learned.at_query(text[:MAX_QUERY]))
-        answers = self._asked(
-            search, {"hits": engine_body, **self._more(search, info, body, query, text, feedback)}, notes
-        )
-        found = answers["hits"]
-        places = {_key(hit): rank for rank, hit in enumerate(found.hits, 1)}
-        hits = found.hits[: search.window]
-        matrix = self.fill(hits, found.vectors[: search.window], info.fields)
-        if learned is not None:
-            first, feedback = feedback, _or_none(learned.scoped(query, matrix, text[:MAX_QUERY]))
-            if feedback is not None and first is None:
-                answers |= self._asked(search, self._more(search, info, body, query, text, feedback), notes)
-        aim = self._aim(query, feedback)
-        words, near = answers.get("words"), answers.get("near")
-        keys = [_key(hit) for hit in hits]
-        for more, least in ((words, -np.inf), (near, 0)):
-            if more is not None:
-                known = set(keys)
-                rows = self.fill(more.hits, more.vectors, info.fields)
-                alike = (self.model.score(aim[0], rows, aim[1]) > least).tolist()
-                new = [i for i, hit in enumerate(more.hits) if alike[i] and _key(hit) not in known]
-                joining = [_key(more.hits[i]) for i in new]
-                keys += joining
-                hits = hits + [
-                    found.hits[places[key] - 1] if key in places else more.hits[i]
-                    for i, key in zip(new, joining, strict=True)
-                ]
-                matrix = np.concatenate([matrix, rows[new]])
-        ranks = [places.get(key) for key in keys]
-        similar = self.model.score(aim[0], matrix, aim[1])
-        scored, alpha = similar, search.alpha or 0.0
-        if late is not None:
-            scored = late.scores(text, self._texts(search, hits, info))
-            if feedback is not None:
-                scored = np.asarray((z_score(scored) + z_score(similar)) / 2, np.float32)
-        elif feedback is not None:
-            alpha = feedback.adjusted_alpha(alpha, self.model.max_alpha)
-        combined = combine(_scores(hits, keys, ranks, words), scored, alpha, search.normalization or "min_max")
-        order = np.argsort(-combined, kind="stable")
-        shown = order[start : start + size]
-        page = _with_parts(hits, ranks, shown, combined, scored)
-        if start + size > len(hits) and len(found.hits) > search.window:
-            candidates = set(keys)
-            left = [hit for hit in found.hits[search.window :] if _key(hit) not in candidates]
-            missing = left[max(0, start - len(hits)) : start + size - len(hits)]
-            page += [_beyond(hit, places[_key(hit)]) for hit in missing]
+        parsed = self._parsed(search, info, body, text)
+        retrieval = Retrieval(self.engine, self.model, self.config, parsed)
+        feedback = retrieval.run(self._feedback.learned(judged))
+        query = TransformedQuery.of(parsed.vector, feedback)
+        candidates = gather_candidates(retrieval, query)
+        ranking = Ranking(retrieval, candidates, self._scores(retrieval, candidates, query, feedback, late))
+        page = page_of_hits(ranking)
         if feedback is not None:
-            rows = matrix[shown]
-            change = similar[shown] - self.model.score(query, rows)
-            for hit, reason in zip(page, reasons(self.model, feedback, judged, rows, change), strict=False):
-                hit["resift"]["because"] = reason
-        if highlight:
-            longer = feedback and longer_body(body, text, feedback.expansion_terms, info.fields)
-            self._highlight(search, page, [one["query"] for one in (body, longer) if one], highlight)
-        response = {**found.response, "hits": {**found.response["hits"], "hits": page}}
-        response["hits"]["max_score"] = float(combined[order[0]]) if len(order) else None
-        response["resift"] = {
-            "reranked": True,
-            "model": self.model.hash,
-            "method": "vectors" if late is None else "late",
-            "alpha": round(alpha, 6),
-            "window": search.window,
-            "candidates": len(hits),
-            "vectors": _origins(list(answers.values())),
-            "session": search.session if feedback is not None else None,
-            **({"reason": "; ".join(notes)} if notes else {}),
-        }
-        return response
-
-    def _highlight(
-        self,
-        search: Search,
-        page: Sequence[dict[str, Any]],
-        queries: Sequence[dict[str, Any]],
-        wanted: dict[str, Any],
-    ) -> None:
-        """Give the page's hits the fragments that match: of the search's own query, else of the session's longer one.
-
-        For all candidates it would cost more than the search.
-        """
-        bodies = []
-        for query, own in zip(queries, (True, False), strict=False):
-            hits = [hit for hit in page if (hit["resift"]["engine_rank"] is not None) is own]
-            if hits:
-                kept = query["bool"] if set(query) == {"bool"} else {"must": [query]}
-                least = {} if "must" in kept else {"minimum_should_match": 1}
-                here = {"ids": {"values": [hit["_id"] for hit in hits]}}
-                asked = {**kept, **least, "filter": [*kept.get("filter", []), here]}
-                size = len(hits) * len({hit["_index"] for hit in hits})
-                bodies.append({"query": {"bool": asked}, "size": size, "_source": False, "highlight": wanted})
-        answers = self.engine.search_all(search.index, bodies, headers=search.headers) if bodies else []
-        found = {_key(hit): hit for answer in answers for hit in answer.hits}
-        for hit in page:
-            if "highlight" in found.get(_key(hit), {}):
-                hit["highlight"] = found[_key(hit)]["highlight"]
-
-    def late(self, method: str) -> LateInteraction | None:
-        """The trained reranker, if ``method`` is ``late`` (ModelNotFound without one), or ``auto`` and it is there."""
-        if method == "late":
-            return self.trained.require()
-        return self.trained.get() if method == "auto" else None
-
-    @property
-    def alpha(self) -> float:
-        """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
-        return self.model.alpha if self.config.alpha is None else self.config.alpha
-
-    def _filled_in(self, search: Search, late: LateInteraction | None) -> Search:
-        """The search with the method's own weight and normalisation where the caller names none."""
-        own = (self.alpha, "min_max") if late is None else (late.alpha, "z_score")
-        alpha, normalization = search.alpha, search.normalization
-        return replace(
-            search,
-            alpha=own[0] if alpha is None else alpha,
-            normalization=own[1] if normalization is None else normalization,
-        )
-
-    def _texts(self, search: Search, hits: Sequence[dict[str, Any]], info: IndexInfo) -> list[str]:
-        """The hits' texts; fetched where the search leaves fields out of its hits."""
-        if isinstance(search.query, str) or "_source" not in search.query:
-            return [document_text(hit.get("_source", {}), info.fields) for hit in hits]
-        found = self.engine.documents(search.index, [hit["_id"] for hit in hits], search.headers)
-        return [document_text(found[hit["_id"]][0], info.fields) if hit["_id"] in found else "" for hit in hits]
+            add_reasons(self.model, ranking, page, feedback, judged)
+        add_highlights(self.engine, parsed, page, feedback)
+        method, session = "vectors" if late is None else "late", None if feedback is None else search.session
+        return reranked_response(self.model, ranking, page, method, session, [*notes, *retrieval.notes])
 
     def _judged_or_why_not(self, search: Search) -> tuple[list[JudgedDocument], list[str]]:
-        """The session's judged documents; none, and why, where the sessions cannot be asked."""
+        """The session's judged documents; none, and why, where the sessions' store does not answer."""
         try:
             session = None if search.session is None else self.sessions.find(search.session)
-            return self.judged(session, search.headers), []
+            return self.judged_documents(session, search.headers), []
         except SessionsUnavailable as error:
             log.warning("searching without the session: %s", error.message)
             return [], [error.message]
 
-    def _wanted(self, search: Search, info: IndexInfo, feedback: Feedback | None) -> int:
-        """How many nearest documents join the candidates."""
+    def _parsed(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> ParsedSearch:
+        vector = self.model.encode_one(text)
         if not isinstance(search.query, str):
-            return 0
-        if search.knn is not None:
-            return search.knn
-        learned = feedback is not None and info.model is not None
-        return max(self.config.knn, self.config.session_knn) if learned else self.config.knn
+            return ParsedSearch(search, info, body, None, text, vector)
+        return ParsedSearch(search, info, {"query": body["query"]}, body.get("highlight"), text, vector)
 
-    def _more(
+    def _scores(
         self,
-        search: Search,
-        info: IndexInfo,
-        body: dict[str, Any],
-        query: Floats,
-        text: str,
+        retrieval: Retrieval,
+        candidates: Candidates,
+        query: TransformedQuery,
         feedback: Feedback | None,
-    ) -> dict[str, dict[str, Any] | None]:
-        """What is asked for beside the hits: the session's ``words``, and the documents ``near`` the moved query."""
-        wanted = self._wanted(search, info, feedback)
-        if feedback is None:
-            return {"near": knn_body(query, wanted, search.filter) if wanted else None}
-        nearest = (
-            self.engine.masked_body(
-                feedback.transform_query(query), feedback.mask, self.model.similarity, wanted, search.filter
-            )
-            if wanted
-            else None
-        )
-        words = longer_body({**body, "size": search.window}, text, feedback.expansion_terms, info.fields)
-        return {"words": words, "near": nearest}
+        late: LateInteraction | None,
+    ) -> Scores:
+        """The candidates' scores by the search's method, with its own weight and normalisation if none are named."""
+        search = retrieval.parsed.search
+        similarity = query.similarities(self.model, candidates.vectors)
+        if late is None:
+            semantic, alpha, normalization = similarity, self.alpha, "min_max"
+        else:
+            semantic = late.scores(retrieval.parsed.text, self._texts(search, candidates, retrieval.parsed.info))
+            alpha, normalization = late.alpha, "z_score"
+        alpha = alpha if search.alpha is None else search.alpha
+        if feedback is not None and late is None:
+            alpha = feedback.adjusted_alpha(alpha, self.model.max_alpha)
+        elif feedback is not None:
+            # the trained reranker reads texts and knows no session: the similarity brings the session in
+            semantic = mean_of_z_scores(semantic, similarity)
+        engine = engine_scores(candidates.hits, candidates.ranks, retrieval.results.get(EXPANDED))
+        return fuse(engine, similarity, semantic, alpha, search.normalization or normalization)
 
-    def _asked(
-        self, search: Search, bodies: Mapping[str, dict[str, Any] | None], notes: list[str]
-    ) -> dict[str, SearchResult]:
-        """Results by name, in one round trip; what is refused is left out, the last first, with a note."""
-        wanted = {name: body for name, body in bodies.items() if body is not None}
-        while wanted:
-            last = list(wanted)[-1]
-            try:
-                if last == "hits":
-                    return {last: self.engine.search(search.index, wanted[last], vectors=True, headers=search.headers)}
-                answers = self.engine.search_all(search.index, list(wanted.values()), True, search.headers)
-                return dict(zip(wanted, answers, strict=True))
-            except ResiftError as error:
-                if last == "hits" or error.code == "engine_unavailable":
-                    raise
-                log.warning("%s: %s", _WITHOUT[last], error.message)
-                notes.append(f"{_WITHOUT[last]}: {error.message}")
-                del wanted[last]
-        return {}
-
-    def fill(self, hits: Sequence[dict[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]) -> Floats:
-        """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text."""
-        missing = [i for i, vector in enumerate(vectors) if vector is None]
-        matrix = np.zeros((len(vectors), self.model.dim), np.float32)
-        for i, vector in enumerate(vectors):
-            if vector is not None:
-                matrix[i] = vector
-        if missing:
-            matrix[missing] = self.model.encode([document_text(hits[i].get("_source", {}), fields) for i in missing])
-        return matrix
-
-    def feedback(
-        self,
-        session: str,
-        index: str,
-        query: str,
-        marks: dict[str, float],
-        headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        """Note a step of marks (document id → grade) and tell what changed. Raises NotFound for unknown ids."""
-        fetched = self._fetch(index, list(marks), headers)
-        unknown = [id for id, value in fetched.items() if value is None]
-        if unknown:
-            raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        before = self.feedback_of(session, headers)
-        steps = [Judgement(index, id, grade) for id, grade in marks.items()]
-        added = self.sessions.add(session, query, steps)
-        after = self._learned(self.judged(added, headers))
-        return {**self.told(added, headers), "changed": _change(before, after, self.model.dim)}
-
-    def told(self, session: Session, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """All that is kept of a session, and what was learned from it, in words."""
-        judged = self.judged(session, headers)
-        feedback = self._learned(judged)
-        counting = {id(one) for one in session.standing}
-        return {
-            "session": session.id,
-            "created": session.created,
-            "expires": session.expires,
-            "steps": session.steps,
-            "judgements": [
-                {
-                    "step": one.step,
-                    "at": one.at,
-                    "query": one.query,
-                    "index": one.index,
-                    "document": one.document,
-                    "grade": one.grade,
-                    "counts": id(one) in counting,
-                }
-                for one in session.judgements
-            ],
-            "learned": None if feedback is None else explain(self.model, feedback, judged),
-        }
-
-
-def _or_none(feedback: Feedback | None) -> Feedback | None:
-    """Feedback that says something."""
-    return feedback if feedback is not None and feedback.evidence else None
-
-
-def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:
-    """How far mask and query shift moved, as lengths (l2)."""
-    nothing = Feedback.from_judged([], dim)
-    old, new = (nothing if one is None else one for one in (before, after))
-    return {
-        "mask": round(float(np.linalg.norm(new.mask - old.mask)), 6),
-        "shift": round(float(np.linalg.norm(new.shift - old.shift)), 6),
-    }
+    def _texts(self, search: Search, candidates: Candidates, info: IndexInfo) -> list[str]:
+        """The candidates' texts; fetched where the search leaves fields out of its hits."""
+        if isinstance(search.query, str) or "_source" not in search.query:
+            return [document_text(hit.get("_source", {}), info.fields) for hit in candidates.hits]
+        documents = self.engine.documents(search.index, [hit["_id"] for hit in candidates.hits], search.headers)
+        sources = [documents[hit["_id"]][0] if hit["_id"] in documents else {} for hit in candidates.hits]
+        return [document_text(source, info.fields) for source in sources]

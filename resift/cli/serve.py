@@ -40,9 +40,9 @@ _service_folder = click.option(
 @_service_folder
 def use_reranker(source: str, folder: str) -> None:
     """Serve the trained reranker in DIR; running services take it up within seconds, indices stay as they are."""
-    from resift.reranker.served import use
+    from resift.reranker.late_reranker import put_into_service
 
-    found = use(source, folder)
+    found = put_into_service(source, folder)
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
 
 
@@ -50,7 +50,7 @@ def use_reranker(source: str, folder: str) -> None:
 @_service_folder
 def drop_reranker(folder: str) -> None:
     """Take the trained reranker out of service."""
-    from resift.reranker.served import drop
+    from resift.reranker.late_reranker import take_out_of_service
 
-    drop(folder)
+    take_out_of_service(folder)
     click.echo(f"nothing is in service from {folder}")

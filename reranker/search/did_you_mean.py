@@ -1,0 +1,123 @@
+"""Did you mean …? A query text whose misspelt words are replaced by words of the index."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from resift.errors import BadInput
+from resift.plugin.documents import IndexInfo, SearchResult
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text
+from resift.ranking.spelling import Speller
+from resift.reranker.cache import TtlCache
+from resift.reranker.search.bodies import text_clause
+from resift.text import tokenize
+
+log = logging.getLogger(__name__)
+SAMPLE_SECONDS = 600.0
+_SAMPLES, _DOCUMENTS, _SEED = 16, 3000, 7
+_MAX_TEXT = 20_000
+_MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS = 4, 40, 16
+THREAD_NAME = "did-you-mean"
+Headers = Mapping[str, str] | None
+
+
+class DidYouMean:
+    """Suggests what query texts were meant to be.
+
+    The words come from a sample of the index's own documents, which is read in the background with the rights of the
+    caller who searched first, and remembered for ten minutes for callers with the same headers. Until it is there
+    nothing is suggested, so no search waits for it. ``clock`` gives seconds.
+    """
+
+    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
+        self.engine = engine
+        self._spellers: TtlCache[Speller] = TtlCache(_SAMPLES, SAMPLE_SECONDS, clock)
+        self._sampling = threading.Lock()
+
+    def suggest(self, query: str, info: IndexInfo, headers: Headers = None) -> str | None:
+        """The query with its misspelt words replaced; None if there are none, or nothing is known of the index yet.
+
+        A word counts as misspelt if neither the sample nor the index itself holds it, and the sample has a word that
+        is spelt nearly so (:class:`resift.ranking.spelling.Speller`). Short words, words with digits and those of
+        scripts without spaces stay, as does a query of more than 16 words that could be misspelt. Never raises: a
+        failure is logged, and nothing is suggested.
+        """
+        words = [word for word in dict.fromkeys(tokenize(query)) if _may_be_misspelt(word)]
+        if not 0 < len(words) <= _MAX_WORDS:
+            return None
+        try:
+            speller = self._speller(info, headers)
+            corrections = dict(_corrections(speller, words)) if speller is not None else {}
+            for word in self._in_index(list(corrections), info, headers):
+                del corrections[word]
+        except Exception as error:
+            log.warning("no suggestion for a search in %r: %r", info.name, error)
+            return None
+        return _replaced(query, corrections) if corrections else None
+
+    def _speller(self, info: IndexInfo, headers: Headers) -> Speller | None:
+        """The index's speller; where there is none, it is begun in the background, one at a time."""
+        speller = self._spellers.get((info.name, str(headers)))
+        if speller is None and self._sampling.acquire(blocking=False):
+            threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True).start()
+        return speller
+
+    def _sample(self, info: IndexInfo, headers: Headers) -> None:
+        # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
+        speller = Speller({})
+        try:
+            hits = self._documents(info, headers).hits
+            speller = Speller.from_texts(document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
+            speller.correct("a" * _MIN_LETTERS)  # builds the speller's index here, and not in the first search
+        except Exception as error:
+            log.warning("no words of %r to suggest: %r", info.name, error)
+        finally:
+            self._spellers.put((info.name, str(headers)), speller)
+            self._sampling.release()
+
+    def _documents(self, info: IndexInfo, headers: Headers) -> SearchResult:
+        """Documents at random where the engine can do that, else the first ones."""
+        body = {"query": {"match_all": {}}, "size": _DOCUMENTS, "_source": list(info.fields) or True}
+        score = {"random_score": {"seed": _SEED, "field": "_seq_no"}}
+        # no search pipeline: the index's default one would rerank the sample
+        random = {**body, "query": {"function_score": score}, "search_pipeline": "_none"}
+        try:
+            return self.engine.search(info.name, random, headers=headers)
+        except BadInput:  # the embedded engine knows no such query
+            return self.engine.search(info.name, body, headers=headers)
+
+    def _in_index(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> list[str]:
+        """Those of the words that the index finds a document for, by its own analysis."""
+        if not words:
+            return []
+        # zero_terms_query: a stop word is no mistake, though the analysis leaves nothing of it to search for
+        queries = [text_clause(word, info.fields, zero_terms_query="all") for word in words]
+        results = self.engine.search_all(info.name, [{"query": query, "size": 0} for query in queries], headers=headers)
+        totals = [result.response["hits"]["total"]["value"] for result in results]
+        return [word for word, total in zip(words, totals, strict=True) if total]
+
+
+def _may_be_misspelt(word: str) -> bool:
+    return _MIN_LETTERS <= len(word) <= _MAX_LETTERS and not any(letter.isnumeric() for letter in word)
+
+
+def _corrections(speller: Speller, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each unknown word that has a correction, with it; that may be two words where a space was left out."""
+    for word in words:
+        corrected = " ".join(speller.correct(word))
+        if corrected != word:
+            yield word, corrected
+
+
+def _replaced(query: str, corrections: Mapping[str, str]) -> str:
+    """The query with words replaced, and all else as it was typed.
+
+    >>> _replaced('"Bush" fier, 2001', {"fier": "fire"})
+    '"Bush" fire, 2001'
+    """
+    return re.sub(r"[^\W_]+", lambda found: corrections.get(found[0].lower(), found[0]), query)

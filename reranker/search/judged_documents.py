@@ -1,0 +1,78 @@
+"""The documents that a session judged, as their indices hold them now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.errors import IndexNotFound, ModelMismatch
+from resift.plugin.documents import IndexInfo
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text
+from resift.ranking.judgements import JudgedDocument
+from resift.reranker.cache import TtlCache
+from resift.reranker.search.hits import vectors_of
+from resift.reranker.sessions import Session
+
+_SECONDS, _SIZE = 300.0, 5000
+_MAX_TEXT = 20_000
+Headers = Mapping[str, str] | None
+Content = tuple[Floats, str]
+
+
+class JudgedDocuments:
+    """Fetches judged documents' vectors and texts, and remembers them for five minutes.
+
+    ``info`` gives an index's fields for a caller's headers, and raises ModelMismatch for an index of another model.
+    """
+
+    def __init__(self, engine: Engine, model: Model, info: Callable[[str, Headers], IndexInfo]) -> None:
+        self.engine, self.model, self.info = engine, model, info
+        self._contents: TtlCache[Content] = TtlCache(_SIZE, _SECONDS)
+
+    def of(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
+        """The session's effective judgements with their documents.
+
+        Left out are documents that are gone or that the caller may not read, and indices that are gone or hold
+        vectors of another model.
+        """
+        judgements = [] if session is None else session.effective_judgements
+        contents: dict[tuple[str, str], Content] = {}
+        for index in dict.fromkeys(judgement.index for judgement in judgements):
+            ids = [judgement.document for judgement in judgements if judgement.index == index]
+            contents |= {(index, id): content for id, content in self._known_or_fetched(index, ids, headers).items()}
+        return [
+            JudgedDocument(judgement, *contents[judgement.index, judgement.document])
+            for judgement in judgements
+            if (judgement.index, judgement.document) in contents
+        ]
+
+    def _known_or_fetched(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        remembered = {id: self._contents.get((index, id, str(headers))) for id in ids}
+        known = {id: content for id, content in remembered.items() if content is not None}
+        unknown = [id for id in ids if id not in known]
+        if not unknown:
+            return known
+        try:
+            return known | self.fetch(index, unknown, headers)
+        except (IndexNotFound, ModelMismatch):
+            # all or none: what is still remembered of an index that is gone would be forgotten within minutes
+            return {}
+
+    def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        """Vector (K,) and text of each of these documents that exists.
+
+        Raises IndexNotFound, ModelMismatch, and what the engine raises.
+        """
+        info = self.info(index, headers)
+        documents = self.engine.documents(index, ids, headers)
+        existing = [id for id in ids if id in documents]
+        hits = [{"_source": documents[id][0]} for id in existing]
+        vectors = vectors_of(self.model, hits, [documents[id][1] for id in existing], info.fields)
+        texts = [document_text(documents[id][0], info.fields)[:_MAX_TEXT] for id in existing]
+        # headers are part of the key: callers with rights of their own may read other documents
+        return {
+            id: self._contents.put((index, id, str(headers)), content)
+            for id, content in zip(existing, zip(vectors, texts, strict=True), strict=True)
+        }

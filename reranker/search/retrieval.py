@@ -1,0 +1,123 @@
+"""The requests of one search: for the engine's hits, and for the documents that join them as candidates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.errors import ResiftError
+from resift.plugin.documents import SearchResult
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import knn_body
+from resift.ranking.feedback import Feedback
+from resift.reranker.config import Config
+from resift.reranker.search.bodies import expanded_body
+from resift.reranker.search.hits import vectors_of
+from resift.reranker.search.request import ParsedSearch
+
+log = logging.getLogger(__name__)
+HITS, EXPANDED, NEAREST = "hits", "expanded", "nearest"
+_LEFT_OUT = {EXPANDED: "without the session's words", NEAREST: "no nearest documents"}
+Bodies = dict[str, dict[str, Any] | None]
+
+
+class Retrieval:
+    """Asks the engine for one search.
+
+    ``results`` holds what it answered: ``hits``, those of the search itself; ``expanded``, those of its query with
+    the session's expansion terms; ``nearest``, the documents nearest to the transformed query. What the engine
+    refused is missing there and explained in ``notes``.
+    """
+
+    def __init__(self, engine: Engine, model: Model, config: Config, parsed: ParsedSearch) -> None:
+        self.engine, self.model, self.config, self.parsed = engine, model, config, parsed
+        self.results: dict[str, SearchResult] = {}
+        self.notes: list[str] = []
+
+    def run(self, learned: Feedback | None) -> Feedback | None:
+        """Ask for everything, and return the part of what the session ``learned`` that concerns this query.
+
+        It takes one round trip, and a second one where nothing was judged at this query but other judgements concern
+        it. Raises what the engine raises for the search itself.
+        """
+        parsed = self.parsed
+        at_query = _with_evidence(learned and learned.at_query(parsed.judged_query))
+        depth = max(parsed.search.window, parsed.start + parsed.size)
+        self._ask({HITS: {**parsed.body, "from": 0, "size": depth}, **self._joining_bodies(at_query)})
+        if learned is None:
+            return None
+        # whether judgements of other queries concern this one shows only beside the vectors of its own hits
+        scoped = _with_evidence(learned.scoped(parsed.vector, self.window_vectors, parsed.judged_query))
+        if scoped is not None and at_query is None:
+            self._ask(self._joining_bodies(scoped))
+        return scoped
+
+    @property
+    def window(self) -> list[dict[str, Any]]:
+        """The engine's first hits, which are reranked."""
+        return self.results[HITS].hits[: self.parsed.search.window]
+
+    @property
+    def beyond_window(self) -> list[dict[str, Any]]:
+        """The hits after them, which a page may show in the engine's order."""
+        return self.results[HITS].hits[self.parsed.search.window :]
+
+    @cached_property
+    def window_vectors(self) -> Floats:
+        """Vectors (n, K) of the window's hits."""
+        vectors = self.results[HITS].vectors[: self.parsed.search.window]
+        return vectors_of(self.model, self.window, vectors, self.parsed.info.fields)
+
+    def _joining_bodies(self, feedback: Feedback | None) -> Bodies:
+        """What is asked for beside the hits; None where there is nothing to ask for."""
+        search, vector = self.parsed.search, self.parsed.vector
+        size = self._nearest_count(feedback)
+        if feedback is None:
+            return {NEAREST: knn_body(vector, size, search.filter) if size else None}
+        moved, similarity = feedback.transform_query(vector), self.model.similarity
+        body = {**self.parsed.body, "size": search.window}
+        return {
+            EXPANDED: expanded_body(body, self.parsed.text, feedback.expansion_terms, self.parsed.info.fields),
+            NEAREST: self.engine.masked_body(moved, feedback.mask, similarity, size, search.filter) if size else None,
+        }
+
+    def _nearest_count(self, feedback: Feedback | None) -> int:
+        """How many nearest documents are asked for: none for a caller's own clauses, which say what must match."""
+        search = self.parsed.search
+        if not isinstance(search.query, str):
+            return 0
+        if search.knn is not None:
+            return search.knn
+        learned = feedback is not None and self.parsed.info.model is not None
+        return max(self.config.knn, self.config.session_knn) if learned else self.config.knn
+
+    def _ask(self, bodies: Mapping[str, dict[str, Any] | None]) -> None:
+        """Ask for all bodies in one round trip. Where that is refused, again without the last one, with a note."""
+        asked = {name: body for name, body in bodies.items() if body is not None}
+        while asked:
+            last = list(asked)[-1]
+            try:
+                self.results |= self._answers(asked)
+                return
+            except ResiftError as error:
+                if last == HITS or error.code == "engine_unavailable":
+                    raise
+                log.warning("%s: %s", _LEFT_OUT[last], error.message)
+                self.notes.append(f"{_LEFT_OUT[last]}: {error.message}")
+                del asked[last]
+
+    def _answers(self, bodies: Mapping[str, dict[str, Any]]) -> dict[str, SearchResult]:
+        index, headers = self.parsed.search.index, self.parsed.search.headers
+        if set(bodies) == {HITS}:
+            return {HITS: self.engine.search(index, bodies[HITS], vectors=True, headers=headers)}
+        results = self.engine.search_all(index, list(bodies.values()), True, headers)
+        return dict(zip(bodies, results, strict=True))
+
+
+def _with_evidence(feedback: Feedback | None) -> Feedback | None:
+    """Feedback, if any judgement of it counts."""
+    return feedback if feedback is not None and feedback.evidence else None

@@ -1,0 +1,100 @@
+"""What sessions have learned from their judgements, and how they learn more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from resift.encoders.model import Model
+from resift.errors import NotFound
+from resift.ranking.explain import explain
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.reranker.cache import TtlCache
+from resift.reranker.search.judged_documents import Headers, JudgedDocuments
+from resift.reranker.sessions import Session, Sessions
+
+_SECONDS, _SIZE = 300.0, 5000
+
+
+class SessionFeedback:
+    """Joins the sessions with their judged documents. ``method`` is one of :data:`resift.ranking.feedback.METHODS`."""
+
+    def __init__(self, sessions: Sessions, documents: JudgedDocuments, model: Model, method: str) -> None:
+        self.sessions, self.documents, self.model, self.method = sessions, documents, model, method
+        self._learned: TtlCache[Feedback] = TtlCache(_SIZE, _SECONDS)
+
+    def of(self, session: str | None, headers: Headers = None) -> Feedback | None:
+        """What the session of this id has learned; None where nothing is judged. Raises BadInput for a bad id."""
+        found = None if session is None else self.sessions.find(session)
+        return self.learned(self.documents.of(found, headers))
+
+    def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
+        """What judged documents teach; None where there are none. The same documents are learned from once."""
+        if not judged:
+            return None
+        # vectors are part of the key: a document that was indexed anew teaches something else
+        marks = repr([(one.judgement.grade, one.judgement.query) for one in judged])
+        key = blake2b(b"".join([marks.encode(), *(one.vector.tobytes() for one in judged)])).digest()
+        known = self._learned.get(key)
+        if known is not None:
+            return known
+        idf = self.model.table.zipf_idf
+        return self._learned.put(key, Feedback.from_judged(judged, self.model.dim, idf, self.method))
+
+    def mark(
+        self, session: str, index: str, query: str, marks: dict[str, float], headers: Headers = None
+    ) -> dict[str, Any]:
+        """Add one step of ``marks`` (document id → grade) made for ``query``; returns the session and what changed.
+
+        Raises NotFound if a document does not exist, IndexNotFound, ModelMismatch, SessionBusy if other writers were
+        always faster, and BadInput if there are more marks than a session holds.
+        """
+        existing = self.documents.fetch(index, list(marks), headers)
+        unknown = [id for id in marks if id not in existing]
+        if unknown:
+            raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
+        before = self.of(session, headers)
+        changed = self.sessions.add(session, query, [Judgement(index, id, grade) for id, grade in marks.items()])
+        after = self.learned(self.documents.of(changed, headers))
+        return {**self.describe(changed, headers), "changed": _change(before, after, self.model.dim)}
+
+    def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
+        """All that is kept of a session, and what it has learned, in words."""
+        judged = self.documents.of(session, headers)
+        feedback = self.learned(judged)
+        # by identity: the same document may have been judged twice in the same way, and only one judgement counts
+        effective = {id(judgement) for judgement in session.effective_judgements}
+        return {
+            "session": session.id,
+            "created": session.created,
+            "expires": session.expires,
+            "steps": session.steps,
+            "judgements": [_described(one, id(one) in effective) for one in session.judgements],
+            "learned": None if feedback is None else explain(self.model, feedback, judged),
+        }
+
+
+def _described(judgement: Judgement, counts: bool) -> dict[str, Any]:
+    return {
+        "step": judgement.step,
+        "at": judgement.at,
+        "query": judgement.query,
+        "index": judgement.index,
+        "document": judgement.document,
+        "grade": judgement.grade,
+        "counts": counts,
+    }
+
+
+def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:
+    """How far the mask and the shift of queries moved, as lengths (l2)."""
+    nothing = Feedback.from_judged([], dim)
+    old, new = before or nothing, after or nothing
+    return {
+        "mask": round(float(np.linalg.norm(new.mask - old.mask)), 6),
+        "shift": round(float(np.linalg.norm(new.shift - old.shift)), 6),
+    }
