@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
@@ -16,95 +17,107 @@ from resift.ranking.judgements import JudgedDocument
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
-_TITLE, _READ = 80, 5000
+_TITLE_LENGTH, _READ_LENGTH = 80, 5000  # characters
 
 
 def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], count: int = 5) -> dict[str, Any]:
-    """What the session has taught. ``because``: each document that counts, with its words that pull or push most.
+    """What a session has taught, from the documents that were ``judged`` and the feedback that was learned from them.
 
-    ``towards`` and ``away``: the vocabulary's words nearest to where queries move, and farthest from it; ``asked``:
-    the words that the engine is asked for too, heaviest first; ``stronger`` and ``weaker``: the dimensions that weigh
-    most and least in the direction, by the mask's change if there is one, each with the words that are largest in it.
+    ``because``: each judged document with the ``count`` of its words that pull or push most. ``towards`` and ``away``:
+    the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the expansion terms,
+    heaviest first, twice ``count``. ``stronger`` and ``weaker``: the dimensions with the largest and the smallest
+    values in the mask's change, or in the direction if there is no mask, each with the words that are largest in it.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
     change = feedback.mask - 1 if feedback.method.masked else direction
     order = np.argsort(-change, kind="stable")
-    signs = {one.judgement.grade > 0 for one in judged}
-
-    def dimensions(rows: Any, sign: int) -> list[dict[str, Any]]:
-        return [
-            {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.top_words(int(row))}
-            for row in rows
-            if change[row] * sign > 0
-        ]
-
+    # without a direction, as query expansion alone has none, every word would be as near as any other
+    moves = bool(np.any(direction))
+    pulled = moves and any(one.judgement.grade > 0 for one in judged)
+    pushed = moves and any(one.judgement.grade < 0 for one in judged)
     return {
-        "because": [_because(model, direction, one, count) for one in judged],
-        "towards": model.nearest_words(direction, count) if True in signs else [],
-        "away": model.nearest_words(-direction, count) if False in signs else [],
+        "because": [_explain_judgement(model, direction, one, count) for one in judged],
+        "towards": model.nearest_words(direction, count) if pulled else [],
+        "away": model.nearest_words(-direction, count) if pushed else [],
         "asked": list(feedback.expansion_terms)[: 2 * count],
-        "stronger": dimensions(order[:count], 1),
-        "weaker": dimensions(order[::-1][:count], -1),
+        "stronger": _describe_dimensions(model, change, [row for row in order[:count] if change[row] > 0]),
+        "weaker": _describe_dimensions(model, change, [row for row in order[::-1][:count] if change[row] < 0]),
     }
 
 
-def _because(model: Model, direction: Floats, one: JudgedDocument, count: int) -> dict[str, Any]:
+def _describe_dimensions(model: Model, change: Floats, dimensions: Sequence[Any]) -> list[dict[str, Any]]:
+    return [
+        {"dimension": int(row), "weight": round(float(change[row]), 4), "words": model.top_words(int(row))}
+        for row in dimensions
+    ]
+
+
+def _explain_judgement(model: Model, direction: Floats, one: JudgedDocument, count: int) -> dict[str, Any]:
     sign = 1 if one.judgement.grade > 0 else -1
+    return {**_describe_judgement(one), "words": _characteristic_words(model, one.text, sign * direction, count)}
+
+
+def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
     return {
         "index": one.judgement.index,
         "document": one.judgement.document,
         "grade": one.judgement.grade,
         "title": title(one.text),
-        "words": _telling(model, one.text, sign * direction, count),
     }
 
 
-def _telling(model: Model, text: str, direction: Floats, count: int) -> list[str]:
+def _characteristic_words(model: Model, text: str, direction: Floats, count: int) -> list[str]:
     """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
-    words = list(dict.fromkeys(tokenize(text[:_READ])))
+    words = list(dict.fromkeys(tokenize(text[:_READ_LENGTH])))
     ids, offsets = model.table.ids(words)
-    known = [(word, id) for word, id in zip(words, (ids[i:j] for i, j in pairwise(offsets)), strict=True) if len(id)]
+    # ids has no entry for a word that the table lacks, so its span is empty
+    spans = [ids[start:end] for start, end in pairwise(offsets)]
+    known = [(word, span[0]) for word, span in zip(words, spans, strict=True) if len(span)]
     if not known:
         return []
     words = [word for word, _ in known]
-    weights = model.table.weights[[id[0] for _, id in known]]
-    scores = (model.encode(words) @ direction) * weights
+    scores = (model.encode(words) @ direction) * model.table.weights[[id for _, id in known]]
     order = np.argsort(-scores, kind="stable")[:count]
     return [words[i] for i in order if scores[i] > 0]
 
 
 def title(text: str) -> str:
-    """A text's first line, cut at the end of a word."""
-    line = next(iter(text.lstrip()[:_READ].splitlines()), "").strip()
-    return line if len(line) <= _TITLE else re.sub(r"\s+\S*$", "", line[:_TITLE]) + "…"
+    """A text's first line, cut at the end of a word after at most 80 characters.
+
+    >>> title("  Bush fire\\nSydney")
+    'Bush fire'
+    """
+    line = next(iter(text.lstrip()[:_READ_LENGTH].splitlines()), "").strip()
+    return line if len(line) <= _TITLE_LENGTH else re.sub(r"\s+\S*$", "", line[:_TITLE_LENGTH]) + "…"
 
 
 def reasons(
-    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], vectors: Floats, change: Floats
+    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], change: NDArray[Any]
 ) -> list[dict[str, Any] | None]:
-    """Of each hit, with its vector (n, K) and the ``change`` (n,) of its similarity: the judgement it comes from.
+    """Which judgement moved each of a search's n hits, or None where none of the fitting kind took part.
 
-    It is the judged document nearest to the hit under the mask, a relevant one where the hit went up and an
-    irrelevant one where it went down; None where there is none of that kind.
+    ``feedback`` was learned from ``judged`` and is scoped to the search (:meth:`Feedback.scoped`); ``vectors`` (n, K)
+    are the hits', and ``change`` (n,) is by how much feedback changed their similarity. A hit that gained is explained
+    by a relevant document, one that lost by an irrelevant one: by the nearest to the hit under the mask, in proportion
+    to what its judgement counts here.
     """
-    documents = np.stack([one.vector for one in judged])
-    grades = np.array([one.judgement.grade for one in judged])
-    near = unit_rows(vectors * feedback.mask) @ unit_rows(documents * feedback.mask).T
-    weighed = np.where(np.outer(change, grades) > 0, near * np.abs(grades), -np.inf)
-    best = weighed.argmax(axis=1)
-    rows = np.arange(len(near))
-    known: dict[int, dict[str, Any]] = {
-        place: {
-            "index": judged[place].judgement.index,
-            "document": judged[place].judgement.document,
-            "grade": judged[place].judgement.grade,
-            "title": title(judged[place].text),
-        }
-        for place in set(best.tolist())
-    }
-    similar, gains = near[rows, best].astype(float).round(6).tolist(), change.astype(float).round(6).tolist()
-    there = np.isfinite(weighed[rows, best]).tolist()
+    # a judgement out of the search's scope did not move anything, near as its document may be
+    documents = [judged[position] for position in feedback.positions]
+    if not documents:
+        return [None] * len(vectors)
+    matrix = np.stack([one.vector for one in documents])
+    similarities = unit_rows(vectors * feedback.mask) @ unit_rows(matrix * feedback.mask).T
+    fitting = np.outer(change, feedback.grades) > 0
+    weighted = np.where(fitting, similarities * np.abs(feedback.grades), -np.inf)
+    best, rows = weighted.argmax(axis=1), np.arange(len(weighted))
+    described = {position: _describe_judgement(documents[position]) for position in set(best.tolist())}
     return [
-        {**known[place], "similarity": similarity, "gain": gain} if one else None
-        for place, similarity, gain, one in zip(best.tolist(), similar, gains, there, strict=True)
+        {**described[position], "similarity": similarity, "gain": gain} if explained else None
+        for position, similarity, gain, explained in zip(
+            best.tolist(),
+            similarities[rows, best].astype(float).round(6).tolist(),
+            np.asarray(change, float).round(6).tolist(),
+            np.isfinite(weighted[rows, best]).tolist(),
+            strict=True,
+        )
     ]

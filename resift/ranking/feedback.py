@@ -83,6 +83,7 @@ class Feedback:
     ``vectors`` (m, K), float32: the judged documents' vectors at length 1. ``grades`` (m,): each judgement's sign and
     how much it counts, 1 for an explicit one. ``mask`` (K,), float32. ``bags``: the documents' m bags of words, or none
     if the method does not expand queries. ``queries``: the m texts that they were judged for, or none if unknown.
+    ``positions``: where each of the m documents stood in what was learned from, from 0.
     """
 
     vectors: Floats
@@ -90,6 +91,7 @@ class Feedback:
     mask: Floats
     bags: tuple[Bag, ...] = ()
     queries: tuple[str, ...] = ()
+    positions: tuple[int, ...] = ()
     method: Method = field(default=METHODS[DEFAULT_METHOD])
 
     @classmethod
@@ -116,6 +118,7 @@ class Feedback:
             signs if grades is None else np.asarray(grades, np.float64),
             mask,
             tuple(bags) if chosen.expands else (),
+            positions=tuple(range(len(signs))),
             method=chosen,
         )
 
@@ -131,12 +134,14 @@ class Feedback:
 
         ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS.
         """
-        ordered = sorted(judged, key=lambda one: one.judgement.grade < 0)
+        positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
+        ordered = [judged[position] for position in positions]
         sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -1)]
         relevant, irrelevant = (np.array(side, np.float32).reshape(-1, dim) for side in sides)
         bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].expands else []
         feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
-        return replace(feedback, queries=tuple(one.judgement.query for one in ordered))
+        queries = tuple(one.judgement.query for one in ordered)
+        return replace(feedback, queries=queries, positions=tuple(positions))
 
     @property
     def evidence(self) -> float:
@@ -198,6 +203,7 @@ class Feedback:
             mask=self.mask if len(kept) else np.ones_like(self.mask),
             bags=tuple(self.bags[i] for i in kept) if self.bags else (),
             queries=tuple(self.queries[i] for i in kept) if self.queries else (),
+            positions=tuple(self.positions[i] for i in kept),
         )
 
     @cached_property

@@ -1,6 +1,8 @@
 """Fusion: scores of two systems made comparable, and combined.
 
-All functions are defined for every input: equal scores normalise to 0.
+Normalisations take the scores (n,) of one search's candidates and return as many, float32. None of them divides by
+zero: where scores are all equal, :func:`min_max` and :func:`z_score` give 0, and where they are all 0, so do :func:`l2`
+and :func:`bounded`.
 """
 
 from __future__ import annotations
@@ -16,30 +18,30 @@ from resift.errors import BadInput
 
 
 def min_max(scores: NDArray[Any]) -> Floats:
-    """(s - min) / (max - min)."""
+    """(s - min) / (max - min), from 0 to 1."""
     low, high = scores.min(), scores.max()
     return np.asarray((scores - low) / (high - low) if high > low else np.zeros_like(scores), np.float32)
 
 
 def l2(scores: NDArray[Any]) -> Floats:
-    """s / sqrt(sum of squares)."""
+    """s / √Σs², at length 1."""
     norm = np.linalg.norm(scores)
     return np.asarray(scores / norm if norm > 0 else np.zeros_like(scores), np.float32)
 
 
 def z_score(scores: NDArray[Any]) -> Floats:
-    """(s - mean) / standard deviation."""
+    """(s - mean) / standard deviation, of the population."""
     spread = scores.std()
     return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)
 
 
 def bounded(scores: NDArray[Any]) -> Floats:
-    """s / max(1, max): a fixed lower bound of 0, so that uniformly weak scores stay weak."""
+    """s / max(1, max): at most 1, and 0 stays 0, so that scores that are all weak stay weak."""
     return np.asarray(scores / max(1.0, float(scores.max(initial=0))), np.float32)
 
 
 def reciprocal_rank(scores: NDArray[Any]) -> Floats:
-    """1 / (60 + rank), ranks from 1, ties by position (Cormack et al. 2009)."""
+    """1 / (60 + rank), ranks from 1, equal scores ranked by their positions (Cormack et al. 2009)."""
     ranks = np.empty(len(scores))
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return np.asarray(1 / (60 + ranks), np.float32)
@@ -54,11 +56,12 @@ NORMALIZATIONS: dict[str, Callable[[NDArray[Any]], Floats]] = {
 }
 
 
-def combine(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float, normalization: str = "min_max") -> Floats:
-    """(1 - alpha) · norm(lexical) + alpha · norm(semantic), shape (n,).
+def combine(engine: NDArray[Any], semantic: NDArray[Any], alpha: float, normalization: str = "min_max") -> Floats:
+    """(1 - alpha) · norm(engine) + alpha · norm(semantic), (n,), float32: the candidates' combined scores.
 
-    ``lexical`` (n,) holds the engine's scores, NaN where a candidate did not come from it (it gets the lowest).
-    Raises BadInput for an alpha outside [0, 1] or an unknown normalisation.
+    ``engine`` (n,) are the engine's scores, NaN for candidates that did not come from it, which get the lowest of the
+    others; ``semantic`` (n,) are the similarities or the reranker's scores. ``normalization`` is one of NORMALIZATIONS.
+    Raises BadInput if alpha is outside [0, 1] or the normalisation is unknown.
     """
     if not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (engine only) to 1 (vectors only)")
@@ -68,9 +71,9 @@ def combine(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float, normali
             value=normalization,
             expected=" | ".join(NORMALIZATIONS),
         )
-    if not len(lexical):
+    if not len(engine):
         return np.zeros(0, np.float32)
-    known = np.asarray(lexical, np.float64)
-    floor = np.nanmin(known) if not np.isnan(known).all() else 0.0
-    norm = NORMALIZATIONS[normalization]
-    return (1 - alpha) * norm(np.where(np.isnan(known), floor, known)) + alpha * norm(np.asarray(semantic))
+    scores = np.asarray(engine, np.float64)
+    lowest = np.nanmin(scores) if not np.isnan(scores).all() else 0.0
+    normalize = NORMALIZATIONS[normalization]
+    return (1 - alpha) * normalize(np.where(np.isnan(scores), lowest, scores)) + alpha * normalize(np.asarray(semantic))

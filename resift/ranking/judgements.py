@@ -1,4 +1,4 @@
-"""Judgements: what a person marked, and which of the marks count."""
+"""Judgements: what a person marked, and which of the marks count (effective judgements)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25,
 
 @dataclass(frozen=True)
 class Judgement:
-    """One judgement of a session: a document of an index, its ``grade``, and the query and time it was made at.
+    """One judgement of a session: a document of an index, and how it was judged.
 
-    Grades are those of GRADES: 1 and -1 are explicit marks, fractions implicit ones (a hit that was clicked, or was
-    skipped on the way to a click), 0 takes earlier ones back. ``at`` is in Unix seconds; judgements of one ``step``
-    are undone together.
+    ``grade`` is one of GRADES: 1 and -1 are explicit marks, fractions are implicit ones (a hit that was clicked, or was
+    skipped on the way to a click), and 0 takes earlier ones back. ``query`` is the text that the document was judged
+    for, "" if unknown, and ``at`` the time in Unix seconds. Judgements of one ``step`` are undone together.
     """
 
     index: str
@@ -30,7 +30,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class JudgedDocument:
-    """A judgement that counts, with what is learned from: the document's ``vector`` (K,) and its ``text``."""
+    """A judgement with what is learned from it: the document's ``vector`` (K,), float32, and its ``text``."""
 
     judgement: Judgement
     vector: Floats
@@ -38,9 +38,10 @@ class JudgedDocument:
 
 
 def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """The judgements that count, at most one a document, in the order in which their documents were first judged.
+    """Of all judgements of a session those that count, in the order in which their documents were first judged.
 
-    The latest counts, but a click or a skip does not replace an explicit mark, nor a skip a click.
+    Of each document the latest counts, except that a click or a skip does not replace an explicit mark, nor a skip a
+    click: they say less.
 
     >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25), Judgement("i", "a", 0.5), Judgement("i", "b", 0.5)]
     >>> [(judgement.document, judgement.grade) for judgement in effective_judgements(marks)]
@@ -49,8 +50,8 @@ def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
     latest: dict[tuple[str, str], Judgement] = {}
     for judgement in judgements:
         key = (judgement.index, judgement.document)
-        known = abs(latest[key].grade) if key in latest else 0
-        if not judgement.grade or abs(judgement.grade) >= 1 or abs(judgement.grade) >= known:
+        earlier = abs(latest[key].grade) if key in latest else 0
+        if not judgement.grade or abs(judgement.grade) >= min(1, earlier):
             latest[key] = judgement
     return [judgement for judgement in latest.values() if judgement.grade]
 

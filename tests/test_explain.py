@@ -1,0 +1,83 @@
+"""Explanations: words that pull and push, and which judgement moved a hit; they never contradict what happened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from resift import Feedback, Model
+from resift.ranking.explain import explain, reasons, title
+from resift.ranking.feedback import METHODS
+from resift.ranking.judgements import JudgedDocument, Judgement
+
+
+def judge(model: Model, marks: dict[str, float], query: str = "") -> list[JudgedDocument]:
+    """Judged documents whose ids are their texts."""
+    return [
+        JudgedDocument(Judgement("docs", text, grade, query), model.encode([text])[0], text)
+        for text, grade in marks.items()
+    ]
+
+
+def test_words_that_pull_and_push(model: Model) -> None:
+    judged = judge(model, {"bush forest zzz": 1, "army gun": -1})
+    learned = explain(model, Feedback.from_judged(judged, model.dim), judged)
+    first, second = learned["because"]
+    assert (first["document"], first["grade"], first["title"]) == ("bush forest zzz", 1, "bush forest zzz")
+    assert set(first["words"]) == {"bush", "forest"}
+    assert set(second["words"]) == {"army", "gun"}
+    assert learned["towards"][0] in ("fire", "bush", "flame", "smoke", "forest", "tree")
+    assert learned["away"][0] in ("army", "gun", "soldier", "war", "ceasefire", "peace")
+    assert learned["asked"][:3] == ["bush", "forest", "zzz"]
+    assert all(one["weight"] > 0 for one in learned["stronger"])
+    assert all(one["weight"] < 0 for one in learned["weaker"])
+
+
+def test_one_kind_of_marks_pulls_or_pushes_only(model: Model) -> None:
+    judged = judge(model, {"bush forest": 1})
+    learned = explain(model, Feedback.from_judged(judged, model.dim), judged)
+    assert learned["towards"]
+    assert learned["away"] == []
+    judged = judge(model, {"bush forest": -1})
+    learned = explain(model, Feedback.from_judged(judged, model.dim), judged)
+    assert learned["towards"] == []
+    assert learned["away"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_no_query_moves_there_is_no_direction(model: Model, method: str) -> None:
+    judged = judge(model, {"bush forest": 1, "army gun": -1})
+    learned = explain(model, Feedback.from_judged(judged, model.dim, method=method), judged)
+    assert bool(learned["towards"]) is bool(learned["away"]) is bool(METHODS[method].transformation)
+    unknown = judge(model, {"zzz": 1, "qqq": -1})
+    learned = explain(model, Feedback.from_judged(unknown, model.dim, method=method), unknown)
+    assert learned["towards"] == learned["away"] == learned["stronger"] == learned["weaker"] == []
+
+
+def test_a_hit_that_gained_is_explained_by_a_relevant_document(model: Model) -> None:
+    judged = judge(model, {"army gun": -1, "bush smoke": 1, "river rain": 1})
+    feedback = Feedback.from_judged(judged, model.dim)
+    vectors = model.encode(["bush smoke the", "army gun the", "river rain the"])
+    found = reasons(model, feedback, judged, vectors, np.array([0.2, -0.3, 0.1]))
+    assert [one and one["document"] for one in found] == ["bush smoke", "army gun", "river rain"]
+    assert [one and one["gain"] for one in found] == [0.2, -0.3, 0.1]
+    assert reasons(model, feedback, judged, vectors, np.zeros(3)) == [None] * 3
+    only = judge(model, {"bush smoke": 1})
+    assert reasons(model, Feedback.from_judged(only, model.dim), only, vectors[:1], np.array([-0.1])) == [None]
+
+
+def test_a_judgement_out_of_scope_explains_nothing(model: Model) -> None:
+    judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
+    feedback = Feedback.from_judged(judged, model.dim).at_query("fire")
+    vectors = model.encode(["soldier war"])
+    (found,) = reasons(model, feedback, judged, vectors, np.array([0.1]))
+    assert found is not None
+    assert found["document"] == "bush fire"
+    nothing = Feedback.from_judged(judged, model.dim).at_query("rain")
+    assert reasons(model, nothing, judged, vectors, np.array([0.1])) == [None]
+
+
+def test_titles_are_cut_at_words() -> None:
+    assert title("\n  Bush fire\nSydney") == "Bush fire"
+    assert title("word " * 30) == "word " * 15 + "word…"
+    assert title("") == ""
