@@ -180,14 +180,14 @@ class _Training:
         rows = self.rows[touched]
         slope = self.slope[touched]
         slope -= (slope * rows).sum(axis=1, keepdims=True) * rows
-        self.adams["rows"].move(touched, slope * scale, self.step, decay)
+        self.adams["rows"].update(touched, slope * scale, self.step, decay)
         self.rows[touched] = unit_rows(self.rows[touched])
         words = np.flatnonzero(asked)
-        self.adams["logs"].move(words, logs[words] * scale, self.step, decay)
+        self.adams["logs"].update(words, logs[words] * scale, self.step, decay)
         moved = self.shifted[words]
         moved = moved[moved >= 0]
-        self.adams["shifts"].move(moved, shifts[moved] * scale, self.step, decay)
-        self.adams["globals"].move(np.arange(3), general * scale, self.step, decay)
+        self.adams["shifts"].update(moved, shifts[moved] * scale, self.step, decay)
+        self.adams["globals"].update(np.arange(3), general * scale, self.step, decay)
         np.clip(self.globals[:2], 0, np.array([[0.9], [10]], np.float32), out=self.globals[:2])
         self.slope[touched], self.touched[touched] = 0, False
 

@@ -28,7 +28,7 @@ from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-from resift.training.adam import _FLOOR, Adam
+from resift.training.adam import Adam, remaining_rate
 
 Progress = Callable[[int, int], None]
 _LEAST_WORDS, _LEAST_DOCUMENTS = 4, 8
@@ -173,9 +173,9 @@ def fit(
         left, right = zip(*views, strict=True)
         words, counts = _only(bags([*left, *right], len(table)))
         _, row_slope, log_slope = slopes(counts, table[words], logs[words], options.temperature)
-        decay = max(1 - step / total, _FLOOR)
-        adams[0].move(words, row_slope, step + 1, decay)
-        adams[1].move(words, log_slope, step + 1, decay)
+        decay = remaining_rate(step, total)
+        adams[0].update(words, row_slope, step + 1, decay)
+        adams[1].update(words, log_slope, step + 1, decay)
         if progress:
             progress(step + 1, total)
     return table, np.exp(logs)
