@@ -1,21 +1,20 @@
-"""``resift serve``: the reranker under gunicorn, the model loaded once and shared by all workers."""
+"""The reranker under gunicorn: the model is loaded once and shared by all workers."""
 
 from __future__ import annotations
 
 import os
-import select
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-STAY_MILLISECONDS = 500
-
 
 @contextmanager
 def shared_metrics() -> Iterator[None]:
-    """Let all workers' metrics be counted together. prometheus_client reads the folder's name when it is imported."""
+    """Let the metrics of all workers be counted together.
+
+    This must begin before prometheus_client is imported, which reads the folder's name then.
+    """
     with tempfile.TemporaryDirectory(prefix="resift-metrics-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         try:
@@ -25,40 +24,13 @@ def shared_metrics() -> Iterator[None]:
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
-    """Serve until a signal ends it. ``settings`` are RESIFT_* variables that win over the environment's."""
+    """Serve with this many ``workers`` (processes) until a signal ends it.
+
+    ``settings`` are RESIFT_* variables that win over the environment's. Raises BadInput, ModelNotFound or CorruptModel
+    where these cannot be served.
+    """
     os.environ.update(settings)
     _application(host, port, workers).run()
-
-
-def _worker() -> type[Any]:
-    """gunicorn's threaded worker, in which connections in use keep their threads, up to half of them, while nobody else
-    waits for one. Each request is otherwise handed from the thread that polls to one that answers, and back.
-    """
-    from gunicorn.workers.gthread import ThreadWorker
-
-    class Worker(ThreadWorker):  # type: ignore[misc]
-        """See above."""
-
-        def init_process(self) -> None:
-            self.staying = threading.Semaphore(self.cfg.threads // 2)
-            super().init_process()
-
-        def handle(self, conn: Any) -> Any:
-            kept = super().handle(conn)
-            if kept is True and self.staying.acquire(blocking=False):
-                try:
-                    waiting = select.poll()
-                    waiting.register(conn.sock, select.POLLIN)
-                    while kept is True and self._stays() and waiting.poll(STAY_MILLISECONDS):
-                        kept = super().handle(conn)
-                finally:
-                    self.staying.release()
-            return kept
-
-        def _stays(self) -> bool:
-            return bool(self.alive and self.tpool._work_queue.empty())
-
-    return Worker
 
 
 def _application(host: str, port: int, workers: int) -> Any:
@@ -74,7 +46,7 @@ def _application(host: str, port: int, workers: int) -> Any:
             options = {
                 "bind": f"{host}:{port}",
                 "workers": workers,
-                "worker_class": _worker(),
+                "worker_class": "gthread",
                 "threads": 8,
                 "preload_app": True,
                 "keepalive": 30,
@@ -82,6 +54,7 @@ def _application(host: str, port: int, workers: int) -> Any:
                 "child_exit": lambda server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
             }
             for name, value in options.items():
+                # older versions of gunicorn lack some of these
                 if name in self.cfg.settings:
                     self.cfg.set(name, value)
 
