@@ -1,14 +1,20 @@
-"""Engines and session stores by their addresses: a cluster's URL, or a file."""
+"""Engines and session stores by their addresses: the URL of a cluster, or the path of a file."""
 
 from __future__ import annotations
 
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
 
+# An implementation is imported where it is chosen, since opensearch-py takes longer to import than a search on a file
+# takes to run.
+
 
 def open_engine(url: str) -> Engine:
-    """``http(s)://…`` is an OpenSearch cluster; anything else the path of an embedded engine's file."""
-    if url.startswith(("http://", "https://")):
+    """Open an engine: OpenSearch if ``url`` begins with http:// or https://, else the embedded engine on that file.
+
+    Raises EngineUnavailable if the file cannot be opened. A cluster is not asked before the first request.
+    """
+    if _is_cluster(url):
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         return OpenSearchEngine(url)
@@ -18,11 +24,18 @@ def open_engine(url: str) -> Engine:
 
 
 def open_session_store(url: str, index: str) -> SessionStore:
-    """``http(s)://…`` is an OpenSearch cluster with the sessions in ``index``; anything else the path of a file."""
-    if url.startswith(("http://", "https://")):
+    """Open a store of sessions: the index ``index`` of the cluster at ``url``, or else the file of that path.
+
+    Raises BadInput if the file cannot be opened, or if ``index`` cannot name an index.
+    """
+    if _is_cluster(url):
         from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 
         return OpenSearchSessionStore(url, index)
     from resift.plugin.sqlite.sessions import SqliteSessionStore
 
     return SqliteSessionStore(url)
+
+
+def _is_cluster(url: str) -> bool:
+    return url.startswith(("http://", "https://"))

@@ -1,4 +1,4 @@
-"""What goes into an engine and comes out of it, and what is refused before it is sent."""
+"""What goes into an engine and comes out of it, and the checks that are made before anything is sent."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ import numpy as np
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import _at
+from resift.plugin.query_dsl import field_value
 
 ANALYZERS = ("english", "standard")
-MAX_ID_BYTES = 512
+MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
 
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """What an index says of itself. ``model`` is the hash of the model that made its vectors, None if it has none."""
+    """What an index records about itself.
+
+    ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
+    vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
+    Resift did not make.
+    """
 
     name: str
     fields: tuple[str, ...]
@@ -29,7 +34,7 @@ class IndexInfo:
     dim: int | None
 
     def require(self, model: Model) -> None:
-        """Raise ModelMismatch unless ``model`` made this index's vectors."""
+        """Check that ``model`` made the vectors of this index. Raises ModelMismatch if another model, or none, did."""
         if self.model != model.hash:
             raise ModelMismatch(
                 f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
@@ -41,7 +46,7 @@ class IndexInfo:
 
 @dataclass(frozen=True)
 class Document:
-    """One document to index: its id, its fields, and its vector (K,), if it has one."""
+    """A document to index: its id, its fields as JSON values, and its vector (K,) if it has one."""
 
     id: str
     source: dict[str, Any]
@@ -50,7 +55,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A document of a bulk request that was not indexed: its position, the HTTP status and the reason."""
+    """A document of a bulk request that was not indexed: its position in the request, the HTTP status, the reason."""
 
     position: int
     id: str
@@ -60,9 +65,10 @@ class Rejection:
 
 @dataclass
 class SearchResult:
-    """An OpenSearch-shaped response, and each hit's vector (K,), or None where it has none or none was asked for.
+    """A response in OpenSearch's shape, and the vectors of its hits.
 
-    ``cached``: how many of the vectors were known from before and not fetched.
+    ``vectors`` has one entry for each hit: its vector (K,) float32, or None if the document has none or none was
+    asked for. ``cached`` says how many of them came from the hit cache.
     """
 
     response: dict[str, Any]
@@ -71,13 +77,16 @@ class SearchResult:
 
     @property
     def hits(self) -> list[dict[str, Any]]:
-        """The response's hits, best first."""
+        """The hits of the response, best first."""
         hits: list[dict[str, Any]] = self.response["hits"]["hits"]
         return hits
 
 
 def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """Why a document cannot be indexed, or None: what :func:`check_parts` finds, or fields that are not JSON."""
+    """The reason why a document cannot be indexed, or None if it can: :func:`check_parts`, and whether it is JSON.
+
+    ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts any).
+    """
     reason = check_parts(document, fields, dim)
     try:
         json.dumps(document.source, allow_nan=False)
@@ -87,12 +96,14 @@ def check_document(document: Document, fields: Sequence[str], dim: int | None) -
 
 
 def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """What is wrong with a document's parts, or None: the id's length, the fields' types, the vector's size and
-    numbers."""
+    """The reason why a part of a document cannot be indexed, or None if all can.
+
+    Checked are the length of the id, that no text field is an object, and that the vector has ``dim`` finite numbers.
+    """
     if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
         return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
     for name in fields:
-        if isinstance(_at(document.source, name), Mapping):
+        if isinstance(field_value(document.source, name), Mapping):
             return f"field {name!r} is an object, expected text"
     vector = document.vector
     if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
@@ -101,7 +112,7 @@ def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> s
 
 
 def check_name(index: str) -> str:
-    """``index`` if it can name an index on every engine, else BadInput."""
+    """Return ``index``. Raises BadInput if it cannot name an index on every engine."""
     bad = set(index) & set('\\/*?"<>| ,#:')
     if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
         raise BadInput(f"{index!r} cannot name an index", value=index, expected="lower-case letters, digits, - and _")
@@ -109,7 +120,7 @@ def check_name(index: str) -> str:
 
 
 def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
-    """Raise BadInput unless an index can be made of these."""
+    """Raises BadInput for a name that no index can have, an unknown analyzer, or an empty list of fields."""
     check_name(index)
     if analyzer not in ANALYZERS:
         raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))

@@ -11,33 +11,39 @@ from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult
-from resift.plugin.query_dsl import document_text, knn_body
+from resift.plugin.query_dsl import Body, document_text, knn_body
 
-# candidates of a masked k-NN for each wanted: approximate k-NN misses fewer, the more it is asked for
+Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
+# Candidates of a masked k-NN for each document wanted: the more of them, the fewer documents approximate k-NN misses.
 OVERSAMPLING = 8
+_UPDATE_ATTEMPTS = 10
 
 
 class Engine(ABC):
-    """An index of documents with BM25, filters and one vector a document.
+    """Indices of documents with BM25, filters and one vector a document.
 
-    Unknown indices raise IndexNotFound, refused requests EngineError with the engine's status, and an engine that
-    does not answer EngineUnavailable. ``headers`` are the caller's own HTTP headers (credentials), where there are any.
-    ``writers`` is how many bulk requests at a time it gains from.
+    Every method raises IndexNotFound for an index that does not exist, EngineError with the engine's HTTP status for
+    a request that the engine refuses, and EngineUnavailable if the engine does not answer. ``writers`` is the number
+    of bulk requests at a time that the engine gains from.
     """
 
     writers = 1
 
     @abstractmethod
     def ping(self) -> str:
-        """Name and version of the engine, or EngineUnavailable."""
+        """Return the engine's name and version. Raises EngineUnavailable if it does not answer."""
 
     @abstractmethod
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
-        """Make an index of documents whose ``fields`` are searched and encoded. EngineError 400 if it exists."""
+        """Create an index whose text ``fields`` are searched, and encoded by ``model``.
+
+        ``analyzer`` is ``english`` (stems words) or ``standard``. Raises BadInput for a name, field list or analyzer
+        that cannot be, and EngineError with status 400 if the index exists.
+        """
 
     @abstractmethod
-    def info(self, index: str, headers: Mapping[str, str] | None = None) -> IndexInfo:
-        """Fields and model of an index."""
+    def info(self, index: str, headers: Headers = None) -> IndexInfo:
+        """Return the fields and the model of an index."""
 
     @abstractmethod
     def drop(self, index: str) -> None:
@@ -45,72 +51,72 @@ class Engine(ABC):
 
     @abstractmethod
     def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
-        """Index (or replace) documents. Every one is either acknowledged or in the answer, with its reason."""
+        """Index documents, replacing those that have the same id.
+
+        Every document is either indexed for good when this returns, or one of the rejections, which are in the order
+        of the documents.
+        """
 
     @abstractmethod
-    def search(
-        self,
-        index: str,
-        body: dict[str, Any],
-        vectors: bool = False,
-        headers: Mapping[str, str] | None = None,
-    ) -> SearchResult:
-        """Run an OpenSearch search body. The vector field is left out of ``_source`` unless the body names it."""
+    def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
+        """Run a search body of OpenSearch's query language; with ``vectors``, fetch the vectors of its hits.
+
+        The vector field is left out of ``_source`` unless the body names it. A malformed body raises an error with
+        status 400: BadInput, EngineError, or UnsupportedQuery for what the embedded engine does not know.
+        """
 
     @abstractmethod
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """A document's fields without its vector, and the token of its version. Raises NotFound."""
+        """Return the fields of a document, without its vector, and its version, which :meth:`put` takes.
+
+        Raises NotFound if there is no such document.
+        """
 
     @abstractmethod
     def put(self, index: str, document: Document, version: Any) -> bool:
-        """Replace a document if it still has that version; False if it has not."""
+        """Replace a document if it still has ``version``; return False, and change nothing, if it has not.
+
+        Raises EngineError with status 400 for a document that cannot be indexed.
+        """
 
     @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        """Delete documents; how many of them there were."""
+        """Delete the documents with these ids; return how many of them existed."""
 
     @abstractmethod
     def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
-        """Id, fields and vector of every document, in no particular order."""
+        """Yield the id, the fields and the vector (K,) of every document, in no particular order."""
 
     @abstractmethod
     def refresh(self, index: str) -> None:
-        """Make everything written so far visible to searches."""
+        """Make everything that has been written visible to searches."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
     def drop_if_exists(self, index: str) -> None:
-        """Delete an index, if there is one."""
+        """Delete an index with all its documents if it exists."""
         with suppress(IndexNotFound):
             self.drop(index)
 
     def search_all(
-        self,
-        index: str,
-        bodies: Sequence[dict[str, Any]],
-        vectors: bool = False,
-        headers: Mapping[str, str] | None = None,
+        self, index: str, bodies: Sequence[Body], vectors: bool = False, headers: Headers = None
     ) -> list[SearchResult]:
-        """Run several search bodies on one index, in one round trip where the engine has such a thing."""
+        """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can."""
         return [self.search(index, body, vectors, headers) for body in bodies]
 
     @abstractmethod
     def masked_body(
-        self,
-        vector: Floats,
-        mask: Floats,
-        similarity: str,
-        size: int,
-        filter: dict[str, Any] | None = None,
-        source: Any = True,
-    ) -> dict[str, Any]:
-        """Search body for the ``size`` documents nearest to ``vector`` (K,) under ``mask`` (K,), best first.
+        self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
+    ) -> Body:
+        """A search body for the ``size`` documents that are nearest to a query under a mask, best first.
 
-        Nearest by ``similarity`` (cosine | jaccard) of mask ⊙ vector with mask ⊙ document. OVERSAMPLING times as many
-        candidates are found by an unmasked vector, for cosine mask² ⊙ vector (Passalis and Tefas 2018, eq. 8: its
-        product with a document is that of the masked ones), and are ordered by the similarity itself.
+        Nearest means the largest ``similarity`` (``cosine`` or ``jaccard``) of mask ⊙ vector, both (K,), with
+        mask ⊙ document. OVERSAMPLING times as many candidates are found by an unmasked vector, for cosine by
+        mask² ⊙ vector (Passalis and Tefas 2018, eq. 8: its product with a document is that of the masked vectors),
+        and then ordered by the similarity itself. ``filter`` and ``source`` are as in
+        :func:`resift.plugin.query_dsl.knn_body`.
         """
 
     def knn(
@@ -118,26 +124,30 @@ class Engine(ABC):
         index: str,
         vector: Floats,
         size: int,
-        filter: dict[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
+        filter: Body | None = None,
+        headers: Headers = None,
         source: Any = True,
     ) -> SearchResult:
-        """The ``size`` documents whose vectors are nearest to ``vector`` (K,), among those that match ``filter``."""
+        """The ``size`` documents, among those that match ``filter``, whose vectors are nearest to ``vector`` (K,)."""
         return self.search(index, knn_body(vector, size, filter, source), vectors=True, headers=headers)
 
     def documents(
-        self, index: str, ids: Sequence[str], headers: Mapping[str, str] | None = None
+        self, index: str, ids: Sequence[str], headers: Headers = None
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """Fields and vectors of the documents with these ids; ids that do not exist are left out."""
+        """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out."""
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids)}
-        found = self.search(index, body, vectors=True, headers=headers)
-        return {hit["_id"]: (hit["_source"], vector) for hit, vector in zip(found.hits, found.vectors, strict=True)}
+        result = self.search(index, body, vectors=True, headers=headers)
+        return {hit["_id"]: (hit["_source"], vector) for hit, vector in zip(result.hits, result.vectors, strict=True)}
 
     def update(self, index: str, id: str, changes: dict[str, Any], model: Model) -> None:
-        """Change some fields of a document and encode its text again, so that its vector still belongs to it."""
+        """Change some fields of a document and encode its text again, so that its vector still belongs to it.
+
+        Raises ModelMismatch if ``model`` did not make the vectors of the index, NotFound if there is no such
+        document, and EngineError with status 409 if others keep changing it at the same time.
+        """
         info = self.info(index)
         info.require(model)
-        for _ in range(10):
+        for _ in range(_UPDATE_ATTEMPTS):
             source, version = self.get(index, id)
             merged = {**source, **changes}
             vector = model.encode([document_text(merged, info.fields)])[0]

@@ -1,6 +1,6 @@
-"""Where sessions are kept: a small contract with two implementations, an SQLite file and an OpenSearch index.
+"""Where sessions are stored: a small contract with two implementations, an SQLite file and an OpenSearch index.
 
-A store knows nothing of what a session means. It keeps a JSON object under an id, and writes only over the version
+A store knows nothing of what a session means. It holds a JSON object under an id, and overwrites only the version
 that was read (optimistic concurrency), so that several processes may share it and none undoes another's change.
 """
 
@@ -16,9 +16,9 @@ PURGED_AT_ONCE = 2_000
 
 @dataclass(frozen=True)
 class StoredSession:
-    """A session as it is kept: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
+    """A session as it is stored: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
 
-    ``version`` is the store's own, None for one that is not kept yet.
+    ``version`` is the store's own mark of the write that it comes from, None for a session that is not stored yet.
     """
 
     body: dict[str, Any]
@@ -28,42 +28,43 @@ class StoredSession:
 
 
 class SessionStore(ABC):
-    """A store of sessions. Whatever keeps it from answering is SessionsUnavailable."""
+    """A store of sessions. Every method raises SessionsUnavailable if the store does not answer, or refuses."""
 
     @abstractmethod
     def read(self, id: str) -> StoredSession | None:
-        """A session, expired or not, as it was last written by anybody; None if there is none."""
+        """Return a session as anybody last wrote it, whether it has expired or not; None if there is none."""
 
     @abstractmethod
-    def write(self, id: str, kept: StoredSession) -> bool:
-        """Write if the session still has ``kept.version`` (None: does not exist); else False, and nothing is written.
+    def write(self, id: str, session: StoredSession) -> bool:
+        """Write a session if the stored one still has ``session.version``, or for None if there is none yet.
 
-        Once it is True the write survives a restart.
+        Returns True if it was written, and then the write survives a restart. Returns False, and changes nothing, if
+        somebody else wrote first.
         """
 
     @abstractmethod
     def delete(self, id: str) -> bool:
-        """Delete a session; whether there was one."""
+        """Delete a session; return whether there was one."""
 
     @abstractmethod
     def scan(self, index: str) -> Iterator[StoredSession]:
-        """All sessions that name an index, in no particular order, without their versions."""
+        """Return all sessions that name an index, in no particular order and without their versions."""
 
     @abstractmethod
     def delete_index(self, index: str) -> int:
-        """Delete all sessions that name ``index``; how many there were."""
+        """Delete all sessions that name an index; return how many there were."""
 
     @abstractmethod
     def purge(self, before: float, wait: bool = True) -> int:
-        """Delete sessions that expired before that time; how many.
+        """Delete the sessions that expired before the time ``before`` (Unix seconds); return how many.
 
-        Without ``wait`` at most PURGED_AT_ONCE, which takes no more than a moment.
+        Without ``wait`` at most PURGED_AT_ONCE of them are deleted, which takes no more than a moment.
         """
 
     @abstractmethod
     def count(self) -> int:
-        """How many sessions there are, expired ones included."""
+        """Return how many sessions there are, including expired ones."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""

@@ -20,7 +20,7 @@ from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.resources import Cluster
+from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.vector_code import decode_vectors
@@ -188,7 +188,7 @@ def test_install_status_uninstall_leaves_nothing(
     other = Installer(cluster, build_model("boew:4", vectors), ["text"], url, name)
     assert f"other model {packaged.hash}" in {row.state for row in other.status()}
     assert all(
-        row.mend == "resift install"
+        row.fix == "resift install"
         for row in other.status()
         if row.state.startswith("other model") and row.kind != "index"
     )

@@ -1,120 +1,190 @@
-"""What Resift puts into a cluster: each piece as a resource that can be read, made and removed.
-
-The bodies are the JSON and Painless files of the folder ``resources``, their ``{{names}}`` filled in. Everything that
-is made carries a stamp in its description, so that only our own things are ever changed or removed.
-"""
+"""What Resift puts into a cluster, one class for each kind: how it is found, made and removed."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from dataclasses import dataclass
-from importlib.resources import files
+import time
+from abc import ABC, abstractmethod
 from typing import Any
 
-from resift.errors import NotFound
-from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.errors import EngineError, NotFound
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.templates import Stamp, fingerprint, render
+from resift.plugin.resource_files import read_resource
+from resift.version import __version__
 
 SCRIPTS = ("fuzzy_jaccard", "masked_cosine")
 REMOTE = ("embed", "rerank", "score", "quick")
 PIPELINES = ("hybrid", "rerank", "session", "quick")
-_STAMP = re.compile(r"Resift (?P<version>\S+), model (?P<model>\S+), content (?P<content>\S+)")
+_DEPLOY_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """Who made a resource: our version, the model's hash, and a fingerprint of the resource's content."""
+class Resource(ABC):
+    """One resource of an installation: its kind and name, its path and body, and the stamp that it should have."""
 
-    version: str
-    model: str
-    content: str
+    kind: str
 
-    def __str__(self) -> str:
-        return f"Resift {self.version}, model {self.model}, content {self.content}"
+    def __init__(self, cluster: Cluster, name: str, path: str, body: dict[str, Any], stamp: Stamp) -> None:
+        self.cluster, self.name, self.path, self.body, self.stamp = cluster, name, path, body, stamp
 
-    @classmethod
-    def read(cls, text: Any) -> Stamp | None:
-        """The stamp in a description, or None where it is not ours."""
-        found = _STAMP.search(text) if isinstance(text, str) else None
-        return cls(**found.groupdict()) if found else None
+    @abstractmethod
+    def state(self) -> str:
+        """Return missing | foreign | other model HASH | other version VERSION | changed | not deployed | ok."""
+
+    def make(self) -> None:
+        """Create the resource, or replace it."""
+        self.cluster.request("PUT", self.path, self.body)
+
+    def remove(self) -> None:
+        """Remove the resource."""
+        self.cluster.request("DELETE", self.path)
+
+    def _state_by(self, description: str | None) -> str:
+        """The state by the text that should hold the stamp; None if there is no such resource."""
+        if description is None:
+            return "missing"
+        stamp = Stamp.read(description)
+        if stamp is None:
+            return "foreign"
+        if stamp.model != self.stamp.model:
+            return f"other model {stamp.model}"
+        if stamp.version != self.stamp.version:
+            return f"other version {stamp.version}"
+        return "ok" if stamp.content == self.stamp.content else "changed"
 
 
-def text_of(name: str) -> str:
-    """A resource file's text."""
-    return (files("resift.plugin") / "resources" / name).read_text("utf-8")
+class Script(Resource):
+    """A stored script, from the Painless file of its name; its first line, a comment, is the stamp."""
+
+    kind = "stored script"
+
+    def __init__(self, cluster: Cluster, installation: str, script: str) -> None:
+        source = read_resource(f"{script}.painless")
+        # The same for every model, so that installing another one does not replace the scripts.
+        stamp = Stamp(__version__, "any", fingerprint(source))
+        body = {"script": {"lang": "painless", "source": f"// {stamp}\n{source}"}}
+        name = f"{installation}-{script.replace('_', '-')}"
+        super().__init__(cluster, name, f"/_scripts/{name}", body, stamp)
+
+    def state(self) -> str:
+        return self._state_by((self.cluster.find(self.path, "script") or {}).get("source"))
 
 
-def fill(template: Any, values: dict[str, Any]) -> Any:
-    """``template`` with ``{{name}}`` replaced: a string that is nothing else by the value itself.
+class IndexTemplate(Resource):
+    """The template of the indices ``NAME-*``, which also records what the cluster's settings were before."""
 
-    >>> fill({"a": "{{n}}", "b": "x-{{n}}"}, {"n": 3})
-    {'a': 3, 'b': 'x-3'}
+    kind = "index template"
+
+    def __init__(self, cluster: Cluster, name: str, values: dict[str, Any]) -> None:
+        super().__init__(cluster, name, f"/_index_template/{name}", *render("index-template", values))
+
+    def state(self) -> str:
+        meta = self._installed_meta()
+        return self._state_by(None if meta is None else meta.get("resift", ""))
+
+    def settings_before(self) -> dict[str, Any]:
+        """Return what the installed template says of the cluster settings before the first install; {} if nothing."""
+        return dict((self._installed_meta() or {}).get("settings_before") or {})
+
+    def _installed_meta(self) -> dict[str, Any] | None:
+        found = self.cluster.find(self.path, "index_templates")
+        meta: dict[str, Any] | None = found[0]["index_template"].get("_meta", {}) if found else None
+        return meta
+
+
+class Pipeline(Resource):
+    """An ingest or search pipeline, from the template ``WHICH-pipeline.json``."""
+
+    def __init__(self, cluster: Cluster, kind: str, which: str, values: dict[str, Any]) -> None:
+        self.kind = f"{kind} pipeline"
+        name = f"{values['name']}-{which}"
+        super().__init__(cluster, name, f"/_{kind}/pipeline/{name}", *render(f"{which}-pipeline", values))
+
+    def state(self) -> str:
+        found = self.cluster.find(self.path, self.name)
+        return self._state_by(None if found is None else found.get("description", ""))
+
+
+class RemoteModel(Resource):
+    """A model of ML Commons that calls the reranker, with its connector, in a model group that all of them share.
+
+    ``model_id`` is the id that the cluster gave it, which pipelines name; before there is one, a placeholder.
     """
-    if isinstance(template, dict):
-        return {key: fill(value, values) for key, value in template.items()}
-    if isinstance(template, list):
-        return [fill(value, values) for value in template]
-    if not isinstance(template, str):
-        return template
-    whole = re.fullmatch(r"\{\{(\w+)\}\}", template)
-    if whole:
-        return values[whole[1]]
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: str(values[match[1]]), template)
 
+    kind = "remote model"
 
-def render(name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Stamp]:
-    """A resource's body and its stamp, the fingerprint taken over everything but the stamp itself."""
-    template = json.loads(text_of(f"{name}.json"))
-    bare = fill(template, {**values, "stamp": "", "settings_before": None})
-    content = hashlib.sha256(json.dumps(bare, sort_keys=True).encode()).hexdigest()[:12]
-    stamp = Stamp(values["version"], values["model"], content)
-    return fill(template, {"settings_before": None, **values, "stamp": str(stamp)}), stamp
+    def __init__(self, cluster: Cluster, which: str, values: dict[str, Any]) -> None:
+        self.group = values["name"]
+        name = f"{self.group}-{which}"
+        super().__init__(cluster, name, "/_plugins/_ml", *render(f"connector-{which}", values))
+        registered = cluster.named("models", name)
+        self.model_id = registered[0][0] if registered else f"({name})"
 
+    def state(self) -> str:
+        models = self.cluster.named("models", self.name)
+        if not models:
+            return "not deployed" if self.cluster.named("connectors", self.name) else "missing"
+        source = models[0][1]
+        state = self._state_by(source.get("description", ""))
+        return "not deployed" if state == "ok" and source.get("model_state") != "DEPLOYED" else state
 
-class Cluster:
-    """The few REST calls that Resift makes besides searching and indexing."""
+    def make(self) -> None:
+        """Register and deploy the model anew: a connector in use cannot be changed.
 
-    def __init__(self, engine: OpenSearchEngine) -> None:
-        self.engine = engine
+        Raises EngineError if the cluster does not deploy it within a minute.
+        """
+        self.remove()
+        group = self._group_id()
+        connector = self.cluster.request("POST", f"{self.path}/connectors/_create", self.body)["connector_id"]
+        register = {
+            "name": self.name,
+            "function_name": "remote",
+            "description": str(self.stamp),
+            "connector_id": connector,
+            "model_group_id": group,
+        }
+        answer = self.cluster.request("POST", f"{self.path}/models/_register", register, deploy="true")
+        self.model_id = answer["model_id"]
+        self._await_deployed()
 
-    def request(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        """One call; errors are ours."""
-        perform = self.engine.client.transport.perform_request
-        return self.engine.call(perform, method, path, body=body, params=params or None)
+    def remove(self) -> None:
+        """Remove our models and connectors of this name, and the group when no other model is left in it."""
+        for model in self._ours("models", self.name):
+            self.cluster.request("POST", f"{self.path}/models/{model}/_undeploy")
+            self.cluster.request("DELETE", f"{self.path}/models/{model}")
+        for connector in self._ours("connectors", self.name):
+            self.cluster.request("DELETE", f"{self.path}/connectors/{connector}")
+        if not any(self.cluster.named("models", f"{self.group}-{which}") for which in REMOTE):
+            for group in self._ours("model_groups", self.group):
+                self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
 
-    def find(self, path: str, key: str | None = None) -> Any:
-        """What GET answers (under ``key``), or None where there is nothing."""
-        try:
-            found = self.request("GET", path)
-        except NotFound:
-            return None
-        return found if key is None else found.get(key)
+    def _ours(self, kind: str, name: str) -> list[str]:
+        """The ids of the objects of a name that carry our stamp."""
+        named = self.cluster.named(kind, name)
+        return [id for id, source in named if Stamp.read(source.get("description"))]
 
-    def plugins(self) -> set[str]:
-        """Names of the plugins that the nodes have."""
-        return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}
+    def _group_id(self) -> str:
+        groups = self.cluster.named("model_groups", self.group)
+        if groups:
+            return groups[0][0]
+        body = {"name": self.group, "description": str(self.stamp)}
+        id: str = self.cluster.request("POST", f"{self.path}/model_groups/_register", body)["model_group_id"]
+        return id
 
-    def named(self, kind: str, name: str) -> list[tuple[str, dict[str, Any]]]:
-        """Ids and bodies of ML Commons' ``kind`` (connectors, models, model_groups) with exactly this name."""
-        query = {"query": {"match_phrase": {"name": name}}, "size": 100, "version": True}
-        try:
-            found = self.request("POST", f"/_plugins/_ml/{kind}/_search", query)
-        except NotFound:
-            return []
-        hits = [(hit["_id"], hit["_source"]) for hit in found["hits"]["hits"]]
-        return [(id, source) for id, source in hits if source.get("name") == name]
-
-    def settings(self) -> dict[str, Any]:
-        """Cluster settings by their flat names, the most specific value of each."""
-        found = self.request("GET", "/_cluster/settings", include_defaults="true", flat_settings="true")
-        return {**found["defaults"], **found["persistent"], **found["transient"]}
-
-    def persistent(self) -> dict[str, Any]:
-        """The persistent cluster settings by their flat names."""
-        found: dict[str, Any] = self.request("GET", "/_cluster/settings", flat_settings="true")["persistent"]
-        return found
-
-    def set(self, values: dict[str, Any]) -> None:
-        """Change persistent cluster settings; None resets one."""
-        self.request("PUT", "/_cluster/settings", {"persistent": values})
+    def _await_deployed(self) -> None:
+        deadline = time.monotonic() + _DEPLOY_SECONDS
+        state = "unknown"
+        while time.monotonic() < deadline:
+            try:
+                state = self.cluster.request("GET", f"{self.path}/models/{self.model_id}")["model_state"]
+            except NotFound:
+                state = "not registered yet"  # registering is a task of the cluster: its answer comes first
+            if state == "DEPLOYED":
+                return
+            if state == "DEPLOY_FAILED":
+                break
+            time.sleep(0.2)
+        raise EngineError(
+            f"remote model {self.name} was not deployed: {state}",
+            value=state,
+            expected="DEPLOYED: see the nodes' logs",
+        )

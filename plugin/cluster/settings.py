@@ -6,7 +6,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from resift.plugin.cluster.resources import Cluster
+from resift.plugin.cluster.client import Cluster
 
 SWITCHES = {
     "plugins.ml_commons.only_run_on_ml_node": "false",
@@ -16,7 +16,12 @@ TRUSTED = "plugins.ml_commons.trusted_connector_endpoints_regex"
 
 
 class ClusterSettings:
-    """What the settings are, must be, and were. ``url`` is the reranker's, which ML Commons has to trust."""
+    """The settings that an installation changes. ``url`` is the reranker's, which ML Commons has to trust.
+
+    The original values, which :meth:`with_originals` records, are a JSON object: for each switch its value (None if it
+    was unset), and for the list of trusted addresses whether it was ``unset``, the ``list`` itself, and the patterns
+    that were ``added`` to it since.
+    """
 
     def __init__(self, cluster: Cluster, url: str) -> None:
         self.cluster = cluster
@@ -24,40 +29,48 @@ class ClusterSettings:
         self.url = url
         self.pattern = f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 
-    def due(self) -> dict[str, Any]:
-        """Settings to change and their new values; the list of trusted addresses is appended to, never replaced."""
-        now = self.cluster.settings()
-        due: dict[str, Any] = {name: value for name, value in SWITCHES.items() if now.get(name) != value}
-        trusted = list(now.get(TRUSTED) or [])
+    def required_changes(self) -> dict[str, Any]:
+        """Return the settings that are not yet as they must be, with their new values."""
+        current = self.cluster.settings()
+        changes: dict[str, Any] = {name: value for name, value in SWITCHES.items() if current.get(name) != value}
+        trusted = list(current.get(TRUSTED) or [])
         if not any(_matches(pattern, f"{self.url}/v1/score") for pattern in trusted):
-            due[TRUSTED] = [*trusted, self.pattern]
-        return due
+            # Writing the setting replaces the whole list, and others' addresses must stay in it.
+            changes[TRUSTED] = [*trusted, self.pattern]
+        return changes
 
-    def remember(self, before: dict[str, Any], due: dict[str, Any]) -> dict[str, Any]:
-        """``before``, and what the ``due`` settings are now: the value (None if unset), or list and patterns."""
+    def with_originals(self, originals: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        """Add to ``originals`` what the settings in ``changes`` are now, unless it has them already; return it."""
         persistent = self.cluster.persistent()
-        for name in due:
+        for name in changes:
             if name == TRUSTED:
-                base = {"unset": name not in persistent, "list": due[name][:-1], "added": []}
-                known = before.setdefault(name, base)
-                known["added"] = sorted({*known["added"], self.pattern})
+                unchanged = {"unset": name not in persistent, "list": changes[name][:-1], "added": []}
+                original = originals.setdefault(name, unchanged)
+                original["added"] = sorted({*original["added"], self.pattern})
             else:
-                before.setdefault(name, persistent.get(name))
-        return before
+                originals.setdefault(name, persistent.get(name))
+        return originals
 
-    def back(self, before: dict[str, Any]) -> dict[str, Any]:
-        """Values that undo ours; what others changed since then stays as they want it."""
-        now = self.cluster.settings()
-        back = {name: before[name] for name, value in SWITCHES.items() if name in before and now.get(name) == value}
-        if TRUSTED in before:
-            known = before[TRUSTED]
-            rest = [pattern for pattern in now.get(TRUSTED) or [] if pattern not in known["added"]]
-            back[TRUSTED] = None if known["unset"] and rest == known["list"] else rest
-        return back
+    def restoring_changes(self, originals: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings to write so that our changes are undone, with their values; None resets one.
+
+        A switch that somebody else has changed since stays as it is, and so do addresses that others added.
+        """
+        current = self.cluster.settings()
+        changes = {
+            name: originals[name]
+            for name, value in SWITCHES.items()
+            if name in originals and current.get(name) == value
+        }
+        if TRUSTED in originals:
+            original = originals[TRUSTED]
+            others = [pattern for pattern in current.get(TRUSTED) or [] if pattern not in original["added"]]
+            changes[TRUSTED] = None if original["unset"] and others == original["list"] else others
+        return changes
 
 
 def _matches(pattern: str, url: str) -> bool:
     try:
         return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), url) is not None
-    except re.error:
+    except re.error:  # a pattern of Java's that Python does not know: it is not one of ours
         return False

@@ -1,69 +1,117 @@
-"""The client: quick JSON, and its exceptions turned into ours."""
+"""The OpenSearch client: how it is opened, how it writes and reads JSON, and its exceptions turned into ours."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import orjson
-from opensearchpy.exceptions import TransportError
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import ConnectionError as ConnectionFailed
+from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
-from resift.errors import EngineError, EngineUnavailable, IndexNotFound, NotFound
+from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound
 
 T = TypeVar("T")
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
-    """opensearch-py's, but quick, save for answers with documents: their whole numbers may be beyond 64 bits."""
+    """opensearch-py's serializer with orjson, which is several times as fast.
+
+    Answers that hold fields of documents are left to the standard library's ``json``: orjson reads a whole number
+    beyond 64 bits as a float, and a document must come back as it was written.
+    """
 
     def __init__(self) -> None:
-        self._here = threading.local()
+        self._thread = threading.local()
 
     @contextmanager
-    def floats(self) -> Iterator[None]:
-        """What this thread is answered meanwhile holds no whole numbers beyond 64 bits."""
-        self._here.floats = True
+    def without_large_integers(self) -> Iterator[None]:
+        """Within this context, this thread's answers hold no whole numbers beyond 64 bits: orjson may read them."""
+        self._thread.small_integers = True
         try:
             yield
         finally:
-            self._here.floats = False
+            self._thread.small_integers = False
 
     def dumps(self, data: Any) -> Any:
-        """A request."""
+        """The JSON text of a request; a string is taken for JSON already."""
         try:
             return data if isinstance(data, str) else orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
         except TypeError:
+            # What orjson refuses and opensearch-py takes: whole numbers beyond 64 bits, keys that are not strings.
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """What an answer says."""
-        if ('"_source"' in s or '"fields"' in s) and not getattr(self._here, "floats", False):
+        """The value of an answer's JSON text."""
+        if ('"_source"' in s or '"fields"' in s) and not getattr(self._thread, "small_integers", False):
             return super().loads(s)
         try:
             return orjson.loads(s)
         except orjson.JSONDecodeError:
-            return super().loads(s)
+            return super().loads(s)  # opensearch-py raises an error of its own tree, or reads NaN
 
 
-def _reason(error: Any) -> str:
-    """An OpenSearch error as one line, with its innermost cause."""
-    if not isinstance(error, Mapping):
-        return str(error)
-    inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
-    deepest = _reason(inner) if inner and inner.get("reason") != error.get("reason") else ""
-    return f"{error.get('type')}: {error.get('reason')}" + (f" ({deepest})" if deepest else "")
+def to_json(value: Any) -> str:
+    """JSON text as the client sends it."""
+    text: str = JsonSerializer().dumps(value)
+    return text
 
 
-def _translated(error: TransportError) -> EngineError | EngineUnavailable | NotFound:
+def connect(url: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
+    """A client of the cluster at ``url``, which waits ``timeout`` seconds for an answer; nothing is sent yet.
+
+    ``url`` may hold a user and a password. The environment variable OPENSEARCH_CA_CERTS names a file of certificates.
+    """
+    return OpenSearch(
+        url,
+        timeout=timeout,
+        ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
+        http_compress=False,
+        pool_maxsize=32,  # as many threads may ask at a time without opening connections anew
+        serializer=serializer,
+    )
+
+
+def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    """Call a method of the client, and raise our errors in place of its exceptions.
+
+    Raises EngineUnavailable if nothing answers, IndexNotFound or NotFound for status 404, BadInput if the arguments
+    cannot be sent, and EngineError with OpenSearch's status for any other refusal.
+    """
+    try:
+        return function(*arguments, **named)
+    except ConnectionFailed as error:
+        raise EngineUnavailable(f"no answer from OpenSearch: {error}", expected="a reachable cluster") from error
+    except TransportError as error:
+        raise translated(error) from error
+    except (SerializationError, ValueError) as error:
+        raise BadInput(f"OpenSearch cannot be asked this: {error}") from error
+    except OpenSearchException as error:
+        raise EngineError(str(error)) from error
+
+
+def translated(error: TransportError) -> EngineError | NotFound:
+    """Our error for a refusal of OpenSearch."""
     status = error.status_code if isinstance(error.status_code, int) else 502
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
-    reason = _reason(detail)
+    reason = error_reason(detail)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:
         return NotFound(f"OpenSearch: {reason}" if detail else "no such document", value=body.get("_id"))
     return EngineError(f"OpenSearch: {reason}", status=status)
+
+
+def error_reason(error: Any) -> str:
+    """The ``error`` of an answer as one line, with its innermost cause."""
+    if not isinstance(error, Mapping):
+        return str(error)
+    inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
+    deepest = error_reason(inner) if inner and inner.get("reason") != error.get("reason") else ""
+    return f"{error.get('type')}: {error.get('reason')}" + (f" ({deepest})" if deepest else "")

@@ -1,4 +1,4 @@
-"""Mappings of the indices that Resift makes."""
+"""Mappings of the indices that Resift creates."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD
 
 
 def vector_mapping(model: Model) -> dict[str, Any]:
-    """Mapping of the field that holds ``model``'s vectors."""
+    """The mapping of the field that holds the vectors of ``model``."""
+    # Not faiss: its native libraries are missing from the k-NN plugin that Maven has, and a node without them ends
+    # on the first write to such a field.
     method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
 
 
 def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
-    """What an index records of the model whose vectors it holds, under ``_meta.resift``."""
+    """What an index records under ``_meta.resift``: its text fields, and the model that made its vectors."""
     return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
 
 
 def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> dict[str, Any]:
-    """Mappings of an index: searched text fields, other strings as keywords, the vector, and the model in ``_meta``."""
+    """The mappings of an index: its text ``fields``, other strings as keywords, the vector, and ``_meta``.
+
+    A field's name with dots stands for an inner field.
+    """
     texts: dict[str, Any] = {"properties": {}}
     for name in fields:
-        place: dict[str, Any] = texts
+        level: dict[str, Any] = texts
         *path, last = name.split(".")
         for part in path:
-            place = place.setdefault("properties", {}).setdefault(part, {})
-        place.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
+            level = level.setdefault("properties", {}).setdefault(part, {})
+        level.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
     texts["properties"][CODE_FIELD] = {"type": "keyword", "index": False, "doc_values": False}
+    # Lucene refuses a document with a term of more than 32766 bytes; 8191 characters in UTF-8 never take that many.
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {
         **texts,

@@ -10,7 +10,8 @@ import pytest
 
 from resift import Model
 from resift.plugin.documents import Document
-from resift.plugin.opensearch.engine import OpenSearchEngine, _asking
+from resift.plugin.opensearch.bodies import whole_hits
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.hit_cache import STATE_SECONDS, HitCache, IndexState, size_of
 from resift.plugin.opensearch.mappings import mappings
 
@@ -18,18 +19,18 @@ from resift.plugin.opensearch.mappings import mappings
 def test_bounded_and_the_least_recently_used_go() -> None:
     vector = np.ones(4, np.float32)
     each = 200 + size_of((vector,))
-    kept: HitCache[Any] = HitCache(size=100 * each)
+    cache: HitCache[Any] = HitCache(size=100 * each)
     for number in range(1000):
-        if kept.get(("often",)) is None:
-            kept.put(("often",), (vector,))
-        kept.put((number,), (vector,))
-    found = [number for number in range(1000) if kept.get((number,))]
+        if cache.get(("often",)) is None:
+            cache.put(("often",), (vector,))
+        cache.put((number,), (vector,))
+    found = [number for number in range(1000) if cache.get((number,))]
     assert 40 <= len(found) <= 100
     assert 999 in found
-    assert kept.get(("often",)) == (vector,)
-    assert sum(200 + size_of(value) for half in (kept._young, kept._old) for value in half.values()) <= kept.size
-    kept.put("large", "x" * kept.size)
-    assert kept.get("large") is None
+    assert cache.get(("often",)) == (vector,)
+    assert sum(200 + size_of(value) for half in (cache._newer, cache._older) for value in half.values()) <= cache.size
+    cache.put("large", "x" * cache.size)
+    assert cache.get("large") is None
 
 
 def test_sizes_count_all_that_values_hold() -> None:
@@ -39,23 +40,23 @@ def test_sizes_count_all_that_values_hold() -> None:
 
 
 def test_none_is_no_version() -> None:
-    kept: HitCache[Any] = HitCache()
-    kept.put(None, 1)
-    assert kept.get(None) is None
+    cache: HitCache[Any] = HitCache()
+    cache.put(None, 1)
+    assert cache.get(None) is None
 
 
 def test_states_are_asked_for_again_after_five_seconds() -> None:
     now, asked = [0.0], []
-    kept: HitCache[Any] = HitCache(clock=lambda: now[0])
+    cache: HitCache[Any] = HitCache(clock=lambda: now[0])
 
     def fetch() -> dict[str, IndexState]:
         asked.append(now[0])
         return {"docs": IndexState(f"key {len(asked)}", True)}
 
     for now[0] in (0, 4, 5.1, 6):
-        kept.states("docs", fetch)
+        cache.states("docs", fetch)
     assert asked == [0, 5.1]
-    assert kept.states("docs", fetch) == {"docs": IndexState("key 2", True)}
+    assert cache.states("docs", fetch) == {"docs": IndexState("key 2", True)}
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, mod
     for body in BODIES:
         for name in (index, f"{index}-alias"):
             asked = {"query": clause, **body}
-            whole = engine.client.search(index=name, body=_asking(asked, False))["hits"]
+            whole = engine.client.search(index=name, body=whole_hits(asked, False))["hits"]
             for turn in range(2):
                 for found in (engine.search(name, asked, vectors=True), *engine.search_all(name, [asked], True)):
                     assert found.response["hits"] == whole, (body, turn)
@@ -159,8 +160,8 @@ def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
     engine.refresh(index)
     body = {"query": {"match": {"text": "fire"}}}
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "fire"}
-    (state,) = engine.hit_cache.states(index, dict).values()
-    (hit,) = (value for value in engine.hit_cache._young.values() if isinstance(value, dict))
+    (state,) = engine.cached_hits.cache.states(index, dict).values()
+    (hit,) = (value for value in engine.cached_hits.cache._newer.values() if isinstance(value, dict))
     hit["_source"]["text"] = "kept"
     assert state.numbered
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "kept"}
@@ -182,7 +183,7 @@ def test_an_index_with_a_pipeline_of_its_own_is_asked_for_whole_hits(
         engine.client.indices.put_settings(index=index, body={"index.search.default_pipeline": index})
         kept_as_it_was = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
         assert kept_as_it_was.hits[0]["_source"] == {"text": "fire"}
-        engine.hit_cache.clock = lambda: time.monotonic() + STATE_SECONDS + 1
+        engine.cached_hits.cache.clock = lambda: time.monotonic() + STATE_SECONDS + 1
         for _ in range(2):
             found = engine.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
             assert found.hits[0]["_source"] == {"words": "fire"}

@@ -1,0 +1,50 @@
+"""Documents as OpenSearch stores them: their fields, the vector, and its code for stock pipelines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import orjson
+
+from resift.arrays import Floats
+from resift.plugin.documents import Document
+from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD
+from resift.plugin.vector_code import encode_vector
+
+
+def stored_source(document: Document) -> dict[str, Any]:
+    """The fields that OpenSearch stores of a document."""
+    if document.vector is None:
+        return document.source
+    vector = np.asarray(document.vector, np.float32)
+    return {**document.source, VECTOR_FIELD: vector.tolist(), CODE_FIELD: encode_vector(vector)}
+
+
+def stored_json(document: Document) -> str:
+    """:func:`stored_source` as JSON. Raises TypeError or ValueError for what JSON cannot hold, such as NaN."""
+    fields = json.dumps(document.source, allow_nan=False)
+    if document.vector is None:
+        return fields
+    if not document.source or document.source.keys() & {VECTOR_FIELD, CODE_FIELD}:
+        return json.dumps(stored_source(document), allow_nan=False)
+    # Written by hand since orjson, from a 32-bit array, takes the fewest digits that tell 32-bit floats apart: half
+    # of those that json writes for the same numbers as Python's 64-bit floats.
+    numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
+    code = encode_vector(document.vector)
+    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}, "{CODE_FIELD}": "{code}"}}'
+
+
+def stored_vector(hit: Mapping[str, Any]) -> Floats | None:
+    """The vector (K,) of a hit that was fetched with the vector field; None if its document has none."""
+    values = hit.get("_source", {}).get(VECTOR_FIELD)
+    return None if values is None else np.asarray(values, np.float32)
+
+
+def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
+    """Fields as they were given: the vector and its code are taken out of the stored ``source``, which is changed."""
+    source.pop(VECTOR_FIELD, None)
+    source.pop(CODE_FIELD, None)
+    return source
