@@ -1,1 +1,1 @@
-"""The command line, and what it is made of."""
+"""The command line: each command reads its options, calls a function or two, and prints."""

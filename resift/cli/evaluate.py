@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from resift.cli.options import shares_of
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT
 
@@ -78,16 +79,6 @@ class SystemChoice:
             click.echo(as_json(report))
         else:
             click.echo(f"{summary}\n\n{as_table(report, metrics)}")
-
-
-def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """The numbers of --split."""
-    if value is None:
-        return None
-    try:
-        return tuple(float(part) for part in value.split(","))
-    except ValueError:
-        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30") from None
 
 
 def system_options(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""The command line: ``resift COMMAND --help`` tells what each command takes. The one place that joins all parts."""
+"""The command line. ``resift COMMAND --help`` explains each command; this module only puts them together."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from resift.cli import cluster, demo, documents, serve, vectors, word2doc
 from resift.cli.evaluate import evaluate
 from resift.cli.sessions import sessions
 from resift.cli.train import train
-from resift.cli.train_reranker import emboost_command, reranker_command
+from resift.cli.train_judged import emboost_command, reranker_command
 from resift.cli.train_self import self_command
 from resift.errors import ResiftError
 from resift.version import __version__
 
 
 class Resift(click.Group):
-    """Turns our errors into a message on stderr and exit status 1."""
+    """A group whose commands end with a message on stderr and exit status 1 for each of our errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run a command. Raises ClickException, which prints the message, in place of ResiftError."""
         try:
             return super().invoke(ctx)
         except ResiftError as error:
@@ -28,7 +28,7 @@ class Resift(click.Group):
             raise click.ClickException(f"{error.message}{expected}") from error
 
 
-@click.group(cls=Resift)
+@click.group(cls=Resift, epilog="Example: resift index corpus.jsonl --index news && resift serve")
 @click.version_option(__version__, prog_name="resift")
 def main() -> None:
     """Meaning at BM25's cost and session feedback for OpenSearch."""

@@ -1,60 +1,151 @@
-"""Options that several commands share."""
+"""Options that several commands share, and options that take their default from where the setting is defined."""
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
-from resift.errors import MissingExtra
-from resift.plugin.connect import open_engine
+from resift.errors import BadInput
+from resift.ingest.readers import FORMATS
+from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
+from resift.plugin.session_store import SessionStore
 from resift.vectors.packaged import DEFAULT
 
 Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+PORT = 8080
 
 
-def engine_option(command: Command) -> Command:
-    """--engine: where the documents are."""
+def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
+    """The option ``--name`` for a parameter ``name`` of ``settings``, a dataclass of settings or a function.
+
+    The default and, unless ``type`` is among the ``attributes`` of the click option, its type are the parameter's.
+    """
+    default = inspect.signature(settings).parameters[name].default
     return click.option(
-        "--engine",
-        envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
-        default="resift.db",
-        show_default=True,
-        metavar="URL|FILE",
-        help="OpenSearch's URL (OPENSEARCH_URL), or the embedded engine's file.",
-    )(command)
+        f"--{name.replace('_', '-')}", name, **{"default": default, "show_default": True, "help": help, **attributes}
+    )
 
 
-def model_option(command: Command) -> Command:
-    """--model: the encoder."""
-    return click.option(
-        "--model",
-        default=DEFAULT,
-        envvar="RESIFT_MODEL",
-        metavar="DIR",
-        show_default=True,
-        help="A saved model's folder.",
-    )(command)
+def combined(*options: Decorator) -> Decorator:
+    """Several options as one decorator; the command's help shows them in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def fields_option(command: Command) -> Command:
-    """--fields: what is searched and encoded."""
-    return click.option(
-        "--fields",
-        default="title,text",
-        show_default=True,
-        help="Text fields that are searched and encoded.",
-        callback=lambda ctx, param, value: [name.strip() for name in value.split(",") if name.strip()],
-    )(command)
+class ServiceOption(click.Option):
+    """An option for a setting of the service, with the service's default and variable; ``setting`` is its name."""
+
+    def __init__(self, *arguments: Any, setting: str, **attributes: Any) -> None:
+        super().__init__(*arguments, **{"envvar": f"RESIFT_{setting.upper()}", "show_default": True, **attributes})
+        self.setting = setting
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
+        """The service's default, looked up only now: its settings come with Flask, which most commands do not need."""
+        from resift.reranker.config import Config
+
+        return getattr(Config, self.setting)
+
+
+def service_option(setting: str, *names: str, **attributes: Any) -> Decorator:
+    """A :class:`ServiceOption` as a decorator; ``names`` are the option's, by default ``--setting``."""
+    return click.option(*(names or (f"--{setting}",)), cls=ServiceOption, setting=setting, **attributes)
+
+
+engine_option = service_option(
+    "engine",
+    envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
+    metavar="URL|FILE",
+    help="Where the documents are: OpenSearch's URL, or the embedded engine's file.",
+)
+store_options = combined(
+    service_option("store", metavar="URL|FILE", help="Where the sessions are: OpenSearch's URL, or an SQLite file."),
+    service_option("session_index", "--session-index", help="The sessions' index in OpenSearch."),
+)
+model_option = click.option(
+    "--model",
+    default=DEFAULT,
+    envvar="RESIFT_MODEL",
+    metavar="DIR",
+    show_default=True,
+    help="The folder of a saved model, or resift-en, the packaged one.",
+)
+fields_option = click.option(
+    "--fields",
+    default="title,text",
+    show_default=True,
+    metavar="NAMES",
+    help="The documents' text fields, separated by commas.",
+    callback=lambda ctx, param, value: [name.strip() for name in value.split(",") if name.strip()],
+)
+format_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    show_default="by the file's ending; jsonl for stdin",
+    help="Format of the documents.",
+)
+vectors_option = click.option(
+    "--vectors",
+    default=DEFAULT,
+    show_default=True,
+    metavar="DIR",
+    help="The folder of the word vectors to start from, or resift-en, the packaged ones.",
+)
+out_option = click.option("--out", required=True, metavar="DIR", help="The folder to write.")
+seed_option = click.option(
+    "--seed", default=0, show_default=True, help="Number that random choices start from; the same one repeats a result."
+)
+resume_option = click.option(
+    "--resume", is_flag=True, help="Continue an interrupted training from OUT.checkpoint, if that file is there."
+)
+
+
+def weighted_name(text: str) -> tuple[str, float]:
+    """``NAME`` or ``NAME=WEIGHT`` as a pair; without a weight it is 1. Raises BadInput if the weight is no number."""
+    name, equals, weight = text.rpartition("=")
+    try:
+        return (name, float(weight)) if equals else (text, 1.0)
+    except ValueError:
+        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT") from None
+
+
+def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
+    """Option callback: ``NAME[=WEIGHT]`` several times, as a list of pairs."""
+    return [weighted_name(text) for text in value]
+
+
+def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
+    """Option callback: the numbers of ``--split``."""
+    if value is None:
+        return None
+    try:
+        return tuple(float(part) for part in value.split(","))
+    except ValueError:
+        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30") from None
+
+
+def checkpoint_beside(out: str) -> Path:
+    """The file that a training into the folder ``out`` keeps its state in; the folder around it is created."""
+    checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    return checkpoint
 
 
 @contextmanager
 def opened(url: str) -> Iterator[Engine]:
-    """An engine, closed at the end."""
+    """The engine at a URL or in a file, closed at the end."""
     engine = open_engine(url)
     try:
         yield engine
@@ -62,21 +153,11 @@ def opened(url: str) -> Iterator[Engine]:
         engine.close()
 
 
-def import_torch() -> None:
-    """Raise MissingExtra where training's libraries are not installed."""
-    try:
-        import resift.training.supervised  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("training needs torch: pip install 'resift[train]'") from error
-
-
 @contextmanager
-def bar_of(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; what it yields is told how many of how many steps are done."""
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
-
-        def progress(done: int, total: int) -> None:
-            bar.length = total
-            bar.update(min(done, total) - bar.pos)
-
-        yield progress
+def opened_store(store: str, session_index: str) -> Iterator[SessionStore]:
+    """The store of sessions at a URL or in a file, closed at the end."""
+    found = open_session_store(store, session_index)
+    try:
+        yield found
+    finally:
+        found.close()

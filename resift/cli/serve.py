@@ -5,52 +5,47 @@ from __future__ import annotations
 import click
 
 from resift.cli import serving
-from resift.cli.options import engine_option, model_option
+from resift.cli.options import PORT, engine_option, model_option, service_option
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8080, show_default=True)
-@click.option("--workers", default=2, show_default=True, help="Processes; they share the model's memory.")
+@click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 is all of them.")
+@click.option("--port", default=PORT, show_default=True, help="Port to listen on.")
+@click.option("--workers", default=2, show_default=True, help="Processes, which share the model's memory.")
 @engine_option
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
-    """Serve the reranker. Other settings: RESIFT_* variables (see the guide)."""
+    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (see the guide)."""
     with serving.shared_metrics():
         serving.run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
 
-@click.group("reranker")
+@click.group("reranker", epilog="Example: resift reranker use trained-reranker")
 def reranker_group() -> None:
-    """Put a trained reranker into service, and take it out again."""
+    """Put a trained reranker into service, or take it out again."""
 
 
-_service_folder = click.option(
-    "--folder",
-    default="reranker",
-    envvar="RESIFT_RERANKER",
-    show_default=True,
-    metavar="DIR",
-    help="Where the service looks for it (RESIFT_RERANKER).",
+folder_option = service_option(
+    "reranker", "--folder", "folder", metavar="DIR", help="Where the service looks for the trained reranker."
 )
 
 
 @reranker_group.command("use")
 @click.argument("source", metavar="DIR")
-@_service_folder
+@folder_option
 def use_reranker(source: str, folder: str) -> None:
-    """Serve the trained reranker in DIR; running services take it up within seconds, indices stay as they are."""
-    from resift.reranker.late_reranker import put_into_service
+    """Serve the trained reranker in DIR. Running services take it up within seconds; indices stay as they are."""
+    from resift.reranker.served import use
 
-    found = put_into_service(source, folder)
+    found = use(source, folder)
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
 
 
 @reranker_group.command("drop")
-@_service_folder
+@folder_option
 def drop_reranker(folder: str) -> None:
     """Take the trained reranker out of service."""
-    from resift.reranker.late_reranker import take_out_of_service
+    from resift.reranker.served import drop
 
-    take_out_of_service(folder)
+    drop(folder)
     click.echo(f"nothing is in service from {folder}")

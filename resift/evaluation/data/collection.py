@@ -67,6 +67,11 @@ def read_collection(folder: str | Path, part: str | None = None) -> Collection:
     )
 
 
+def corpus_file(folder: str | Path) -> Path:
+    """The file of a BEIR folder's documents, plain or .gz. Raises BadInput if there is none."""
+    return _first_file(Path(folder), "corpus.jsonl")
+
+
 def has_part(folder: str | Path, part: str) -> bool:
     """Whether a BEIR folder has judgements of its own for a part: ``qrels/PART.tsv``, plain or .gz."""
     return any((Path(folder) / "qrels" / f"{part}.tsv{ending}").is_file() for ending in _ENDINGS)

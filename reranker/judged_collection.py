@@ -1,0 +1,92 @@
+"""What sessions judged in an index, as a test collection that a reranker can be trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from resift.errors import BadInput
+from resift.evaluation.data import Collection, Positions
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text
+from resift.plugin.session_store import SessionStore
+from resift.ranking.judgements import Judgement
+from resift.reranker.sessions import Sessions
+
+
+@dataclass(frozen=True)
+class JudgedCollection:
+    """A collection, the candidates of each of its queries, and how many judgements had no document any more.
+
+    ``candidates`` are positions of documents: those that were judged irrelevant, then the engine's best, then others.
+    """
+
+    collection: Collection
+    candidates: list[Positions]
+    missing: int
+
+
+def judged_collection(engine: Engine, store: SessionStore, index: str, pool: int) -> JudgedCollection:
+    """All judgements that sessions hold of documents in ``index``; each query is asked once more for its candidates.
+
+    Grades of one query and document are added up over sessions. Queries without a relevant document are left out and
+    counted (``collection.skipped``), as are documents that are no longer in the index (``missing``).
+
+    Args:
+        engine: where the index is.
+        store: where the sessions are.
+        index: the index's name.
+        pool: how many of the engine's best documents are candidates.
+
+    Raises BadInput if no query has a relevant document.
+    """
+    fields = list(engine.info(index).fields)
+    scanned = sorted(engine.scan(index), key=lambda document: document[0])
+    texts = {id: document_text(source, fields) for id, source, _ in scanned}
+    positions = {id: position for position, id in enumerate(texts)}
+    judgements = list(Sessions(store).judgements(index))
+    grades = _sum_grades(judgements, positions)
+    relevant = {query: graded for query, graded in sorted(grades.items()) if max(graded.values()) > 0}
+    if not relevant:
+        raise BadInput(f"no session found a document of {index} relevant", value=index, expected="marks or clicks")
+    candidates = []
+    for query, graded in relevant.items():
+        best = [positions[id] for id in _best(engine, index, query, fields, pool) if id in positions]
+        candidates.append(_candidates(graded, best, pool, len(texts)))
+    queries = list(relevant)
+    collection = Collection(
+        index,
+        list(texts),
+        list(texts.values()),
+        queries,
+        queries,
+        list(relevant.values()),
+        len(grades) - len(relevant),
+    )
+    return JudgedCollection(collection, candidates, sum(one.document not in positions for one in judgements))
+
+
+def _sum_grades(judgements: Sequence[Judgement], positions: Mapping[str, int]) -> dict[str, dict[int, float]]:
+    """Query → position of a document → sum of its grades."""
+    grades: dict[str, dict[int, float]] = {}
+    for one in judgements:
+        query, position = one.query.strip(), positions.get(one.document)
+        if query and position is not None:
+            graded = grades.setdefault(query, {})
+            graded[position] = graded.get(position, 0.0) + one.grade
+    return grades
+
+
+def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
+    """Ids of the engine's best documents for a query."""
+    body = {"query": {"multi_match": {"query": query, "fields": fields}}, "size": size, "_source": False}
+    return [hit["_id"] for hit in engine.search(index, body).hits]
+
+
+def _candidates(graded: Mapping[int, float], best: Sequence[int], pool: int, documents: int) -> Positions:
+    """Positions to draw irrelevant documents from, each once, however few the engine found."""
+    disliked = [position for position, grade in graded.items() if grade < 0]
+    others = range(min(pool + len(graded), documents))
+    return np.array(list(dict.fromkeys([*disliked, *best, *others])), np.int64)

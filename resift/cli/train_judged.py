@@ -1,0 +1,196 @@
+"""``resift train reranker`` and ``resift train emboost``: trainings on queries whose relevant documents are known."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from resift.cli.options import (
+    combined,
+    engine_option,
+    opened,
+    opened_store,
+    option_of,
+    out_option,
+    seed_option,
+    shares_of,
+    store_options,
+    weighted_names,
+)
+from resift.cli.output import print_saved, progress_bar
+from resift.corpus import DocumentFrequencies
+from resift.encoders.residual import NETWORKS
+from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
+from resift.errors import BadInput, needs_extra
+from resift.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
+from resift.ranking.late_interaction import SPELLING
+from resift.training.late_interaction import LateInteractionOptions
+from resift.training.options import EmBoostOptions
+from resift.vectors.mixture import mix_vectors
+from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
+
+Sources = list[tuple[str, float]]
+judged_options = combined(
+    out_option,
+    click.option(
+        "--split",
+        "shares",
+        callback=shares_of,
+        metavar="A,B,C",
+        help="Shares of training, validation and test queries, in blocks; the test block is never trained on.",
+    ),
+    click.option(
+        "--vectors",
+        "sources",
+        multiple=True,
+        default=[DEFAULT],
+        show_default=True,
+        metavar="DIR[=WEIGHT]",
+        callback=weighted_names,
+        help="Word vectors to start from. May be repeated.",
+    ),
+)
+
+
+@click.command("reranker")
+@click.option("--collection", "folder", metavar="DIR", help="Judged queries in BEIR's layout: corpus, queries, qrels.")
+@click.option(
+    "--from-feedback", "index", metavar="INDEX", help="Learn from what sessions judged in this index instead."
+)
+@engine_option
+@store_options
+@judged_options
+@option_of(LateInteractionOptions, "epochs", "Passes over the queries; more where there are few.")
+@option_of(LateInteractionOptions, "negatives", "Irrelevant documents against each relevant one.")
+@option_of(LateInteractionOptions, "pool", "BM25's best documents, which the irrelevant ones are drawn from.")
+@option_of(LateInteractionOptions, "rate", "Learning rate of the word vectors at the start.")
+@seed_option
+def reranker_command(
+    folder: str | None,
+    index: str | None,
+    engine: str,
+    store: str,
+    session_index: str,
+    out: str,
+    shares: tuple[float, ...] | None,
+    sources: Sources,
+    **settings: Any,
+) -> None:
+    """Train a reranker on judged queries; the index and its vectors stay as they are.
+
+    Queries of qrels/train.tsv are trained on, those of qrels/dev.tsv choose the result, and those of qrels/test.tsv
+    judge it. With a single qrels.tsv the queries are cut in three by the order of their documents (70, 10 and 20 parts
+    unless --split says otherwise). Without --split all of them train what is written, once the held-back ones have
+    judged.
+
+    If training made nothing better, the untrained reranker is written; if that does not help either, nothing is
+    written and the exit status is 3. Needs the extra 'adapt'.
+    """
+    from resift.training.judged import learn
+
+    started = time.perf_counter()
+    options, candidates = LateInteractionOptions(**settings), None
+    if (folder is None) == (index is None):
+        raise BadInput("--collection and --from-feedback", expected="one of them")
+    if folder is not None:
+        data = read_split_collection(folder, shares)
+    else:
+        data, candidates = _sessions_judgements(index or "", engine, store, session_index, options.pool, shares)
+    table = _mixed(sources, data.collection.documents, SPELLING)
+    with progress_bar("training") as progress:
+        model, report = learn(data.collection, table, data.split, options, data.train_on_all, candidates, progress)
+    _print_report(report, time.perf_counter() - started)
+    if not report["better"]:
+        click.echo(f"warning: it does not help on the held-back queries; nothing was written to {out}", err=True)
+        sys.exit(3)
+    if report["kept"] == "untrained":
+        click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
+    elif report["p"]["bm25"]["mrr@10"] >= 0.05:
+        click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
+    model.save(out)
+    click.echo(f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}")
+
+
+def _sessions_judgements(
+    index: str, engine_url: str, store: str, session_index: str, pool: int, shares: tuple[float, ...] | None
+) -> tuple[SplitCollection, list[Any]]:
+    """What sessions judged, split in blocks, and each query's candidates; prints how much of it there is."""
+    from resift.reranker.judged_collection import judged_collection
+
+    with opened(engine_url) as engine, opened_store(store, session_index) as sessions:
+        judged = judged_collection(engine, sessions, index, pool)
+    collection = judged.collection
+    click.echo(
+        f"{len(collection.queries)} queries with a relevant document, {collection.skipped} without one left out; "
+        f"{judged.missing} judgements of documents that are gone"
+    )
+    return split_in_blocks(collection, shares), judged.candidates
+
+
+def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) -> WordVectors:
+    """The tables of word vectors, mixed with their weights, the documents' idf and dimensions made from letters."""
+    tables = [load_vectors(name) for name, _ in sources]
+    idf = DocumentFrequencies.from_texts(documents)
+    return mix_vectors(tables, [weight for _, weight in sources], idf=idf, spelling=spelling)
+
+
+def _print_report(report: dict[str, Any], seconds: float) -> None:
+    from resift.training.judged import MEASURES
+
+    parts = report["queries"]
+    click.echo(
+        f"{parts['train']} queries to train, {parts['validation']} to choose, {parts['test']} held back; "
+        f"{report['epochs']} epochs, alpha {report['alpha']:g}, {seconds:.0f} s"
+    )
+    click.echo(f"{report['judges']} {report['judged_on']} queries".ljust(22) + "".join(f"{m:>10}" for m in MEASURES))
+    for name, values in report["systems"].items():
+        click.echo(f"  {name:20}" + "".join(f"{values[measure]:10.4f}" for measure in MEASURES))
+    for name, values in report["p"].items():
+        click.echo(f"  p against {name:10}" + "".join(f"{values[measure]:10.4f}" for measure in MEASURES))
+
+
+@click.command("emboost")
+@click.option(
+    "--collection",
+    "folder",
+    required=True,
+    metavar="DIR",
+    help="Judged queries in BEIR's layout: corpus, queries, qrels.",
+)
+@judged_options
+@option_of(EmBoostOptions, "network", "Fully connected, or convolutional.", type=click.Choice(NETWORKS))
+@option_of(EmBoostOptions, "epochs", "Passes over the queries, at most.")
+@option_of(EmBoostOptions, "batch", "Queries of one step.")
+@option_of(EmBoostOptions, "rate", "Adam's learning rate (the paper's: 0.001).")
+@option_of(EmBoostOptions, "scale", "Weight of the residual (the paper's: 0.05).")
+@seed_option
+def emboost_command(folder: str, out: str, shares: tuple[float, ...] | None, sources: Sources, **settings: Any) -> None:
+    """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
+
+    Its vectors are new ones, so documents have to be indexed with it (resift index --model). Queries are split as for
+    "resift train reranker", and those of the test part are never trained on. The epoch that is best on the validation
+    queries is written. If that is the untrained mixture of word vectors, nothing is, and the exit status is 3.
+    """
+    with needs_extra("train", "training"):
+        import resift.training.emboost  # noqa: F401
+    from resift.training.judged import choose_encoder
+
+    started = time.perf_counter()
+    data = read_split_collection(folder, shares)
+    table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
+    blocks = [load_vectors(name).dim for name, _ in sources]
+    blocks.append(table.dim - sum(blocks))
+    with progress_bar("training") as progress:
+        model, curve = choose_encoder(data.collection, table, blocks, data.split, EmBoostOptions(**settings), progress)
+    for epoch, value in enumerate(curve):
+        click.echo(f"epoch {epoch}: recall@1 of {len(data.split.validation)} validation queries {value:.4f}")
+    click.echo(f"{time.perf_counter() - started:.0f} s")
+    if model is None:
+        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
+        sys.exit(3)
+    model.save(out)
+    print_saved(model, out)
