@@ -14,7 +14,7 @@ from resift.cli.main import main
 from resift.corpus import DocumentFrequencies
 from resift.errors import BadInput
 from resift.evaluation.data import Collection, block_split, read_collection, with_queries
-from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained
+from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained_reranker
 from resift.training.judged import ALPHAS, candidates, learn, steady
 from resift.training.late_interaction import LateInteractionOptions, _Training, fit
 from resift.vectors.mixture import mix_vectors
@@ -85,7 +85,7 @@ def resift(*arguments: str | Path) -> Result:
 
 def test_slopes_are_those_of_the_loss(mixed: WordVectors) -> None:
     found = collection()
-    start = untrained(mixed, found.documents)
+    start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
     start.threshold = 0.02
     given = (held, found.queries, [list(g) for g in found.grades], candidates(found, 20), options())
@@ -135,7 +135,7 @@ def test_it_learns_what_question_words_ask_for(mixed: WordVectors) -> None:
 
 def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
     found = collection()
-    start = untrained(mixed, found.documents)
+    start = untrained_reranker(mixed, found.documents)
     held, hard = start.prepare(found.documents), candidates(found, 20)
     relevant = [list(grades) for grades in found.grades]
     first, again, other = (
@@ -174,7 +174,7 @@ def test_too_few_queries_or_documents(mixed: WordVectors) -> None:
 
 def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
     found = collection()
-    start = untrained(mixed, found.documents)
+    start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
     with pytest.raises(BadInput, match="has no relevant document"):
         fit(start, held, ["when s0a"], [[]], [np.arange(5)], options())

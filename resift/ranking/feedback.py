@@ -241,7 +241,7 @@ class Feedback:
         if self.method.transformation != "ridge":
             return np.asarray(query + length * self.shift, np.float32)
         prior = RIDGE_PRIOR * unit_rows(query)
-        residuals = (self.grades > 0) - self.vectors @ prior
+        residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
         moved = prior + self.vectors.T @ self._ridge_weights(residuals)
         return np.asarray(length * unit_rows(moved), np.float32)
 

@@ -1,11 +1,11 @@
-"""Late interaction: a document is judged word by word against the query, by one table of static word vectors.
+"""Late interaction: a document is compared with the query word by word, by one table of static word vectors.
 
 score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c · |d| / mean length)
 
-over the query's different words i and the document's words j: ColBERT's sum of maxima (Khattab and Zaharia 2020, eq. 3)
-with a weight for each query word and BM25's way with long documents, and without a transformer. Query words may have
-rows of their own ("when" need not be similar to "when", but to years). A word that the table lacks is similar to itself
-alone. A reranker needs the documents' texts and no vectors, so an index can stay as it is.
+over the query's different words i and the document's words j. It is ColBERT's sum of maxima (Khattab and Zaharia 2020,
+eq. 3) with a weight for each query word and BM25's normalisation by length, and without a transformer. A query word may
+have a shift of its own ("when" need not be similar to "when", but to years). A word that the table lacks is similar to
+itself alone. A reranker needs the documents' texts and no vectors, so it works on any index as it is.
 """
 
 from __future__ import annotations
@@ -30,39 +30,45 @@ from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"
 SPELLING, IDF_POWER, ALPHA = (128, 0.6), 1.2, 0.7
-_CACHE, _MARK = 50_000_000, 12
+_MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
+_FINGERPRINT_LENGTH = 12
 
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """Texts ready to be scored, end to end.
+    """n texts ready to be scored; :meth:`LateInteraction.prepare` makes them.
 
-    ``words`` (U,): the different words, as rows of the table, or V and above for words that it lacks, which ``others``
-    numbers; ``places`` (T,): each text's different words, as places in ``words``; ``starts`` (n + 1,): where a text's
-    begin; ``lengths`` (n,): words of each text, repeated ones too.
+    ``words`` (U,): the different words of all texts, as rows of the table, or from V on for words that it lacks, which
+    ``unknown_words`` numbers. ``positions`` (T,): the different words of one text after another, as positions in
+    ``words``. ``starts`` (n + 1,): where each text's begin in ``positions``. ``lengths`` (n,), float32: how many words
+    each text has, repeated ones too.
     """
 
     words: NDArray[np.int64]
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: Floats
-    others: dict[str, int]
+    unknown_words: dict[str, int]
 
     def take(self, chosen: NDArray[np.int64]) -> PreparedDocuments:
-        """Some of the texts, by their places."""
-        spans = [self.places[self.starts[place] : self.starts[place + 1]] for place in chosen]
+        """Some of the texts, by their positions."""
+        spans = [self.positions[self.starts[text] : self.starts[text + 1]] for text in chosen]
         flat = np.concatenate([np.zeros(0, np.int64), *spans])
-        kept, places = np.unique(flat, return_inverse=True)
+        kept, positions = np.unique(flat, return_inverse=True)
         starts = np.cumsum([0, *map(len, spans)])
-        return PreparedDocuments(self.words[kept], places.ravel(), starts, self.lengths[chosen], self.others)
+        # ravel: NumPy 2.0 alone returns the inverse in another shape
+        return PreparedDocuments(self.words[kept], positions.ravel(), starts, self.lengths[chosen], self.unknown_words)
 
 
 class LateInteraction:
-    """Scores texts for a query.
+    """A reranker that scores texts for a query.
 
-    ``table``: rows of length 1, and the weight of each word in a query; ``shifts``: what is added to some words' rows
-    when they are in a query, by word, (D,) each; ``threshold`` t, ``length`` c and ``mean_length``: see the module;
-    ``alpha``: the weight of these scores against BM25's when both are z-scored; ``info``: how it was made.
+    ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
+    query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
+    ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
+    scores against the engine's when both are z-scored, and ``info`` says how the reranker was made.
+
+    Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
     """
 
     def __init__(
@@ -77,10 +83,10 @@ class LateInteraction:
         alpha: float = ALPHA,
         info: dict[str, Any] | None = None,
     ) -> None:
-        limits = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
-        for key, (value, low, high) in limits.items():
+        ranges = {"threshold": (threshold, 0, 1), "length": (length, 0, np.inf), "alpha": (alpha, 0, 1)}
+        for setting, (value, low, high) in ranges.items():
             if not low <= value <= high:
-                raise BadInput(f"{key} is {value}", value=value, expected=f"{low} to {high}")
+                raise BadInput(f"{setting} is {value}", value=value, expected=f"{low} to {high}")
         if not 0 < mean_length < np.inf:
             raise BadInput(f"mean_length is {mean_length}", value=mean_length, expected="more than 0")
         self.name, self.table, self.shifts = name, table, dict(shifts or {})
@@ -101,97 +107,102 @@ class LateInteraction:
 
     @property
     def seen(self) -> Sequence[str]:
-        """Fingerprints of the queries that it was trained on."""
+        """Fingerprints of the queries that it was trained on, see :func:`fingerprints`; a test must leave them out."""
         text = str(self.info.get("seen", ""))
-        return [text[start : start + _MARK] for start in range(0, len(text), _MARK)]
+        return [text[start : start + _FINGERPRINT_LENGTH] for start in range(0, len(text), _FINGERPRINT_LENGTH)]
 
     @cached_property
-    def _unknown(self) -> float:
-        """What a word weighs that the table lacks: as much as the heaviest one in a hundred."""
+    def _unknown_weight(self) -> float:
+        """What a word that the table lacks weighs in a query: it is rare, so as much as the heaviest hundredth."""
         return float(np.quantile(self.table.weights, 0.99))
 
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
-        """Texts as word numbers. Raises BadInput where an item is not a string."""
-        others: dict[str, int] = {}
-        known, first = self.table.index, len(self.table)
-        texts = list(texts)
-        tokens = []
-        for position, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
-            tokens.append(tokenize(text))
+        """Texts as word numbers, which several queries can be scored against. Raises BadInput for a non-string."""
+        unknown_words: dict[str, int] = {}
+        known, first_unknown = self.table.index, len(self.table)
 
         def number(word: str) -> int:
             row = known[word]
-            return row if row >= 0 else others.setdefault(word, first + len(others))
+            return row if row >= 0 else unknown_words.setdefault(word, first_unknown + len(unknown_words))
 
-        bags = [list(map(number, dict.fromkeys(words))) for words in tokens]
-        starts = np.cumsum([0, *map(len, bags)])
-        flat = np.fromiter(chain.from_iterable(bags), np.int64, int(starts[-1]))
-        words, places = np.unique(flat, return_inverse=True)
-        return PreparedDocuments(words, places.ravel(), starts, np.array([len(t) for t in tokens], np.float32), others)
+        tokens = _tokenize_all(texts)
+        numbers = [list(map(number, dict.fromkeys(words))) for words in tokens]
+        starts = np.cumsum([0, *map(len, numbers)])
+        flat = np.fromiter(chain.from_iterable(numbers), np.int64, int(starts[-1]))
+        words, positions = np.unique(flat, return_inverse=True)
+        lengths = np.array([len(words) for words in tokens], np.float32)
+        return PreparedDocuments(words, positions.ravel(), starts, lengths, unknown_words)
 
     def scores(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
-        """How well each document fits the query, (n,), from 0 to 1; 0 where one of the two has no words."""
-        held = documents if isinstance(documents, PreparedDocuments) else self.prepare(documents)
-        words = list(dict.fromkeys(tokenize(query)))
-        if not words or not len(held.places):
-            return np.zeros(len(held.lengths), np.float32)
-        weights = self._weights(words)
-        total = weights @ self.matches(words, held)
-        return np.asarray(total / max(weights.sum(), 1e-12) / self._norms(held), np.float32)
+        """How well each of n documents fits the query, (n,), float32, 0 to 1; 0 where one of them has no words.
 
-    def rows(self, held: PreparedDocuments) -> Floats:
-        """Rows of the documents' different words that the table knows, at length 1."""
-        return self._units(held.words[held.words < len(self.table)])
+        Raises BadInput if one of the documents is not a string.
+        """
+        prepared = documents if isinstance(documents, PreparedDocuments) else self.prepare(documents)
+        words = list(dict.fromkeys(tokenize(query)))
+        if not words or not len(prepared.positions):
+            return np.zeros(len(prepared.lengths), np.float32)
+        weights = self._weights(words)
+        total = weights @ self.matches(words, prepared)
+        return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(prepared), np.float32)
+
+    def rows(self, prepared: PreparedDocuments) -> Floats:
+        """The vectors, at length 1, of the documents' different words that the table knows, (U' <= U, D), float32."""
+        return self._unit_rows(prepared.words[prepared.words < len(self.table)])
 
     @cached_property
     def _factors(self) -> Floats:
-        """What brings each row of the matrix to length 1, (V,)."""
+        """What each row of the matrix is multiplied by to have length 1, (V,)."""
+        # in parts: einsum makes a float64 copy of what it is given, and the table may be memory-mapped
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
         ]
         lengths = np.sqrt(np.concatenate(squares))
         return np.asarray(np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0), np.float32)
 
-    def _units(self, ids: NDArray[np.int64]) -> Floats:
+    def _unit_rows(self, ids: NDArray[np.int64]) -> Floats:
         rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32)
         rows *= self._factors.take(ids)[:, None]
         return rows
 
-    def matches(self, words: Sequence[str], held: PreparedDocuments, rows: Floats | None = None) -> Floats:
-        """max(0, max_j cos(q_i, d_j) - t) of each of a query's ``words`` with each document, (m, n).
+    def matches(self, words: Sequence[str], prepared: PreparedDocuments, rows: Floats | None = None) -> Floats:
+        """max(0, max_j cos(q_i, d_j) - t) of each of m query ``words`` with each of n documents, (m, n), float32.
 
-        ``rows``: what :meth:`rows` gives, if it is at hand.
+        ``rows``: what :meth:`rows` gives for the documents, if it is at hand.
         """
-        known = held.words < len(self.table)
-        rows = self.rows(held) if rows is None else rows
-        queries = np.array([self.table.index[word] for word in words])
-        similar = np.zeros((len(words), len(held.words)), np.float32)
-        found = queries >= 0
-        similar[np.ix_(found, known)] = self._query_rows([w for w, f in zip(words, found, strict=True) if f]) @ rows.T
-        for line, word in zip(similar, words, strict=True):
-            if word in held.others:
-                line[held.words == held.others[word]] = 1
-        np.maximum(similar - np.float32(self.threshold), 0, out=similar)
-        best = np.zeros((len(words), len(held.lengths)), np.float32)
-        filled = np.flatnonzero(np.diff(held.starts))
-        best[:, filled] = np.maximum.reduceat(similar[:, held.places], held.starts[filled], axis=1)
+        known = prepared.words < len(self.table)
+        rows = self.rows(prepared) if rows is None else rows
+        in_table = self._ids(words) >= 0
+        similarities = np.zeros((len(words), len(prepared.words)), np.float32)
+        query_rows = self._query_rows([word for word, there in zip(words, in_table, strict=True) if there])
+        similarities[np.ix_(in_table, known)] = query_rows @ rows.T
+        for line, word in zip(similarities, words, strict=True):
+            if word in prepared.unknown_words:
+                line[prepared.words == prepared.unknown_words[word]] = 1
+        np.maximum(similarities - np.float32(self.threshold), 0, out=similarities)
+        best = np.zeros((len(words), len(prepared.lengths)), np.float32)
+        # reduceat gives a text without words the next text's value, so such texts are left out
+        filled = np.flatnonzero(np.diff(prepared.starts))
+        best[:, filled] = np.maximum.reduceat(similarities[:, prepared.positions], prepared.starts[filled], axis=1)
         return best
 
+    def _ids(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """The words' rows of the table, -1 for those that it lacks."""
+        return np.array([self.table.index[word] for word in words], np.int64)
+
     def _query_rows(self, words: Sequence[str]) -> Floats:
-        rows = self._units(np.array([self.table.index[word] for word in words], np.int64))
-        for place, word in enumerate(words):
+        rows = self._unit_rows(self._ids(words))
+        for row, word in zip(rows, words, strict=True):
             if word in self.shifts:
-                rows[place] += self.shifts[word]
+                row += self.shifts[word]
         return rows
 
     def _weights(self, words: Sequence[str]) -> Floats:
-        rows = [self.table.index[word] for word in words]
-        return np.array([self.table.weights[row] if row >= 0 else self._unknown for row in rows], np.float32)
+        ids = self._ids(words).tolist()
+        return np.array([self.table.weights[id] if id >= 0 else self._unknown_weight for id in ids], np.float32)
 
-    def _norms(self, held: PreparedDocuments) -> Floats:
-        return np.asarray(1 + self.length * held.lengths / self.mean_length, np.float32)
+    def _length_norms(self, prepared: PreparedDocuments) -> Floats:
+        return np.asarray(1 + self.length * prepared.lengths / self.mean_length, np.float32)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -212,12 +223,12 @@ class LateInteraction:
         return {**self.table.arrays(), "shifts": shifts}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder, whole or not at all."""
+        """Write the reranker to a folder, whole or not at all; returns the folder."""
         return write_folder(folder, FILE, self._settings(), self.table.words, self._arrays())
 
     @classmethod
     def load(cls, folder: str | Path) -> LateInteraction:
-        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel where its hash differs."""
+        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if its hash differs."""
         info, words, arrays = read_folder(folder, FILE)
         table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info.pop("vectors"))
         shifts = dict(zip(info.pop("shifted"), np.asarray(arrays["shifts"]), strict=True))
@@ -226,41 +237,59 @@ class LateInteraction:
         return cls(name, table, shifts, **numbers, info=info)
 
 
-def untrained(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
-    """A reranker over a mixture as it is; its words' weights (idf) to the power of 1.2."""
-    units = unit_rows(table.rows())
-    words = WordVectors(table.words, units, table.weights ** np.float32(IDF_POWER), info=table.info)
+def _tokenize_all(texts: Sequence[str]) -> list[list[str]]:
+    tokens = []
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
+        tokens.append(tokenize(text))
+    return tokens
+
+
+def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
+    """A reranker before training, over word vectors whose weights are idf; they are raised to the power of 1.2.
+
+    ``documents`` are those that it will score; of them only the mean length counts.
+    """
+    weights = table.weights ** np.float32(IDF_POWER)
+    units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
     lengths = [len(tokenize(text)) for text in documents]
-    return LateInteraction("late-interaction", words, mean_length=max(1.0, float(np.mean(lengths))))
+    return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
 
 
 def fingerprints(queries: Sequence[str]) -> list[str]:
-    """A short mark of each query, 12 hexadecimal digits, by which it is known again."""
-    return [blake2b(query.encode("utf-8", "replace"), digest_size=_MARK // 2).hexdigest() for query in queries]
+    """A short hash of each query, 12 hexadecimal digits, by which it is known again without being kept."""
+    size = _FINGERPRINT_LENGTH // 2
+    return [blake2b(query.encode("utf-8", "replace"), digest_size=size).hexdigest() for query in queries]
 
 
 class CollectionScorer:
-    """A collection's documents, scored for one query after another; a query word's matches are kept for the next."""
+    """Scores a whole collection for one query after another; a query word's matches are kept for the next queries."""
 
     def __init__(self, model: LateInteraction, documents: Sequence[str]) -> None:
-        self.model, self.held = model, model.prepare(documents)
-        self._rows = model.rows(self.held)
-        self._best: dict[str, Floats] = {}
+        self.model, self.prepared = model, model.prepare(documents)
+        self._rows = model.rows(self.prepared)
+        self._matches: dict[str, Floats] = {}
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """(Q, N)."""
-        norms = self.model._norms(self.held)
-        found = np.zeros((len(queries), len(norms)), np.float32)
-        for line, query in zip(found, queries, strict=True):
+        """Scores of all N documents for each of Q queries, (Q, N), float32."""
+        norms = self.model._length_norms(self.prepared)
+        scores = np.zeros((len(queries), len(norms)), np.float32)
+        for line, query in zip(scores, queries, strict=True):
             words = list(dict.fromkeys(tokenize(query)))
+            self._match(words)
             weights = self.model._weights(words)
-            missing = [word for word in words if word not in self._best]
-            if len(self._best) * len(norms) > _CACHE:
-                self._best, missing = {}, words
-            if missing and len(self.held.places):
-                self._best.update(zip(missing, self.model.matches(missing, self.held, self._rows), strict=True))
             for word, weight in zip(words, weights, strict=True):
-                if word in self._best:
-                    line += weight * self._best[word]
+                if word in self._matches:
+                    line += weight * self._matches[word]
             line /= max(float(weights.sum()), 1e-12) * norms
-        return found
+        return scores
+
+    def _match(self, words: Sequence[str]) -> None:
+        """Put the words' matches into the cache, which is emptied first where it has grown too large."""
+        if len(self._matches) * len(self.prepared.lengths) > _MAX_CACHED:
+            self._matches = {}
+        missing = [word for word in words if word not in self._matches]
+        if missing and len(self.prepared.positions):
+            found = self.model.matches(missing, self.prepared, self._rows)
+            self._matches.update(zip(missing, found, strict=True))

@@ -22,7 +22,7 @@ from resift.evaluation.data import Collection, Positions, Split, with_queries
 from resift.evaluation.pairwise import similarity_blocks
 from resift.evaluation.protocol import Run, hybrid_scores, run_hybrid, run_retrieval
 from resift.evaluation.systems import Encoder, Late
-from resift.ranking.late_interaction import ALPHA, LateInteraction, fingerprints, untrained
+from resift.ranking.late_interaction import ALPHA, LateInteraction, fingerprints, untrained_reranker
 from resift.training.late_interaction import LateInteractionOptions, fit
 from resift.vectors.table import WordVectors
 
@@ -75,7 +75,7 @@ def learn(
     options = replace(options, epochs=options.enough(len(split.train)))
     hard = candidates(collection, options.pool) if hard is None else hard
     relevant = [[place for place, grade in found.items() if grade > 0] for found in collection.grades]
-    start = untrained(table, collection.documents)
+    start = untrained_reranker(table, collection.documents)
     held = start.prepare(collection.documents)
     last = np.concatenate([split.train, split.validation, *([split.test] if everything else [])])
     shown = [0, options.epochs * (len(split.train) + len(last))]

@@ -196,7 +196,7 @@ class _Training:
     ) -> None:
         """Add one query's slopes: ``chosen`` are documents, the first one relevant."""
         held = self.documents
-        spans = [held.places[held.starts[place] : held.starts[place + 1]] for place in chosen]
+        spans = [held.positions[held.starts[place] : held.starts[place + 1]] for place in chosen]
         sizes = np.array([len(span) for span in spans])
         if not sizes.all():
             spans, chosen, sizes = self._filled(spans, chosen, sizes)

@@ -30,7 +30,7 @@ def by_hand(model: LateInteraction, query: list[str], document: list[str]) -> fl
     rows = dict(zip(WORDS, unit_rows(model.table.rows()), strict=True))
     total = weight = 0.0
     for word in query:
-        w = float(model.table.weights[WORDS.index(word)]) if word in rows else model._unknown
+        w = float(model.table.weights[WORDS.index(word)]) if word in rows else model._unknown_weight
         weight += w
         row = None if word not in rows else rows[word] + model.shifts.get(word, 0)
         cosines = [
@@ -75,10 +75,10 @@ def test_a_ranking_scores_as_the_reranker_does(model: LateInteraction) -> None:
 
 
 def test_some_of_the_prepared_texts(model: LateInteraction) -> None:
-    held = model.prepare(TEXTS)
+    prepared = model.prepare(TEXTS)
     chosen = np.array([4, 2, 1])
     expected = model.scores("qux fire bush", [TEXTS[place] for place in chosen])
-    np.testing.assert_allclose(model.scores("qux fire bush", held.take(chosen)), expected, atol=1e-6)
+    np.testing.assert_allclose(model.scores("qux fire bush", prepared.take(chosen)), expected, atol=1e-6)
 
 
 def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
