@@ -73,7 +73,7 @@ def add_reasons(
     unmoved = model.score(ranking.retrieval.parsed.vector, vectors)
     change = ranking.scores.similarity[ranking.shown] - unmoved
     # the page may be longer: hits beyond the window were not moved
-    for hit, reason in zip(page, reasons(model, feedback, judged, vectors, change), strict=False):
+    for hit, reason in zip(page, reasons(feedback, judged, vectors, change), strict=False):
         hit["resift"]["because"] = reason
 
 
