@@ -5,7 +5,8 @@ RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /d
 
 WORKDIR /app
 COPY . .
-RUN pip install --no-cache-dir '.[fast]'
+# Compiled in the image, so that no new container starts without the compiled loops.
+RUN pip install --no-cache-dir -c requirements.lock '.[fast]' && python -m resift.encoders
 
 USER resift
 ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db

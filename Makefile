@@ -1,11 +1,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 
-.PHONY: demo test lint node node-stop papers bench bench-quick clean
+.PHONY: demo test lint node node-stop papers bench bench-quick lock clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -25,7 +26,7 @@ node-stop: .venv/dev
 	$(BIN)/python tests/node.py stop
 
 papers: .venv/dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[eval]'
+	$(INSTALL) -e '.[eval]'
 	$(BIN)/python benchmarks/papers.py
 
 bench: .venv/bench
@@ -34,17 +35,25 @@ bench: .venv/bench
 bench-quick: .venv/bench
 	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)
 
-.venv/core: pyproject.toml
+# The newest versions that pyproject.toml allows, for every Python that it allows.
+lock: .venv/core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras --no-annotate \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+		pyproject.toml --output-file requirements.lock
+
+.venv/core: pyproject.toml requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast]'
+	$(INSTALL) -e .
 	touch $@
 
 .venv/dev: .venv/core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,train,distill,dev]'
+	$(INSTALL) -e '.[fast,train,distill,dev]'
+	$(BIN)/python -m resift.encoders
 	touch $@
 
 .venv/bench: .venv/dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(INSTALL) -e '.[bench]'
 	touch $@
 
 clean:

@@ -165,26 +165,6 @@ def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     np.testing.assert_allclose(matrix[:2], model.encode(["the bush fire burns", "the army has guns"]), rtol=1e-6)
 
 
-def test_demo_transcript() -> None:
-    output = resift("demo", "--no-serve").output
-    assert "300 documents indexed" in output
-    shown = [line for line in output.splitlines() if line.startswith(("  BM25 ", "  in the session "))]
-    before, after = ([int(word) for word in line.split() if word.isdigit()] for line in shown)
-    assert len(after) > len(before)
-    assert after[:6] == [1, 2, 3, 4, 5, 6]
-
-
-def test_demo_with_a_corpus_of_your_own(here: Path) -> None:
-    (here / "own.jsonl").write_text(
-        "\n".join(
-            json.dumps({"_id": str(i), "title": f"Document {i} about football", "text": "goal"}) for i in range(9)
-        )
-    )
-    output = resift("demo", "--no-serve", "--corpus", "own.jsonl").output
-    assert "9 documents indexed" in output
-    assert "the same search in this session" in output
-
-
 def free_port() -> int:
     """A port that nothing uses."""
     with socket.socket() as probe:

@@ -5,102 +5,195 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import click
 
 from resift.cli import serving
-from resift.cli.options import fields_option, model_option
+from resift.cli.demo_corpus import Question, corpus_file, load_questions
+from resift.cli.options import fields_option, model_option, opened
+from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.ingest.indexing import DeadLetters, Indexer
+from resift.errors import BadInput
+from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Files
-from resift.plugin.connect import open_engine
+from resift.plugin.engine import Engine
 
 INDEX = "resift-demo"
-LEE_QUERY, LEE_ABOUT = "strike", r"industrial action|workers|union\b"
-_TOP = 6
+QUESTION = "How much is the filing fee?"
+_READ, _COUNTED = 6, 10
+_TITLE, _LINE = 36, 100
+_RANKINGS = ("BM25 alone", "with vectors", "in the session")
+
+Hit = dict[str, Any]
+Say = Callable[[str], Any]
 
 
-def lee_corpus() -> str:
-    """300 news items of the Australian Broadcasting Corporation, in a file that gensim ships (Lee et al. 2005)."""
-    return str(files("gensim") / "test" / "test_data" / "lee_background.cor")
+class Searcher:
+    """The reranker's HTTP API, called within this process. ``client`` is the application's test client."""
 
+    def __init__(self, client: Any) -> None:
+        self.client = client
 
-class Demo:
-    """Indexes a corpus, then searches, marks and searches again, telling each step by ``say``."""
-
-    def __init__(self, settings: Mapping[str, str], say: Callable[[str], Any]) -> None:
-        self.settings, self.say = settings, say
-
-    def run(self, source: Files, fields: list[str], query: str | None, about: str | None, is_lee: bool) -> None:
-        """Play the transcript. ``about`` is a pattern of what the person is after (else the first hit is)."""
-        from resift.reranker import Config, create_app
-
-        engine, model = open_engine(self.settings["RESIFT_ENGINE"]), load_model(self.settings["RESIFT_MODEL"])
-        engine.drop_if_exists(INDEX)
-        dead = DeadLetters(Path(self.settings["RESIFT_STORE"]).with_name("demo.dead.jsonl"))
-        report = Indexer(engine, model, INDEX, dead).run(source, fields)
-        self.say(
-            f"{report.indexed} documents indexed in {report.seconds:.2f} s "
-            f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
-        )
-        app = create_app(Config.from_environment(self.settings), engine=engine, model=model)
-        self.client = app.test_client()
-        query = query or (LEE_QUERY if is_lee else self._first_words(engine))
-        self._transcript(query, about or (LEE_ABOUT if is_lee else None))
-        engine.close()
-
-    def _first_words(self, engine: Any) -> str:
-        hit = engine.search(INDEX, {"query": {"match_all": {}}, "size": 1}).hits[0]
-        words = re.findall(r"\w{6,}", " ".join(str(value) for value in hit["_source"].values()))
-        return " ".join(words[:2]) or "the"
-
-    def _transcript(self, query: str, about: str | None) -> None:
-        plain = self._search(query, alpha=0.0)
-        self._show(f'BM25 alone, "{query}"', plain, about)
-        reranked = self._search(query)
-        self._show("with the vectors' similarity", reranked, about)
-        marked = reranked[:_TOP]
-        if about:
-            relevant = [hit["_id"] for hit in marked if _is_about(hit, about)]
-        else:
-            relevant = [hit["_id"] for hit in marked[:1]]
-        irrelevant = [hit["_id"] for hit in marked if hit["_id"] not in relevant]
-        answer = self._post("feedback", query=query, session="demo", relevant=relevant, irrelevant=irrelevant)
-        self.say(f"\n  a person marks these {len(marked)} hits: {len(relevant)} relevant (✓), {len(irrelevant)} not")
-        self.say(f"  the session now leans towards: {', '.join(answer['learned']['towards'])}")
-        again = self._search(query, session="demo")
-        self._show("the same search in this session", again, about)
-        if about:
-            self.say("\nranks of the relevant hits on the first page")
-            for name, hits in (("BM25", plain), ("with vectors", reranked), ("in the session", again)):
-                ranks = [str(rank) for rank, hit in enumerate(hits, 1) if _is_about(hit, about)]
-                self.say(f"  {name:<14} {' '.join(ranks)}")
-
-    def _search(self, query: str, **options: Any) -> list[dict[str, Any]]:
-        hits: list[dict[str, Any]] = self._post("search", query=query, **options)["hits"]["hits"]
+    def search(self, query: str, **options: Any) -> list[Hit]:
+        """Enough hits that ten are left when those that were marked are taken out."""
+        answer = self._post("search", query=query, size=_READ + _COUNTED, **options)
+        hits: list[Hit] = answer["hits"]["hits"]
         return hits
+
+    def mark(self, query: str, session: str, relevant: Sequence[Hit]) -> dict[str, Any]:
+        """Judge hits relevant in a session. Returns what the session has learned."""
+        ids = [hit["_id"] for hit in relevant]
+        learned: dict[str, Any] = self._post("feedback", query=query, session=session, relevant=ids)["learned"]
+        return learned
 
     def _post(self, path: str, **body: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self.client.post(f"/v1/{path}", json={"index": INDEX, **body}).get_json()
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise BadInput(answer["error"]["message"], expected=answer["error"].get("expected"))
         return answer
 
-    def _show(self, title: str, hits: list[dict[str, Any]], about: str | None) -> None:
+
+class Demo:
+    """Searches, marks hits and searches again, and says what came of it.
+
+    ``say`` prints a line. Where ``relevant`` is given, the ids of the passages that people judged relevant, those among
+    the hits are marked and have a ✓ wherever they are shown; otherwise the first hit is marked and nothing has a ✓.
+    """
+
+    def __init__(self, searcher: Searcher, say: Say) -> None:
+        self.searcher, self.say = searcher, say
+
+    def play(self, query: str, relevant: Collection[str] | None) -> None:
+        """The transcript of one query. Raises BadInput where it finds nothing."""
+        plain, first = self.searcher.search(query, alpha=0.0), self.searcher.search(query)
+        if not first:
+            raise BadInput(f"no hits for {query!r}", value=query, expected="words of the documents")
+        self._show(f'"{query}"', first, relevant)
+        marked = _worth_marking(first, relevant)
+        learned = self.searcher.mark(query, "demo", marked)
+        ranks = " ".join(str(first.index(hit) + 1) for hit in marked)
+        self.say(f"\n  a person marks these as relevant: {ranks}")
+        self.say(f"  the session now leans towards: {', '.join(learned['towards'])}")
+        again = self.searcher.search(query, session="demo")
+        self._show("the same search in this session, without the marked hits", _without(again, marked), relevant)
+        if relevant is not None:
+            self._show_ranks([_without(hits, marked) for hits in (plain, first, again)], relevant)
+
+    def count_all(self, questions: Sequence[Question]) -> None:
+        """Say how the same goes for many questions, so that nobody has to trust one example."""
+        counts = [count for number, one in enumerate(questions) if (count := self._count(one, f"demo-{number}"))]
+        gains = sum(after > before for _, before, after in counts)
+        losses = sum(after < before for _, before, after in counts)
+        self.say(
+            f"\nthe number of ✓ among these ten, on average over the first questions of {len(counts)} conversations"
+        )
+        for name, column in zip(_RANKINGS, zip(*counts, strict=True), strict=True):
+            self.say(f"  {name:<15} {sum(column) / len(column):.1f}")
+        self.say(f"  ({gains} questions gain from the session, {losses} lose)")
+
+    def _count(self, question: Question, session: str) -> tuple[int, int, int] | None:
+        """The number of ✓ in each ranking; None where a person would have found nothing to mark."""
+        first = self.searcher.search(question.text)
+        marked = _worth_marking(first, question.relevant)
+        if not marked:
+            return None
+        self.searcher.mark(question.text, session, marked)
+        plain = self.searcher.search(question.text, alpha=0.0)
+        again = self.searcher.search(question.text, session=session)
+        before, with_vectors, after = (
+            len(_relevant_ranks(_without(hits, marked), question.relevant)) for hits in (plain, first, again)
+        )
+        return before, with_vectors, after
+
+    def _show(self, title: str, hits: Sequence[Hit], relevant: Collection[str] | None) -> None:
         self.say(f"\n{title}")
-        for rank, hit in enumerate(hits[:_TOP], 1):
-            mark = " " if about is None else "✓" if _is_about(hit, about) else "·"
-            text = " ".join(str(value) for name, value in hit["_source"].items() if isinstance(value, str))
-            self.say(f"  {rank}. {mark} {text[:88].strip()}…")
+        for rank, hit in enumerate(hits[:_READ], 1):
+            tick = " " if relevant is None else "✓" if hit["_id"] in relevant else "·"
+            self.say(f"  {rank}. {tick} {_excerpt(hit)}")
+
+    def _show_ranks(self, rankings: Sequence[Sequence[Hit]], relevant: Collection[str]) -> None:
+        self.say(f"\nranks of the ✓ among the first {_COUNTED} hits, the marked ones left out")
+        for name, hits in zip(_RANKINGS, rankings, strict=True):
+            self.say(f"  {name:<15} {' '.join(map(str, _relevant_ranks(hits, relevant))) or 'none'}")
 
 
-def _is_about(hit: dict[str, Any], pattern: str) -> bool:
-    return re.search(pattern, " ".join(map(str, hit["_source"].values())), re.IGNORECASE) is not None
+def _worth_marking(hits: Sequence[Hit], relevant: Collection[str] | None) -> list[Hit]:
+    """What a person who reads the first hits marks: the relevant ones, or the first if nobody judged any."""
+    return [hit for hit in hits[:_READ] if hit["_id"] in relevant] if relevant is not None else list(hits[:1])
+
+
+def _without(hits: Sequence[Hit], marked: Sequence[Hit]) -> list[Hit]:
+    # A hit that was marked rises, but its reader knows it already: it must not count as a gain.
+    known = {hit["_id"] for hit in marked}
+    return [hit for hit in hits if hit["_id"] not in known]
+
+
+def _relevant_ranks(hits: Sequence[Hit], relevant: Collection[str]) -> list[int]:
+    return [rank for rank, hit in enumerate(hits[:_COUNTED], 1) if hit["_id"] in relevant]
+
+
+def _excerpt(hit: Hit) -> str:
+    """The beginning of each text of a hit in one line, most of which is the last one's: a title is short."""
+    texts = [value for name, value in hit["_source"].items() if isinstance(value, str) and name != "id"]
+    return _cut(" | ".join([*(_cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]]), _LINE)
+
+
+def _cut(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
+def _index(engine: Engine, model: Model, source: Files, fields: list[str], folder: str) -> Report:
+    """Index the documents anew. Raises BadInput where there are none."""
+    engine.drop_if_exists(INDEX)
+    report = Indexer(engine, model, INDEX, DeadLetters(Path(folder, "demo.dead.jsonl"))).run(source, fields)
+    if not report.indexed:
+        raise BadInput(f"no documents in {source.paths[0]}", value=source.paths[0], expected="at least one document")
+    return report
+
+
+def _first_words(engine: Engine) -> str:
+    """Two long words of some document: a query that finds something in a corpus that nobody knows."""
+    hit = engine.search(INDEX, {"query": {"match_all": {}}, "size": 1}).hits[0]
+    words = re.findall(r"\w{6,}", " ".join(str(value) for value in hit["_source"].values()))
+    return " ".join(words[:2]) or "the"
+
+
+def _play_packaged(demo: Demo, query: str | None) -> None:
+    """The packaged corpus: ✓ for what people judged relevant to the query, if it is one of the packaged questions."""
+    questions = load_questions()
+    asked = next((one for one in questions if one.text == (query or QUESTION)), None)
+    if asked is None:
+        demo.play(query or QUESTION, None)
+        return
+    demo.say(f'The question comes from a conversation that began "{asked.opening}"')
+    demo.say("✓: people judged the passage relevant to this question or to another one of that conversation (MTRAG)")
+    demo.play(asked.text, asked.relevant)
+    if query is None:
+        demo.count_all([one for one in questions if one.text == one.opening])
+
+
+def _run(settings: Mapping[str, str], folder: str, corpus: str | None, fields: list[str], query: str | None) -> None:
+    """Index the documents and print the transcript. ``settings`` are RESIFT_* variables."""
+    from resift.reranker import Config, create_app
+
+    model = load_model(settings["RESIFT_MODEL"])
+    with opened(settings["RESIFT_ENGINE"]) as engine:
+        report = _index(engine, model, Files([corpus or corpus_file()]), fields, folder)
+        click.echo(
+            f"{report.indexed} documents indexed in {report.seconds:.2f} s "
+            f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
+        )
+        app = create_app(Config.from_environment(settings), engine=engine, model=model)
+        demo = Demo(Searcher(app.test_client()), click.echo)
+        if corpus is None:
+            _play_packaged(demo, query)
+        else:
+            demo.play(query or _first_words(engine), None)
 
 
 @click.command()
@@ -111,10 +204,9 @@ def _is_about(hit: dict[str, Any], pattern: str) -> bool:
     metavar="sqlite|opensearch|URL",
     help="opensearch: OPENSEARCH_URL or port 9200.",
 )
-@click.option("--corpus", metavar="FILE", help="Your own documents. [300 news items that gensim ships]")
+@click.option("--corpus", metavar="FILE", help="Your own documents. [447 passages of government web pages]")
 @fields_option
 @click.option("--query", help="What to search for.")
-@click.option("--about", help="Regular expression of texts that count as relevant.")
 @click.option("--port", default=8080, show_default=True)
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
 @model_option
@@ -123,26 +215,26 @@ def demo(
     corpus: str | None,
     fields: list[str],
     query: str | None,
-    about: str | None,
     port: int,
     no_serve: bool,
     model: str,
 ) -> None:
     """Index a small corpus, show how marking hits changes the next search, and serve the search page."""
     metrics = nullcontext() if no_serve else serving.shared_metrics()
-    with tempfile.TemporaryDirectory(prefix="resift-demo-") as folder, metrics:
+    # The service reads words for its suggestions in a thread of its own, which may touch the files until the very end.
+    temporary = tempfile.TemporaryDirectory(prefix="resift-demo-", ignore_cleanup_errors=True)
+    with temporary as folder, metrics:
         url = {
             "sqlite": f"{folder}/demo.db",
             "opensearch": os.environ.get("OPENSEARCH_URL", "http://127.0.0.1:9200"),
         }.get(engine, engine)
-        source = Files([corpus]) if corpus else Files([lee_corpus()], "text")
         settings = {
             "RESIFT_ENGINE": url,
             "RESIFT_MODEL": model,
             "RESIFT_STORE": f"{folder}/sessions.db",
-            "RESIFT_INDEX": "resift-demo",
+            "RESIFT_INDEX": INDEX,
         }
-        Demo(settings, click.echo).run(source, fields, query, about, is_lee=corpus is None)
+        _run(settings, folder, corpus, fields, query)
         if not no_serve:
-            click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index=resift-demo (Ctrl-C ends)")
+            click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index={INDEX} (Ctrl-C ends)")
             serving.run(settings, "127.0.0.1", port, 2)
