@@ -58,23 +58,23 @@ def test_a_hit_that_gained_is_explained_by_a_relevant_document(model: Model) -> 
     judged = judge(model, {"army gun": -1, "bush smoke": 1, "river rain": 1})
     feedback = Feedback.from_judged(judged, model.dim)
     vectors = model.encode(["bush smoke the", "army gun the", "river rain the"])
-    found = reasons(model, feedback, judged, vectors, np.array([0.2, -0.3, 0.1]))
+    found = reasons(feedback, judged, vectors, np.array([0.2, -0.3, 0.1]))
     assert [one and one["document"] for one in found] == ["bush smoke", "army gun", "river rain"]
     assert [one and one["gain"] for one in found] == [0.2, -0.3, 0.1]
-    assert reasons(model, feedback, judged, vectors, np.zeros(3)) == [None] * 3
+    assert reasons(feedback, judged, vectors, np.array([0, 1e-8, -1e-8])) == [None] * 3
     only = judge(model, {"bush smoke": 1})
-    assert reasons(model, Feedback.from_judged(only, model.dim), only, vectors[:1], np.array([-0.1])) == [None]
+    assert reasons(Feedback.from_judged(only, model.dim), only, vectors[:1], np.array([-0.1])) == [None]
 
 
 def test_a_judgement_out_of_scope_explains_nothing(model: Model) -> None:
     judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
     feedback = Feedback.from_judged(judged, model.dim).at_query("fire")
     vectors = model.encode(["soldier war"])
-    (found,) = reasons(model, feedback, judged, vectors, np.array([0.1]))
+    (found,) = reasons(feedback, judged, vectors, np.array([0.1]))
     assert found is not None
     assert found["document"] == "bush fire"
     nothing = Feedback.from_judged(judged, model.dim).at_query("rain")
-    assert reasons(model, nothing, judged, vectors, np.array([0.1])) == [None]
+    assert reasons(nothing, judged, vectors, np.array([0.1])) == [None]
 
 
 def test_titles_are_cut_at_words() -> None:

@@ -92,7 +92,7 @@ def title(text: str) -> str:
 
 
 def reasons(
-    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], change: NDArray[Any]
+    feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], change: NDArray[Any]
 ) -> list[dict[str, Any] | None]:
     """Which judgement moved each of a search's n hits, or None where none of the fitting kind took part.
 
@@ -106,8 +106,10 @@ def reasons(
     if not documents:
         return [None] * len(vectors)
     matrix = np.stack([one.vector for one in documents])
+    # what is shown as 0 is no more than the rounding of two equal similarities, and needs no reason
+    gains = np.asarray(change, float).round(6)
     similarities = unit_rows(vectors * feedback.mask) @ unit_rows(matrix * feedback.mask).T
-    fitting = np.outer(change, feedback.grades) > 0
+    fitting = np.outer(gains, feedback.grades) > 0
     weighted = np.where(fitting, similarities * np.abs(feedback.grades), -np.inf)
     best, rows = weighted.argmax(axis=1), np.arange(len(weighted))
     described = {position: _describe_judgement(documents[position]) for position in set(best.tolist())}
@@ -116,7 +118,7 @@ def reasons(
         for position, similarity, gain, explained in zip(
             best.tolist(),
             similarities[rows, best].astype(float).round(6).tolist(),
-            np.asarray(change, float).round(6).tolist(),
+            gains.tolist(),
             np.isfinite(weighted[rows, best]).tolist(),
             strict=True,
         )
