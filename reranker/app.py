@@ -1,25 +1,12 @@
-"""The Flask application: blueprints, errors as JSON, health, metrics and the search page."""
+"""The Flask application: its parts, errors as JSON, health and the search page."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import time
 from typing import Any
 
-import numpy as np
-import orjson
-from flask import Flask, Response, g, render_template, request
-from flask.json.provider import DefaultJSONProvider
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
+from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from resift.encoders.model import Model
@@ -29,6 +16,8 @@ from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
 from resift.reranker.api import api
 from resift.reranker.config import Config
+from resift.reranker.json_provider import JsonProvider
+from resift.reranker.metrics import add_metrics
 from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Sessions
 from resift.version import __version__
@@ -36,32 +25,11 @@ from resift.version import __version__
 log = logging.getLogger(__name__)
 
 
-class JsonProvider(DefaultJSONProvider):
-    """Answers by orjson, arrays straight from NumPy; what it cannot write (lone surrogates), the standard library does.
-
-    Numbers that are not finite are null.
-    """
-
-    sort_keys = False
-
-    def response(self, *args: Any, **kwargs: Any) -> Response:
-        """An answer as JSON."""
-        value = self._prepare_response_obj(args, kwargs)
-        try:
-            raw: str | bytes = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-        except orjson.JSONEncodeError:
-            raw = self.dumps(value, default=_plain) + "\n"
-        return Response(raw, mimetype=self.mimetype)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else DefaultJSONProvider.default(value)
-
-
 def create_app(config: Config | None = None, *, engine: Engine | None = None, model: Model | None = None) -> Flask:
-    """The application for a configuration (by default the environment's); engine and model may be given ready-made.
+    """The application for a configuration, by default the environment's; with an ``engine`` and ``model`` if given.
 
-    Raises BadInput, ModelNotFound or CorruptModel where the configuration cannot be served.
+    Raises BadInput for a setting that does not fit, ModelNotFound or CorruptModel if the model cannot be loaded, and
+    EngineUnavailable or SessionsUnavailable if an SQLite file cannot be opened.
     """
     config = config or Config.from_environment()
     app = Flask(__name__)
@@ -75,7 +43,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     )
     app.register_blueprint(api)
     _add_errors(app)
-    _add_metrics(app)
+    add_metrics(app)
     _add_pages(app)
     return app
 
@@ -101,44 +69,9 @@ def _add_errors(app: Flask) -> None:
     @app.errorhandler(Exception)
     def unknown(error: Exception) -> tuple[dict[str, Any], int]:
         log.exception("request to %s failed", request.path)
-        return {
-            "error": {
-                "code": "internal_error",
-                "message": "an error inside the reranker; its log has the details",
-            }
-        }, 500
-
-
-def _add_metrics(app: Flask) -> None:
-    """Requests and seconds by endpoint; of all workers together where gunicorn runs several."""
-    shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
-    registry = CollectorRegistry()
-    count = Counter("resift_requests", "Requests", ["endpoint", "status"], registry=registry)
-    seconds = Histogram(
-        "resift_request_seconds",
-        "Seconds a request took",
-        ["endpoint"],
-        registry=registry,
-        buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
-    )
-
-    @app.before_request
-    def begin() -> None:
-        g.started = time.perf_counter()
-
-    @app.after_request
-    def end(response: Response) -> Response:
-        endpoint = request.endpoint or "none"
-        count.labels(endpoint, response.status_code).inc()
-        seconds.labels(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
-        return response
-
-    @app.get("/metrics")
-    def metrics() -> Response:
-        source = CollectorRegistry() if shared else registry
-        if shared:
-            multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
-        return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
+        # without the error's own text, which may quote documents or addresses
+        message = "an error inside the reranker; its log has the details"
+        return {"error": {"code": "internal_error", "message": message}}, 500
 
 
 def _add_pages(app: Flask) -> None:

@@ -1,4 +1,4 @@
-"""A small memory of what was fetched lately, shared by a process' threads."""
+"""A cache of what was fetched lately, shared by the threads of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ V = TypeVar("V")
 
 
 class TtlCache(Generic[V]):
-    """At most ``size`` values, each for ``seconds`` since it was put; the least lately put goes first."""
+    """Keeps at most ``size`` values, each for ``seconds``; the one that was put longest ago goes first.
+
+    ``clock`` gives seconds. Values must not be None, which is what an unknown key gives.
+    """
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.size, self.seconds, self.clock = size, seconds, clock
@@ -20,14 +23,15 @@ class TtlCache(Generic[V]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
-        """The value put under ``key``, or None."""
+        """The value of ``key``; None if there is none or its time is over."""
         with self._lock:
-            found = self._values.get(key)
-        return None if found is None or self.clock() - found[0] > self.seconds else found[1]
+            entry = self._values.get(key)
+        return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
 
     def put(self, key: Hashable, value: V) -> V:
-        """Remember a value, and give it back."""
+        """Keep ``value``, and return it."""
         with self._lock:
+            # popped first: a key that is there already would keep its old place in the order
             self._values.pop(key, None)
             self._values[key] = (self.clock(), value)
             while len(self._values) > self.size:

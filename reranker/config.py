@@ -1,4 +1,4 @@
-"""Settings of the reranker, from the environment or given outright."""
+"""The settings of the reranker, from the environment or given as arguments."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from resift.vectors.packaged import DEFAULT
 
 @dataclass(frozen=True)
 class Config:
-    """What an application is made of. Each setting is read from the variable RESIFT_<NAME>, ``engine`` also from
-    OPENSEARCH_URL.
+    """The settings of one application. Raises BadInput for a value outside of its range.
 
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``.
-    ``store``: where sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index
-    there. ``reranker``: the folder of the trained reranker that is in service, if there is one. ``index``: what
-    the search page starts with. ``window``: hits that are reranked. ``alpha``: weight of the similarity against
-    the engine's score, 0 to 1; None is the model's own. ``knn``: nearest documents added to the candidates of a
-    text query; ``session_knn``: the same in a session that has taught something, where it is more.
-    ``session_hours``: a session ends when it was not used for so long. ``feedback``: how a session learns, one
-    of :data:`resift.ranking.feedback.METHODS`. ``max_text``: longest text, in characters. ``max_body``: largest
-    request, in bytes.
+    Each is read from the variable RESIFT_<NAME>, ``engine`` also from OPENSEARCH_URL.
+
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
+    sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there. ``reranker``: the
+    folder where a trained reranker is put into service. ``index``: what the search page starts with.
+
+    ``window``: how many of the engine's hits are reranked. ``alpha``: weight of the similarity against the engine's
+    score, 0 to 1; None is the model's own. ``knn``: how many nearest documents join the candidates of a query text;
+    ``session_knn``: the same in a session that has learned something, where it is more. ``feedback``: how a session
+    learns, one of :data:`resift.ranking.feedback.METHODS`. ``session_hours``: how long an unused session lives.
+
+    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes.
     """
 
     engine: str = "resift.db"
@@ -50,26 +52,25 @@ class Config:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
-
         if self.feedback not in METHODS:
             raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
-        """Settings from RESIFT_* variables. Raises BadInput where one is not a number but should be."""
-        given = {}
+        """Settings from RESIFT_* variables; empty ones count as not set. Raises BadInput for one that does not fit."""
+        values = {}
         for field in fields(cls):
-            value = environment.get(f"RESIFT_{field.name.upper()}")
-            if field.name == "engine":
-                value = value or environment.get("OPENSEARCH_URL")
+            name = f"RESIFT_{field.name.upper()}"
+            value = environment.get(name) or (environment.get("OPENSEARCH_URL") if field.name == "engine" else None)
             if value:
-                kind: type[Any] = float if field.default is None else type(field.default)
-                try:
-                    given[field.name] = kind(value)
-                except ValueError:
-                    raise BadInput(
-                        f"RESIFT_{field.name.upper()} is {value!r}",
-                        value=value,
-                        expected=f"a value of type {kind.__name__}",
-                    ) from None
-        return cls(**given)
+                values[field.name] = _parsed(name, value, field.default)
+        return cls(**values)
+
+
+def _parsed(name: str, value: str, default: Any) -> Any:
+    """A variable's value, of its default's type; a default of None stands for a number."""
+    kind: type[Any] = float if default is None else type(default)
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadInput(f"{name} is {value!r}", value=value, expected=f"a value of type {kind.__name__}") from None

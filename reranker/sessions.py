@@ -1,7 +1,10 @@
-"""Sessions: who judged what, step by step. What is learned from it is learned anew, so a step can be taken back.
+"""Sessions: the judgements of one search task, step by step.
 
-A session is kept as one small JSON object, changed by reading it and writing over the version that was read; where
-another writer was faster it is read again. So no replica of the reranker loses what another noted.
+Only judgements are kept. What follows from them is learned anew each time, so a step can be undone exactly.
+
+A session is stored as one small JSON object. It is changed by writing over the version that was read; where another
+writer was faster, that fails, and it is read and changed again (optimistic concurrency). So no replica of the reranker
+loses what another one stored.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
 MAX_QUERY = 200
 _ATTEMPTS = 40
-_WAIT, _LONGEST_WAIT = 0.004, 0.25
+_WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
@@ -39,25 +42,26 @@ class Session:
 
     @property
     def steps(self) -> int:
-        """How many steps can be taken back."""
+        """How many steps can be undone."""
         return len({judgement.step for judgement in self.judgements})
 
     @property
     def effective_judgements(self) -> list[Judgement]:
-        """The judgements that count now."""
+        """Of all judgements those that count now, at most one a document."""
         return effective_judgements(self.judgements)
 
     def with_step(self, judgements: Sequence[Judgement]) -> Session:
-        """With one more step; the oldest steps are forgotten where it would hold more than MAX_JUDGEMENTS."""
+        """The session with one more step. Beyond MAX_JUDGEMENTS its oldest steps are dropped."""
         number = self.judgements[-1].step + 1 if self.judgements else 1
-        kept = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
-        while len(kept) > MAX_JUDGEMENTS:
-            oldest = kept[0].step
-            kept = [judgement for judgement in kept if judgement.step != oldest]
-        return replace(self, judgements=tuple(kept))
+        extended = [*self.judgements, *(replace(judgement, step=number) for judgement in judgements)]
+        while len(extended) > MAX_JUDGEMENTS:
+            # whole steps: half of one could not be undone
+            oldest = extended[0].step
+            extended = [judgement for judgement in extended if judgement.step != oldest]
+        return replace(self, judgements=tuple(extended))
 
     def without_last_step(self) -> Session:
-        """One step back. Raises BadInput where none is left."""
+        """The session one step back. Raises BadInput if it has no step."""
         if not self.judgements:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
         last = self.judgements[-1].step
@@ -65,17 +69,20 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a store. ``hours``: how long an unused one lives. ``clock`` gives Unix seconds."""
+    """The sessions in a store. ``hours``: how long an unused session lives. ``clock`` gives Unix seconds.
+
+    Every method raises SessionsUnavailable if the store does not answer, and BadInput for a malformed id.
+    """
 
     def __init__(self, store: SessionStore, hours: float = 24.0, clock: Callable[[], float] = time.time) -> None:
         self.store, self.seconds, self.clock = store, hours * 3600, clock
         self._purged = -_PURGE_SECONDS
 
     def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> Session:
-        """Note one step's judgements; the session begins with the first. SessionBusy if others always were faster.
+        """Add a step of judgements to a session, which begins with its first step, and return it.
 
-        Their ``query`` (at most MAX_QUERY characters of it) and time are this call's. Raises BadInput where there are
-        more than a session holds.
+        Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises BadInput if
+        there are more than MAX_JUDGEMENTS, and SessionBusy if other writers were always faster.
         """
         if len(judgements) > MAX_JUDGEMENTS:
             raise BadInput(
@@ -92,26 +99,31 @@ class Sessions:
         return self._change(id, change, create=True)
 
     def undo(self, id: str) -> Session:
-        """Take the last step back. Raises SessionNotFound, BadInput where no step is left."""
+        """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
         return self._change(id, Session.without_last_step)
 
     def put(self, id: str, judgements: Sequence[Judgement]) -> Session:
-        """Replace what the session holds by these judgements, at most MAX_JUDGEMENTS, in the order of their steps."""
+        """Replace all judgements of a session, which begins if it is new; they are kept in the order of their steps.
+
+        Raises BadInput if there are more than MAX_JUDGEMENTS, and SessionBusy.
+        """
         if len(judgements) > MAX_JUDGEMENTS:
             raise BadInput(f"{len(judgements)} judgements", value=len(judgements), expected=f"at most {MAX_JUDGEMENTS}")
         ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
         return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
 
     def find(self, id: str) -> Session | None:
-        """A session, or None: it is new or has expired. Finding it puts its end off."""
-        session, kept = self._read(id)
-        if session is None or kept is None:
+        """A session; None if it is new or has expired. To find it postpones its expiry."""
+        session, stored = self._read(id)
+        if session is None or stored is None:
             return None
         expires = self.clock() + self.seconds
+        # not at every search, which would cost a write each time
         if expires - session.expires > self.seconds / 100:
             session = replace(session, expires=expires)
             with suppress(SessionsUnavailable):
-                self.store.write(id, replace(kept, expires=expires))  # who was faster has put it off too
+                # a writer who was faster has postponed it as well
+                self.store.write(id, replace(stored, expires=expires))
         return session
 
     def get(self, id: str) -> Session:
@@ -122,41 +134,42 @@ class Sessions:
         return found
 
     def delete(self, id: str) -> None:
-        """Forget a session. Raises SessionNotFound."""
+        """Delete a session. Raises SessionNotFound."""
         if not self.store.delete(check_id(id)):
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[Judgement]:
-        """What counts now of every session's judgements of an index's documents, without telling whose they are."""
+        """The effective judgements of an index's documents in all sessions, without the sessions' ids."""
         now = self.clock()
-        for kept in self.store.scan(index):
-            if kept.expires >= now:
-                yield from (one for one in _decoded("", kept).effective_judgements if one.index == index)
+        for stored in self.store.scan(index):
+            if stored.expires >= now:
+                yield from (one for one in _decoded("", stored).effective_judgements if one.index == index)
 
     def purge(self) -> int:
-        """Delete all expired sessions; how many."""
+        """Delete all expired sessions, and return how many there were."""
         return self.store.purge(self.clock())
 
     def _read(self, id: str) -> tuple[Session | None, StoredSession | None]:
-        """The session, None if it has expired, and what is kept of it, None if there is nothing."""
-        kept = self.store.read(check_id(id))
-        if kept is None or kept.expires < self.clock():
-            return None, kept
-        return _decoded(id, kept), kept
+        """The session, None if it is new or has expired, and what is stored under its id, None if nothing is."""
+        stored = self.store.read(check_id(id))
+        if stored is None or stored.expires < self.clock():
+            return None, stored
+        return _decoded(id, stored), stored
 
     def _change(self, id: str, change: Callable[[Session], Session], create: bool = False) -> Session:
         for attempt in range(_ATTEMPTS):
-            session, kept = self._read(id)
+            session, stored = self._read(id)
             now = self.clock()
             if session is None:
                 if not create:
                     raise _not_found(id)
                 session = Session(id, round(now, 3), now)
             changed = replace(change(session), expires=now + self.seconds)
-            if self.store.write(id, _encoded(changed, kept.version if kept else None)):
+            if self.store.write(id, _encoded(changed, stored.version if stored else None)):
                 self._purge_now_and_then(now)
                 return changed
-            time.sleep(random.uniform(0, min(_LONGEST_WAIT, _WAIT * 2**attempt)))
+            # a random share of a growing wait: writers who collided once would collide again
+            time.sleep(random.uniform(0, min(_MAX_WAIT, _WAIT * 2**attempt)))
         raise SessionBusy(
             f"session {id!r} was changed by others {_ATTEMPTS} times in a row; nothing was noted",
             value=id,
@@ -168,12 +181,13 @@ class Sessions:
             self._purged = now
             try:
                 self.store.purge(now, wait=False)
-            except SessionsUnavailable as error:  # what was asked for is done; the next ones purge
+            except SessionsUnavailable as error:
+                # the caller's own change is stored already, and a later one purges
                 log.warning("expired sessions were not purged: %s", error.message)
 
 
 def check_id(session: str) -> str:
-    """``session`` if it can name one, else BadInput."""
+    """Return ``session`` if it is a well-formed session id; raise BadInput if it is not."""
     if not isinstance(session, str) or not _ID.fullmatch(session):
         raise BadInput("malformed session id", value=session, expected="1 to 128 letters, digits and _ . : -")
     return session
@@ -184,7 +198,7 @@ def _not_found(id: str) -> SessionNotFound:
 
 
 def _encoded(session: Session, version: Any) -> StoredSession:
-    """Queries and indices are written once, times as milliseconds since the session began."""
+    """What is stored of a session: queries and indices once each, times as milliseconds since it was created."""
     queries = list(dict.fromkeys(one.query for one in session.judgements))
     indices = list(dict.fromkeys(one.index for one in session.judgements))
     rows = [
@@ -201,10 +215,10 @@ def _encoded(session: Session, version: Any) -> StoredSession:
     return StoredSession({"at": session.created, "q": queries, "j": rows}, session.expires, indices, version)
 
 
-def _decoded(id: str, kept: StoredSession) -> Session:
-    created, queries = kept.body["at"], kept.body["q"]
+def _decoded(id: str, stored: StoredSession) -> Session:
+    created, queries = stored.body["at"], stored.body["q"]
     judgements = [
-        Judgement(kept.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
-        for step, at, query, index, document, grade in kept.body["j"]
+        Judgement(stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
+        for step, at, query, index, document, grade in stored.body["j"]
     ]
-    return Session(id, created, kept.expires, tuple(judgements))
+    return Session(id, created, stored.expires, tuple(judgements))

@@ -269,7 +269,7 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
         return original(id, kept)
 
     monkeypatch.setattr(sessions.store, "write", always_later)
-    monkeypatch.setattr(module, "_LONGEST_WAIT", 0.001)
+    monkeypatch.setattr(module, "_MAX_WAIT", 0.001)
     with pytest.raises(SessionBusy, match="40 times"):
         add(sessions, "s", ("d1", 1))
     monkeypatch.undo()

@@ -1,0 +1,51 @@
+"""Metrics for Prometheus."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from flask import Flask, Response, g, request
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
+
+
+def add_metrics(app: Flask) -> None:
+    """Count requests and their seconds by endpoint, and serve them under ``/metrics``.
+
+    Where the variable PROMETHEUS_MULTIPROC_DIR names a folder, the figures of all processes that share it are added up.
+    """
+    shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ
+    registry = CollectorRegistry()
+    count = Counter("resift_requests", "Requests", ["endpoint", "status"], registry=registry)
+    seconds = Histogram(
+        "resift_request_seconds",
+        "Seconds a request took",
+        ["endpoint"],
+        registry=registry,
+        buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+    )
+
+    @app.before_request
+    def begin() -> None:
+        g.started = time.perf_counter()
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        count.labels(endpoint, response.status_code).inc()
+        seconds.labels(endpoint).observe(time.perf_counter() - g.get("started", time.perf_counter()))
+        return response
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        source = CollectorRegistry() if shared else registry
+        if shared:
+            multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
+        return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
