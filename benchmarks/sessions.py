@@ -1,4 +1,4 @@
-"""What sessions cost: bytes kept, a million of them in a file, and searches in a session against plain ones.
+"""What sessions cost: bytes stored, a million of them in a file, and searches in a session against plain ones.
 
     OPENSEARCH_URL=http://127.0.0.1:9200 RESIFT_DATA=… python benchmarks/sessions.py [bytes] [million] [searches]
 
@@ -15,8 +15,9 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,66 +37,89 @@ from resift.reranker.sessions import Sessions
 
 INDEX = "resift-benchmark-20ng"
 QUERIES = 200
+TOP = 25
 SEED = 0
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "plain, knn 25": {"knn": 25},
+    "in a session, knn 0": {"session": True, "knn": 0},
+    "in a session": {"session": True},
+}
 
 
-def tell(what: str, **values: Any) -> None:
+def print_line(what: str, **values: Any) -> None:
     """One line of JSON."""
     print(json.dumps({"what": what, **values}), flush=True)
 
 
-def milliseconds(work: Callable[[int], Any], times: int) -> dict[str, float]:
-    """Median and 95th percentile of so many calls."""
+def percentiles(milliseconds: Sequence[float], digits: int) -> dict[str, float]:
+    """Median and 95th percentile."""
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    return {"p50": round(float(p50), digits), "p95": round(float(p95), digits)}
+
+
+def timed(work: Callable[[int], Any], times: int) -> dict[str, float]:
+    """Median and 95th percentile of so many calls, in milliseconds."""
     taken = []
     for i in range(times):
         started = time.perf_counter()
         work(i)
         taken.append((time.perf_counter() - started) * 1000)
-    return {"p50": round(float(np.percentile(taken, 50)), 2), "p95": round(float(np.percentile(taken, 95)), 2)}
+    return percentiles(taken, 2)
 
 
-def ten(number: int) -> list[Judgement]:
+def ten_judgements(number: int) -> list[Judgement]:
     """Ten judgements of documents whose ids look like those of 20 Newsgroups."""
-    chance = np.random.default_rng(number)
+    rng = np.random.default_rng(number)
     groups = ("comp.sys.mac.hardware", "rec.sport.hockey", "sci.space", "talk.politics.mideast", "alt.atheism")
-    names = [f"{groups[chance.integers(5)]}/{chance.integers(10_000, 200_000)}" for _ in range(10)]
-    return [Judgement("news", name, int(chance.choice([1, -1]))) for name in names]
+    names = [f"{groups[rng.integers(5)]}/{rng.integers(10_000, 200_000)}" for _ in range(10)]
+    return [Judgement("news", name, int(rng.choice([1, -1]))) for name in names]
 
 
-def bytes_kept(url: str, count: int = 20_000) -> None:
-    """Bytes a session of ten judgements, five steps of two, takes in each store, indexes included."""
+def bytes_stored(url: str, count: int = 20_000) -> None:
+    """Bytes that a session of ten judgements, five steps of two, takes in each store, indexes included."""
     with tempfile.TemporaryDirectory() as folder:
         index = f"resift_sessions_{uuid.uuid4().hex[:8]}"
-        for store in (SqliteSessionStore(f"{folder}/sessions.db"), OpenSearchSessionStore(url, index)):
-            sessions = Sessions(store)
-            some = count if isinstance(store, SqliteSessionStore) else count // 10
-            for i in range(some):
-                now = time.time()
-                marks = [
-                    replace(one, query=f"{one.document[-5:]} query {k // 2}", at=now, step=k // 2)
-                    for k, one in enumerate(ten(i))
-                ]
-                sessions.put(uuid.uuid4().hex, marks)
-            sessions.put("last", marks)
-            kept = store.read("last")
-            if isinstance(store, OpenSearchSessionStore):
-                store.client.indices.forcemerge(index=index, max_num_segments=1)
-                store.client.indices.refresh(index=index)
-                size = store.client.indices.stats(index=index)["_all"]["primaries"]["store"]["size_in_bytes"]
-                store.client.indices.delete(index=index)
-            else:
-                with store._open() as db:
-                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                size = Path(store.path).stat().st_size
-            assert kept is not None
-            name = type(store).__name__
-            tell(
-                "bytes of a session with 10 judgements",
-                store=name,
-                json=len(json.dumps(kept.body, separators=(",", ":"))),
-                all=size // some,
-            )
-            store.close()
+        print_bytes(SqliteSessionStore(f"{folder}/sessions.db"), count, sqlite_bytes)
+        print_bytes(OpenSearchSessionStore(url, index), count // 10, opensearch_bytes)
+
+
+def print_bytes(store: Any, count: int, size_of: Callable[[Any], int]) -> None:
+    """Fill a store with sessions, measure it by ``size_of``, and close it."""
+    sessions = Sessions(store)
+    for i in range(count):
+        now = time.time()
+        judgements = [
+            replace(one, query=f"{one.document[-5:]} query {k // 2}", at=now, step=k // 2)
+            for k, one in enumerate(ten_judgements(i))
+        ]
+        sessions.put(uuid.uuid4().hex, judgements)
+    sessions.put("last", judgements)
+    stored = store.read("last")
+    print_line(
+        "bytes of a session with 10 judgements",
+        store=type(store).__name__,
+        json=len(json.dumps(stored.body, separators=(",", ":"))),
+        all=size_of(store) // count,
+    )
+    store.close()
+
+
+def sqlite_bytes(store: SqliteSessionStore) -> int:
+    """The file's size, with the write-ahead log written into it."""
+    with store._open() as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Path(store.path).stat().st_size
+
+
+def opensearch_bytes(store: OpenSearchSessionStore) -> int:
+    """The size of the store's index, merged into one segment; it is deleted then."""
+    indices, index = store.client.indices, store.index
+    indices.forcemerge(index=index, max_num_segments=1)
+    indices.refresh(index=index)
+    size: int = indices.stats(index=index)["_all"]["primaries"]["store"]["size_in_bytes"]
+    indices.delete(index=index)
+    return size
 
 
 def a_million() -> None:
@@ -103,114 +127,139 @@ def a_million() -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteSessionStore(f"{folder}/sessions.db")
         sessions = Sessions(store)
-        sessions.add("first", "query", ten(0))
-        kept = store.read("first")
-        assert kept is not None
-        body, now = json.dumps(kept.body), time.time()
+        sessions.add("first", "query", ten_judgements(0))
+        stored = store.read("first")
+        assert stored is not None
+        body, now = json.dumps(stored.body), time.time()
         rows = ((f"s{i:07}", 1, now + (86400 if i % 2 else -1 - i % 1000), '["news"]', body) for i in range(10**6))
         with store._open() as db:
             db.execute("BEGIN")
             db.executemany("INSERT INTO session_log VALUES (?, ?, ?, ?, ?)", rows)
             db.execute("COMMIT")
-        pick = np.random.default_rng(SEED).integers(0, 5 * 10**5, 2000) * 2 + 1
-        read = milliseconds(lambda i: sessions.find(f"s{pick[i]:07}"), 1000)
-        write = milliseconds(lambda i: sessions.add(f"s{pick[i]:07}", "q", ten(1)[:1]), 1000)
+        picked = np.random.default_rng(SEED).integers(0, 5 * 10**5, 2000) * 2 + 1
+        find = timed(lambda i: sessions.find(f"s{picked[i]:07}"), 1000)
+        add = timed(lambda i: sessions.add(f"s{picked[i]:07}", "q", ten_judgements(1)[:1]), 1000)
         started = time.perf_counter()
         purged = sessions.purge()
         seconds = round(time.perf_counter() - started, 1)
-        tell("a million sessions in a file", find=read, add=write, purged=purged, purge_seconds=seconds)
+        print_line("a million sessions in a file", find=find, add=add, purged=purged, purge_seconds=seconds)
 
 
-def filled(engine: OpenSearchEngine, model: Model) -> list[dict[str, Any]]:
-    """The documents, after they are in the index."""
+def newsgroups() -> list[dict[str, Any]]:
+    """The training part of 20 Newsgroups."""
     path = Path(os.environ["RESIFT_DATA"]) / "20ng.train.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    if not engine.client.indices.exists(index=INDEX):
-        engine.create(INDEX, ["text"], model)
-        for start in range(0, len(rows), 200):
-            part = rows[start : start + 200]
-            vectors = model.encode([row["text"] for row in part])
-            documents = zip(part, vectors, strict=True)
-            engine.bulk(INDEX, [Document(row["id"], {"text": row["text"]}, vector) for row, vector in documents])
-        engine.client.indices.forcemerge(index=INDEX, max_num_segments=1)
-        engine.refresh(INDEX)
-    return rows
+        return [json.loads(line) for line in file]
+
+
+def fill(engine: OpenSearchEngine, model: Model, rows: Sequence[dict[str, Any]]) -> None:
+    """Index the documents, unless the index is there."""
+    if engine.client.indices.exists(index=INDEX):
+        return
+    engine.create(INDEX, ["text"], model)
+    for start in range(0, len(rows), 200):
+        part = rows[start : start + 200]
+        vectors = model.encode([row["text"] for row in part])
+        documents = zip(part, vectors, strict=True)
+        engine.bulk(INDEX, [Document(row["id"], {"text": row["text"]}, vector) for row, vector in documents])
+    engine.client.indices.forcemerge(index=INDEX, max_num_segments=1)
+    engine.refresh(INDEX)
+
+
+@contextmanager
+def counted_requests(engine: OpenSearchEngine) -> Iterator[list[int]]:
+    """A list of one number, to which each request to the cluster adds 1."""
+    transport, count = engine.client.transport, [0]
+    perform = transport.perform_request
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        count[0] += 1
+        return perform(*arguments, **named)
+
+    transport.perform_request = counted
+    try:
+        yield count
+    finally:
+        transport.perform_request = perform
+
+
+@dataclass(frozen=True)
+class Searcher:
+    """The reranker's API with a query for each of some documents; session ``s<i>`` belongs to query ``i``."""
+
+    client: Any
+    queries: list[str]
+
+    def search(self, i: int, **options: Any) -> list[dict[str, Any]]:
+        """The hits of query ``i``; ``session=True`` stands for its session."""
+        if "session" in options:
+            options["session"] = f"s{i}"
+        body = {"index": INDEX, "query": self.queries[i], "size": 10, **options}
+        hits: list[dict[str, Any]] = self.client.post("/v1/search", json=body).get_json()["hits"]["hits"]
+        return hits
+
+    def mark(self, i: int, label: str, labels: dict[str, str]) -> None:
+        """Judge the first hits in the query's session: relevant are those of ``label``."""
+        ids = [hit["_id"] for hit in self.search(i)]
+        right = [id for id in ids if labels[id] == label]
+        marks = {"relevant": right[:5], "irrelevant": [id for id in ids if id not in right][:5]}
+        self.client.post("/v1/feedback", json={"session": f"s{i}", "index": INDEX, "query": self.queries[i], **marks})
 
 
 def searches(url: str) -> None:
     """Times of plain searches and of searches in a session, requests to the cluster, and the masked top's recall."""
-    engine, model = OpenSearchEngine(url), load_model()
-    rows = filled(engine, model)
-    vectors = model.encode([row["text"] for row in rows])
-    labels, places = np.array([row["label"] for row in rows]), {row["id"]: i for i, row in enumerate(rows)}
-    chance = np.random.default_rng(SEED)
-    asked = 0
-    perform = engine.client.transport.perform_request
-
-    def counted(*arguments: Any, **named: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        return perform(*arguments, **named)
-
-    engine.client.transport.perform_request = counted
+    engine, model, rows = OpenSearchEngine(url), load_model(), newsgroups()
+    fill(engine, model, rows)
+    labels = {row["id"]: row["label"] for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Config(store=f"{folder}/sessions.db", index=INDEX), engine=engine, model=model)
-        client, service = app.test_client(), app.extensions["resift"]
-        picked = chance.integers(0, len(rows), QUERIES)
+        picked = np.random.default_rng(SEED).integers(0, len(rows), QUERIES)
         queries = [" ".join(rows[i]["text"].split("\n\n", 1)[-1].split()[:8]) or "the" for i in picked]
-
-        def search(i: int, **more: Any) -> dict[str, Any]:
-            body = {"index": INDEX, "query": queries[i], "size": 10, **more}
-            answer: dict[str, Any] = client.post("/v1/search", json=body).get_json()
-            return answer
-
+        searcher = Searcher(app.test_client(), queries)
         for i, row in enumerate(picked):
-            hits = [hit["_id"] for hit in search(i)["hits"]["hits"]]
-            right = [id for id in hits if labels[places[id]] == labels[row]]
-            marks = {"relevant": right[:5], "irrelevant": [id for id in hits if id not in right][:5]}
-            client.post("/v1/feedback", json={"session": f"s{i}", "index": INDEX, "query": queries[i], **marks})
-        ways: dict[str, dict[str, Any]] = {
-            "plain": {},
-            "plain, knn 25": {"knn": 25},
-            "in a session, knn 0": {"session": True, "knn": 0},
-            "in a session": {"session": True},
-        }
-        taken: dict[str, list[float]] = {name: [] for name in ways}
-        requests: dict[str, list[int]] = {name: [] for name in ways}
-        for _ in range(2):  # the first round warms up
-            for i in range(QUERIES):
-                for name, more in ways.items():
-                    asked = 0
-                    started = time.perf_counter()
-                    search(i, **{**more, **({"session": f"s{i}"} if "session" in more else {})})
-                    taken[name].append((time.perf_counter() - started) * 1000)
-                    requests[name].append(asked)
-        for name, times in taken.items():
-            half = np.percentile(times[QUERIES:], [50, 95]).round(1).tolist()
-            tell(
-                "search of 11,314 documents",
-                how=name,
-                p50=half[0],
-                p95=half[1],
-                requests=int(np.median(requests[name])),
-            )
-        recall = []
-        for i in range(QUERIES):
-            judged = service.judged_documents(service.sessions.get(f"s{i}"))
-            feedback, query = Feedback.from_judged(judged, model.dim), model.encode([queries[i]])[0]
-            truth = model.score(feedback.transform_query(query), vectors, feedback.mask)
-            best = set(np.argsort(-truth, kind="stable")[:25].tolist())
-            body = engine.masked_body(
-                feedback.transform_query(query), feedback.mask, model.similarity, 25, source=False
-            )
-            recall.append(len(best & {places[hit["_id"]] for hit in engine.search(INDEX, body).hits}) / 25)
-        tell("recall of the masked top 25", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
+            searcher.mark(i, rows[row]["label"], labels)
+        print_times(searcher, engine)
+        print_recall(app.extensions["resift"], engine, model, rows, queries)
     engine.close()
+
+
+def print_times(searcher: Searcher, engine: OpenSearchEngine) -> None:
+    """Milliseconds and requests of each way of searching, all ways in turn for each query."""
+    taken: dict[str, list[float]] = {name: [] for name in WAYS}
+    requests: dict[str, list[int]] = {name: [] for name in WAYS}
+    with counted_requests(engine) as count:
+        for i in [*range(QUERIES)] * 2:  # the first round warms up
+            for name, options in WAYS.items():
+                count[0] = 0
+                started = time.perf_counter()
+                searcher.search(i, **options)
+                taken[name].append((time.perf_counter() - started) * 1000)
+                requests[name].append(count[0])
+    for name, times in taken.items():
+        figures = percentiles(times[QUERIES:], 1)
+        print_line("search of 11,314 documents", how=name, **figures, requests=int(np.median(requests[name])))
+
+
+def print_recall(
+    service: Any, engine: OpenSearchEngine, model: Model, rows: Sequence[dict[str, Any]], queries: Sequence[str]
+) -> None:
+    """How many of the best documents by a session's mask are found among the engine's best."""
+    vectors, positions = model.encode([row["text"] for row in rows]), {row["id"]: i for i, row in enumerate(rows)}
+    recall = []
+    for i, query in enumerate(queries):
+        judged = service.judged_documents(service.sessions.get(f"s{i}"))
+        feedback = Feedback.from_judged(judged, model.dim)
+        transformed = feedback.transform_query(model.encode([query])[0])
+        scores = model.score(transformed, vectors, feedback.mask)
+        best = set(np.argsort(-scores, kind="stable")[:TOP].tolist())
+        body = engine.masked_body(transformed, feedback.mask, model.similarity, TOP, source=False)
+        hits = engine.search(INDEX, body).hits
+        recall.append(len(best & {positions[hit["_id"]] for hit in hits}) / TOP)
+    print_line(f"recall of the masked top {TOP}", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
 
 
 if __name__ == "__main__":
     address = os.environ["OPENSEARCH_URL"]
-    parts = {"bytes": lambda: bytes_kept(address), "million": a_million, "searches": lambda: searches(address)}
+    parts = {"bytes": lambda: bytes_stored(address), "million": a_million, "searches": lambda: searches(address)}
     for part in sys.argv[1:] or parts:
         parts[part]()
