@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,15 @@ from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
 from resift.cli.train_self import adapt_files, self_command
 from resift.encoders.registry import load_model
-from resift.errors import BadInput
-from resift.evaluation.feedback import Bench
-from resift.evaluation.systems import Adapted
+from resift.errors import BadInput, MissingExtra
+from resift.evaluation.feedback.bench import FeedbackBench
 from resift.ingest.readers import Files
-from resift.training.self_supervised import AdaptOptions, adapt, exported, fit, slopes
-from resift.training.spectral import Corpus, from_corpus, from_vectors, side_by_side, words_of
+from resift.training.contrastive import fit, info_nce_gradients
+from resift.training.documents import Documents, sample_words
+from resift.training.options import AdaptOptions
+from resift.training.self_supervised import adapt, export
+from resift.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
+from resift.training.systems import Adapted
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -88,10 +92,10 @@ def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_pat
 
 def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     texts = documents(80, 4)[0]
-    corpus = Corpus(words_of(texts, 100, 0))
-    given, known = from_vectors(corpus, table, 0)
-    rows, weights = fit(corpus, side_by_side(corpus, [given, from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
-    model = exported(corpus, rows, weights, table, known, AdaptOptions(dim=24))
+    corpus = Documents(sample_words(texts, 100, 0))
+    given, known = rows_from_vectors(corpus, table, 0)
+    rows, weights = fit(corpus, side_by_side(corpus, [given, rows_from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
+    model = export(corpus, rows, weights, table, known, AdaptOptions(dim=24))
     means = corpus.means(rows, weights)
     centred = means - means.mean(axis=0)
     trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)
@@ -100,23 +104,25 @@ def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     np.testing.assert_allclose(served @ served.T, trained @ trained.T, atol=0.03)
 
 
-def test_slopes_are_the_derivatives() -> None:
+def test_gradients_are_the_derivatives() -> None:
     rng = np.random.default_rng(0)
     counts = csr_matrix(rng.integers(0, 3, size=(8, 6)).astype(np.float64))
-    rows, logs = rng.normal(size=(6, 3)), rng.normal(size=6)
+    rows, log_weights = rng.normal(size=(6, 3)), rng.normal(size=6)
 
     def loss(values: Floats, weights: Floats) -> float:
-        return slopes(counts, values, weights, 0.5)[0]
+        return info_nce_gradients(counts, values, weights, 0.5)[0]
 
-    _, by_row, by_log = slopes(counts, rows, logs, 0.5)
+    _, by_row, by_log = info_nce_gradients(counts, rows, log_weights, 0.5)
     step = 1e-3
     for i in range(6):
         moved = np.eye(6)[i] * step
-        assert by_log[i] == pytest.approx((loss(rows, logs + moved) - loss(rows, logs - moved)) / 2 / step, abs=1e-3)
+        assert by_log[i] == pytest.approx(
+            (loss(rows, log_weights + moved) - loss(rows, log_weights - moved)) / 2 / step, abs=1e-3
+        )
         for j in range(3):
             aside = np.outer(np.eye(6)[i], np.eye(3)[j]) * step
             assert by_row[i, j] == pytest.approx(
-                (loss(rows + aside, logs) - loss(rows - aside, logs)) / 2 / step, abs=1e-3
+                (loss(rows + aside, log_weights) - loss(rows - aside, log_weights)) / 2 / step, abs=1e-3
             )
 
 
@@ -175,9 +181,16 @@ def test_bad_options(name: str, value: Any) -> None:
         AdaptOptions(**{name: value})
 
 
+@pytest.mark.parametrize("package", ["scipy", "scipy.sparse"])
+def test_missing_extra_names_the_pip_command(table: WordVectors, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=r"Adapting word vectors needs scipy: pip install 'resift\[adapt\]'"):
+        adapt(documents(20, 6)[0], table, FAST)
+
+
 def test_texts_are_drawn_evenly() -> None:
     texts = [str(i) for i in range(200)]
-    drawn = [int(words[0]) for words in words_of(iter(texts), 50, 0)]
+    drawn = [int(words[0]) for words in sample_words(iter(texts), 50, 0)]
     assert len(set(drawn)) == 50
     assert drawn == sorted(drawn)
     assert 70 < np.mean(drawn) < 130
@@ -204,7 +217,7 @@ def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
 def test_command_keeps_nothing_that_is_no_better(
     corpus_file: Path, table: WordVectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resift.training.self_supervised._found", lambda model, pairs: (0.5, 0.5))
+    monkeypatch.setattr("resift.training.self_supervised._retrieval_quality", lambda model, pairs: (0.5, 0.5))
     folder, out = table.save(tmp_path / "table"), tmp_path / "model"
     arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--epochs", "1"]
     result = CliRunner().invoke(self_command, arguments)
@@ -223,7 +236,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", 0.6, True)
-    bench = Bench(Adapted(table, 0), texts, texts[:1], table.zipf_idf)
+    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], table.zipf_idf)
     assert bench.max_alpha == 0.6  # what the fitted model deserves
 
 

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from resift.encoders.model import Model
 from resift.errors import BadInput
-from resift.evaluation.baselines.lexical import Lexical
+from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.baselines.late_interaction import Late
 from resift.evaluation.data import Collection, Positions, Split, with_queries
 from resift.evaluation.pairwise import similarity_blocks
 from resift.evaluation.protocol import Run, hybrid_scores, run_hybrid, run_retrieval
-from resift.evaluation.systems import Encoder, Late
+from resift.evaluation.system import Encoder
 from resift.ranking.late_interaction import ALPHA, LateInteraction, fingerprints, untrained_reranker
 from resift.training.late_interaction import LateInteractionOptions, fit
 from resift.vectors.table import WordVectors
@@ -35,7 +36,7 @@ MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 
 def candidates(collection: Collection, count: int) -> list[Positions]:
     """BM25's ``count`` best documents for each query, fewer than there are, best first."""
-    lexical, found = Lexical(), []
+    lexical, found = BM25(), []
     terms = lexical.fit(collection.documents)
     for _, scores in similarity_blocks(lexical.queries(collection.queries), terms, "dot"):
         for line in scores:
@@ -163,7 +164,7 @@ class _Chooser:
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
-        lexical = Lexical()
+        lexical = BM25()
         terms = lexical.fit(collection.documents)
         blocks = similarity_blocks(lexical.queries(collection.queries), terms, "dot")
         self.bm25 = np.concatenate([scores for _, scores in blocks])

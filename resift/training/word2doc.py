@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift.evaluation.metrics import paired_randomization
+from resift.evaluation.significance import paired_randomization
 from resift.ranking.spelling import Speller
 from resift.training.options import Word2DocOptions
 from resift.vectors.table import WordVectors
