@@ -95,6 +95,12 @@ def test_the_ticks_are_the_judgements(transcript: str) -> None:
         }
 
 
+def test_the_readme_shows_what_is_printed(transcript: str) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    printed = transcript.rstrip().split("\n", 1)[1]  # the first line tells how long indexing took
+    assert printed in readme
+
+
 def test_every_judged_passage_is_in_the_corpus() -> None:
     ids = {record.id for record in Files([corpus_file()]) if isinstance(record, Record)}
     questions = load_questions()
