@@ -2,7 +2,7 @@
 
 Prints ratios first, in rounds that take turns, with medians and quartiles, and exits with 1 where a ratio is below its
 floor times SHARE; ``--quick`` is of those that have a floor. What cannot be measured here (a peer or an OpenSearch that
-is not installed) is told, and fails nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of
+is not installed) is named, and fails nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of
 tests/node.py. Needs the extra ``bench``.
 """
 
@@ -14,12 +14,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import speed_engine as engine
 import speed_peers as peers
+from speed_cluster import Setup, opensearch_url, set_up
 from speed_data import documents
 from speed_timing import Spread, free_cores, processor_seconds, rates, ratio, seconds
 
@@ -75,7 +77,7 @@ def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
     for name, make, floor, reach in cases:
         if quick and not floor:
             continue
-        with told(name):
+        with unless_missing(name):
             found = rates({"ours": model.encode, "theirs": make()}, texts, rounds)
             note = f"{np.median(found['ours']):.0f} / {np.median(found['theirs']):.0f} documents a second"
             yield Row(name, ratio(found["ours"], found["theirs"]), floor, reach, note)
@@ -84,7 +86,7 @@ def encoding(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Ro
 def threads(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """Two threads against one, and all with their defaults, by the clock: in rounds with two cores to themselves."""
     name = "two threads / one"
-    with told(name):
+    with unless_missing(name):
         if len(os.sched_getaffinity(0)) < 2:
             raise peers.Missing("one core")
         many = [*texts] * max(1, 16_384 // len(texts))
@@ -114,7 +116,7 @@ def undisturbed(ways: Sequence[Callable[[], object]], rounds: int) -> list[list[
 def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """One query, the mean of a hundred calls in each round."""
     name = "one query: model2vec / ours"
-    with told(name):
+    with unless_missing(name):
         _, static = peers.model2vec(model)
         assert np.allclose(static(QUERY), model.encode_one(QUERY), atol=1e-3)
         calls = {
@@ -133,9 +135,12 @@ def queries(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
 def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """A session's mask from ten documents, ten steps of Adam, beside torch's autograd; ten masks a turn."""
     name = "mask update: torch autograd / ours"
-    with told(name):
+    with unless_missing(name):
+        peers.needs("torch")
+        from autograd_mask import autograd_mask
+
         good, bad = np.split(model.encode(texts[:10]), 2)
-        ways = (lambda: learn_mask(good, bad, iterations=10), lambda: peers.autograd_mask(good, bad, 10))
+        ways = (lambda: learn_mask(good, bad, iterations=10), lambda: autograd_mask(good, bad, 10))
         assert np.allclose(*(way() for way in ways), atol=1e-5)
         turns = [lambda way=way: [way() for _ in range(10)] for way in ways]
         taken = [[processor_seconds(turn) * 1e2 for turn in turns] for _ in range(2 + 2 * rounds)][2:]
@@ -145,60 +150,54 @@ def masks(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
 
 def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Rows:
     """Searching and indexing on a real OpenSearch; ratios of time, the less the better."""
-    with told("searching and indexing on OpenSearch"):
-        url = engine.cluster()
-        with engine.setup(url, model, texts[:3000]) as made:
-            bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
-            groups = [["mask"], ["pipeline", "quick"]]
-            if not quick:
-                groups[0] += ["search", "numbers"]
-                groups[1] += ["score", "session", "hybrid", "rescore"]
-                groups += [["cold"]]
-            for ways in groups:  # one reranker at a time
-                found = engine.latencies(made, rounds, ["plain", *ways])
-                for way in ways:
-                    note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"
-                    name = f"{engine.WAYS[way]} / plain _search, p50"
-                    yield Row(name, _cost(found, way), *bounds.get(way, (0, 0)), note, True)
-            tails = [engine.concurrent(made, 16, 20) for _ in range(3)]
-            note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
-            spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
-            yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
-            yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(made)]), 120, 60, "", True)
-        parts = {} if quick else engine.pipeline_seconds(url, texts[:1000], max(3, rounds // 3))
-        for way, what in engine.PARTS.items() if parts else ():
-            note = " / ".join(f"{np.median(parts[one]) * 1000:.0f}" for one in (way, "text")) + " µs a document"
-            yield Row(f"64-d: {what} / text only", _cost(parts, way, "text"), 0, 0, note, True)
+    with unless_missing("searching and indexing on OpenSearch"):
+        url = opensearch_url()
+        with set_up(url, model, texts[:3000]) as setup:
+            yield from search_rows(setup, rounds, quick)
+        if not quick:
+            yield from pipeline_rows(engine.pipeline_seconds(url, texts[:1000], max(3, rounds // 3)))
         count = 4000
         with_vectors, text_only = engine.bulk_seconds(url, texts[:count], max(3, rounds // 5))
         note = f"{count / np.median(with_vectors):.0f} / {count / np.median(text_only):.0f} documents a second"
-        yield Row(
-            "index with vectors, 64-d / text only, seconds",
-            engine.quotients(with_vectors, text_only),
-            2,
-            1.3,
-            note,
-            True,
-        )
+        name = "index with vectors, 64-d / text only, seconds"
+        yield Row(name, ratio(with_vectors, text_only), 2, 1.3, note, True)
 
 
-def _cost(found: dict[str, list[float]], way: str, other: str = "plain") -> Spread:
-    return engine.quotients(found[way], found[other])
+def search_rows(setup: Setup, rounds: int, quick: bool) -> Rows:
+    """Ways of searching beside a plain one, many clients at a time, and a worker's memory."""
+    bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
+    groups = [["mask"], ["pipeline", "quick"]]  # one reranker at a time
+    if not quick:
+        groups[0] += ["search", "numbers"]
+        groups[1] += ["score", "session", "hybrid", "rescore"]
+        groups += [["cold"]]
+    for ways in groups:
+        found = engine.latencies(setup, rounds, ["plain", *ways])
+        for way in ways:
+            note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"
+            name = f"{engine.WAYS[way]} / plain _search, p50"
+            yield Row(name, ratio(found[way], found["plain"]), *bounds.get(way, (0, 0)), note, True)
+    tails = [engine.concurrent(setup, 16, 20) for _ in range(3)]
+    note = f"{np.median([p50 for p50, _, _ in tails]):.0f} ms p50"
+    spread = Spread.of([p99 / p50 for p50, p99, _ in tails])
+    yield Row("/v1/search, 16 clients, p99 / p50", spread, 4, 2.5, note, True)
+    yield Row("memory of a worker of its own, MiB", Spread.of([engine.memory(setup)]), 120, 60, "", True)
 
 
-class told:
-    """Says of what is missing that it was not measured."""
+def pipeline_rows(parts: dict[str, list[float]]) -> Rows:
+    """What vectors cost that OpenSearch's ingest pipeline asks for; ``parts`` are seconds of a thousand documents."""
+    for way, what in engine.PARTS.items():
+        note = " / ".join(f"{np.median(parts[one]) * 1000:.0f}" for one in (way, "text")) + " µs a document"
+        yield Row(f"64-d: {what} / text only", ratio(parts[way], parts["text"]), 0, 0, note, True)
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if isinstance(error, peers.Missing):
-            print(f"{self.name:58} not measured: {error}", flush=True)
-        return isinstance(error, peers.Missing)
+@contextmanager
+def unless_missing(name: str) -> Iterator[None]:
+    """Print that ``name`` was not measured if something is missing for it, and go on."""
+    try:
+        yield
+    except peers.Missing as error:
+        print(f"{name:58} not measured: {error}", flush=True)
 
 
 def main() -> None:

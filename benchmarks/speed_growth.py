@@ -19,6 +19,7 @@ import matplotlib
 import numpy as np
 import speed_engine as engine
 import speed_peers as peers
+from speed_cluster import Setup, opensearch_url, set_up
 from speed_data import documents
 from speed_timing import Spread, processor_seconds, rates
 
@@ -49,9 +50,9 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
     for dim in (16, 32, 64, 128, 256, 512, 1024):
         dense = WordVectors(words, rng.normal(size=(len(words), dim)).astype(np.float32))
         tables = {"float32": dense, "int8": dense.quantized()}
-        made = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
-        made["max, int8"] = Model("", tables["int8"], "max", "jaccard")
-        found = rates({name: one.encode for name, one in made.items()}, texts, rounds)
+        encoders = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
+        encoders["max, int8"] = Model("", tables["int8"], "max", "jaccard")
+        found = rates({name: one.encode for name, one in encoders.items()}, texts, rounds)
         medians = {name: round(Spread.of(values).median) for name, values in found.items()}
         limits = {
             f"memory, {kind}": round(memory / (tokens * dim * size)) for kind, size in (("float32", 4), ("int8", 1))
@@ -85,10 +86,10 @@ def _thrice(function: Any, *arguments: Any) -> None:
         function(*arguments)
 
 
-def over_clients(made: engine.Setup, most: int) -> Iterator[dict[str, Any]]:
+def over_clients(setup: Setup, most: int) -> Iterator[dict[str, Any]]:
     """p50 and p99 of searches in a session, ms, and searches a second."""
     for clients in (2**power for power in range(7) if 2**power <= most):
-        p50, p99, rate = engine.concurrent(made, clients, max(10, 200 // clients))
+        p50, p99, rate = engine.concurrent(setup, clients, max(10, 200 // clients))
         yield {"clients": clients, "p50 ms": round(p50, 1), "p99 ms": round(p99, 1), "a second": round(rate)}
 
 
@@ -115,26 +116,26 @@ def main() -> None:
     texts, what = documents(18_846)
     model, print_title = load_model(), f"{what}, one thread"
 
-    def told(points: Iterator[dict[str, Any]]) -> Points:
+    def printed(points: Iterator[dict[str, Any]]) -> Points:
         found = []
         for point in points:
             print(json.dumps(point), flush=True)
             found.append(point)
         return found
 
-    found = told(over_documents(model, texts, options.documents))
+    found = printed(over_documents(model, texts, options.documents))
     title = f"Encoding, {print_title}"
     draw(found, options.out / "speed-documents.png", "documents", {"a second": "o-", "peak MiB": "s--"}, title, "")
-    found = told(over_dimensions(model, texts, options.rounds))
+    found = printed(over_dimensions(model, texts, options.rounds))
     lines = {"mean, int8": "o-", "mean, float32": "s-", "max, int8": "^-"}
     limits = {"memory, int8": "C0:", "memory, float32": "C1:", "scan and hash": "k:"}
     draw(found, options.out / "speed-dimensions.png", "dimensions", lines | limits, title, "documents a second")
-    found = told(over_hits(model))
+    found = printed(over_hits(model))
     lines = {"cosine": "o-", "cosine, masked": "o--", "jaccard": "s-", "jaccard, masked": "s--"}
     draw(found, options.out / "speed-hits.png", "hits", lines, f"Comparing, {model.dim} dimensions", "µs")
     try:
-        with engine.setup(engine.cluster(), model, texts[:3000]) as made:
-            found = told(over_clients(made, options.clients))
+        with set_up(opensearch_url(), model, texts[:3000]) as setup:
+            found = printed(over_clients(setup, options.clients))
     except peers.Missing as error:
         print(f"searches were not measured: {error}")
         return

@@ -156,27 +156,3 @@ def scan_and_hash() -> Encode:
     """No encoder but a limit: every byte read once, folded, and each word hashed (FNV-1a); nothing is looked up."""
     table = np.array([ord(chr(i).lower()) if i < 128 and chr(i).isalnum() else 0 for i in range(256)], np.uint8)
     return lambda texts: _scan(np.frombuffer("\n".join(texts).encode(), np.uint8), table)
-
-
-def autograd_mask(relevant: Any, irrelevant: Any, iterations: int) -> np.ndarray[Any, Any]:
-    """What ``resift.ranking.mask.learn_mask`` learns, by torch: the same entropy, by autograd and Adam."""
-    needs("torch")
-    import torch
-
-    from resift.ranking.mask import FUZZINESS, RATE
-
-    vectors = torch.as_tensor(np.concatenate([relevant, irrelevant]), dtype=torch.float64)
-    sides = torch.as_tensor([0] * len(relevant) + [1] * len(irrelevant))
-    member = torch.nn.functional.one_hot(sides, 2).to(torch.float64)
-    centres = torch.nn.functional.normalize(member.T @ vectors / member.sum(0)[:, None], dim=1)
-    mask = torch.ones(vectors.shape[1], dtype=torch.float64, requires_grad=True)
-    adam = torch.optim.Adam([mask], lr=RATE)
-    for _ in range(iterations):
-        adam.zero_grad()
-        cosines = torch.nn.functional.normalize(mask * vectors, dim=1) @ centres.T
-        weights = torch.softmax(cosines / FUZZINESS, dim=1)
-        shares = member.T @ weights
-        entropy = -(shares * torch.log(shares / weights.sum(0))).sum() / len(vectors)
-        entropy.backward()
-        adam.step()
-    return np.asarray(mask.detach().clamp(min=0), np.float32)
