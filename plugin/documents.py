@@ -44,6 +44,11 @@ class IndexInfo:
             )
 
 
+def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
+    """What an index records about itself: its text fields, and the model that made its vectors."""
+    return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
+
+
 @dataclass(frozen=True)
 class Document:
     """A document to index: its id, its fields as JSON values, and its vector (K,) if it has one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engine_documents import documents
 
 from resift import Model, WordVectors, build_model
 from resift.plugin.connect import open_engine, open_session_store
@@ -79,6 +80,15 @@ def index(engine: Engine) -> Iterator[str]:
     name = f"resift-test-{uuid.uuid4().hex[:12]}"
     yield name
     engine.drop_if_exists(name)
+
+
+@pytest.fixture
+def indexed(engine: Engine, index: str, model: Model) -> str:
+    """An index with the five documents."""
+    engine.create(index, ["title", "text"], model)
+    assert engine.bulk(index, documents(model)) == []
+    engine.refresh(index)
+    return index
 
 
 @pytest.fixture(params=["sqlite", "opensearch"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ _STATE_SETTINGS = "index.uuid,index.creation_date,index.number_of_shards,index.s
 class Write(NamedTuple):
     """The write that a hit shows. In an index of one shard no two writes share these numbers."""
 
-    index: str
+    index_name: str
     seq_no: int
     primary_term: int
 
@@ -49,6 +50,11 @@ class NumberedHit:
     source: str
     whole: dict[str, Any] | None = None
     vector: CachedVector | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of it is missing."""
+        return self.whole is not None and self.vector is not None
 
 
 class CachedHits:
@@ -75,7 +81,7 @@ class CachedHits:
     def add_vectors(self, index: str, results: Sequence[SearchResult], headers: Headers) -> None:
         """Fill in the vectors of whole hits: the cached ones, and by one more request those that are missing."""
         states = self.states(index, headers)
-        missing: dict[Hashable, list[tuple[SearchResult, int]]] = {}
+        missing: dict[tuple[str, str, str | None], list[tuple[SearchResult, int]]] = {}
         for result in results:
             for position, hit in enumerate(result.hits):
                 cached: CachedVector | None = self.cache.get(_whole_version(hit, states))
@@ -111,25 +117,25 @@ class CachedHits:
         self, index: str, responses: Sequence[dict[str, Any]], bodies: Sequence[Body], states: States
     ) -> list[SearchResult] | None:
         """Results of responses with numbered hits, of which the cache or further requests give the rest."""
-        sources = [to_json(body.get("_source")) for body in bodies]
-        pages = [
-            [NumberedHit(hit, Write.of(hit), source) for hit in response["hits"]["hits"]]
-            for response, source in zip(responses, sources, strict=True)
-        ]
+        pages = [_numbered_hits(*pair) for pair in zip(responses, bodies, strict=True)]
         hits = [hit for page in pages for hit in page]
-        if any(hit.write.index not in states for hit in hits):
+        if any(hit.write.index_name not in states for hit in hits):
             return None  # the name stands for another index since its states were asked for
         for hit in hits:
             hit.whole = self.cache.get(_version(hit.write, states, hit.source))
             hit.vector = self.cache.get(_version(hit.write, states))
         cached = [sum(hit.vector is not None for hit in page) for page in pages]
-        self._fetch_vectors(index, [hit for hit in hits if hit.vector is None], states)
-        for source, body in dict(zip(sources, bodies, strict=True)).items():
-            missing = [hit for hit in hits if hit.whole is None and hit.source == source]
-            self._fetch_fields(index, missing, without_vector(body.get("_source")), states)
-        if any(hit.whole is None or hit.vector is None for hit in hits):
-            return None
+        self._fetch_missing(index, hits, bodies, states)
+        if not all(hit.complete for hit in hits):
+            return None  # a document was changed or deleted meanwhile
         return [_result(*parts) for parts in zip(responses, pages, cached, strict=True)]
+
+    def _fetch_missing(self, index: str, hits: Sequence[NumberedHit], bodies: Sequence[Body], states: States) -> None:
+        """Fetch what is not cached: by one request vectors, and by one for each ``_source`` of the bodies fields."""
+        self._fetch_vectors(index, [hit for hit in hits if hit.vector is None], states)
+        for source, spec in {_source_key(body): body.get("_source") for body in bodies}.items():
+            missing = [hit for hit in hits if hit.whole is None and hit.source == source]
+            self._fetch_fields(index, missing, without_vector(spec), states)
 
     def _fetch_vectors(self, index: str, hits: Sequence[NumberedHit], states: States) -> None:
         """Fetch the vectors of hits, and cache them."""
@@ -156,20 +162,26 @@ class CachedHits:
     ) -> list[dict[str, Any]]:
         if not hits:
             return []
-        indices, numbers = {hit.write.index for hit in hits}, {hit.write.seq_no for hit in hits}
+        indices, numbers = {hit.write.index_name for hit in hits}, {hit.write.seq_no for hit in hits}
         body = lookup([{"terms": {"_seq_no": list(numbers)}}], indices, len(numbers), source)
         # Without headers: only callers without rights of their own get this far.
         return self._fetch(index, body, None, vectors)
 
     def _fetch(self, index: str, body: Body, headers: Headers, vectors: bool = False) -> list[dict[str, Any]]:
         """The hits of a body, which with ``vectors`` brings vectors and no other field."""
-        if not vectors:
+        with self.serializer.without_large_integers() if vectors else nullcontext():
             response = call(self.client.search, index=index, body=body, headers=headers)
-        else:
-            with self.serializer.without_large_integers():
-                response = call(self.client.search, index=index, body=body, headers=headers)
         hits: list[dict[str, Any]] = response["hits"]["hits"]
         return hits
+
+
+def _numbered_hits(response: dict[str, Any], body: Body) -> list[NumberedHit]:
+    source = _source_key(body)
+    return [NumberedHit(hit, Write.of(hit), source) for hit in response["hits"]["hits"]]
+
+
+def _source_key(body: Body) -> str:
+    return to_json(body.get("_source"))
 
 
 def _result(response: dict[str, Any], page: Sequence[NumberedHit], cached: int) -> SearchResult:
@@ -186,7 +198,7 @@ def _state(settings: Mapping[str, str]) -> IndexState:
 
 def _version(write: Write, states: States, source: str | None = None) -> Hashable:
     """What a vector, or with ``source`` a whole hit, is cached under if its write is known."""
-    version = (states[write.index].key, write.seq_no, write.primary_term)
+    version = (states[write.index_name].key, write.seq_no, write.primary_term)
     return version if source is None else (*version, source)
 
 

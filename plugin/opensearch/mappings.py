@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from resift.encoders.model import Model
+from resift.plugin.documents import index_meta
 from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD
 
 
@@ -15,11 +16,6 @@ def vector_mapping(model: Model) -> dict[str, Any]:
     # on the first write to such a field.
     method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
-
-
-def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
-    """What an index records under ``_meta.resift``: its text fields, and the model that made its vectors."""
-    return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
 
 
 def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> dict[str, Any]:

@@ -21,7 +21,10 @@ CREATE INDEX IF NOT EXISTS session_log_expires ON session_log (expires);
 
 
 class SqliteSessionStore(SessionStore):
-    """Sessions in an SQLite file, shared by threads and processes of one machine."""
+    """Sessions in the SQLite file at ``path``, which threads and processes of one machine may share.
+
+    Raises BadInput if the file cannot be opened.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,13 +39,16 @@ class SqliteSessionStore(SessionStore):
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread has; those of before a fork are never used after it."""
+        """A connection that no other thread is using; one that raised an error is not used again."""
+        # By process: a connection must not be carried across a fork, and servers fork their workers after this store
+        # is open.
         idle = self._idle.setdefault(os.getpid(), [])
         try:
             try:
                 db = idle.pop()
             except IndexError:
                 db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+                # With a write-ahead log this loses nothing when a process dies, and writes need not wait for the disk.
                 db.execute("PRAGMA synchronous = NORMAL")
             try:
                 yield db
@@ -61,17 +67,17 @@ class SqliteSessionStore(SessionStore):
             row = db.execute(sql, (id,)).fetchone()
         return None if row is None else StoredSession(json.loads(row[0]), row[1], json.loads(row[2]), row[3])
 
-    def write(self, id: str, kept: StoredSession) -> bool:
-        values = (kept.expires, _json(kept.indices), _json(kept.body))
+    def write(self, id: str, session: StoredSession) -> bool:
+        values = (session.expires, _json(session.indices), _json(session.body))
         with self._open() as db:
-            if kept.version is None:
+            if session.version is None:
                 sql = "INSERT INTO session_log VALUES (?, 1, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
                 return db.execute(sql, (id, *values)).rowcount == 1
             sql = (
                 "UPDATE session_log SET version = version + 1, expires = ?, indices = ?, body = ? "
                 "WHERE id = ? AND version = ?"
             )
-            return db.execute(sql, (*values, id, kept.version)).rowcount == 1
+            return db.execute(sql, (*values, id, session.version)).rowcount == 1
 
     def delete(self, id: str) -> bool:
         with self._open() as db:

@@ -1,0 +1,39 @@
+"""Five documents that the tests of both engines search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+
+TEXTS = [
+    "Bush fires in the forest",
+    "Army guns fire at soldiers",
+    "Ceasefire after the war",
+    "Rain fills the river with water",
+    "The of a",
+]
+
+
+def documents(model: Model) -> list[Document]:
+    """Five documents with a title, a text, a year and tags."""
+    return [
+        Document(
+            str(i),
+            {
+                "title": f"title {i}",
+                "text": text,
+                "year": 2000 + i,
+                "tags": ["odd"] if i % 2 else ["even", "none"],
+            },
+            model.encode([f"title {i}\n{text}"])[0],
+        )
+        for i, text in enumerate(TEXTS)
+    ]
+
+
+def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:
+    """Ids of the hits, best first."""
+    return [hit["_id"] for hit in engine.search(index, {"query": query, **body}).hits]
