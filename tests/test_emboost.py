@@ -19,7 +19,7 @@ from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
 from resift.evaluation.protocol import run_retrieval
-from resift.evaluation.systems import Encoder
+from resift.evaluation.system import Encoder
 from resift.training.emboost import _Network, _padded, _words, exported, train
 from resift.training.options import EmBoostOptions
 from resift.vectors.mixture import mix_vectors

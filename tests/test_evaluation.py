@@ -22,8 +22,8 @@ from resift.errors import BadInput
 from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.data import read_classes, read_collection, read_pairs
 from resift.evaluation.protocol import hybrid_scores, run_hybrid, run_retrieval
+from resift.evaluation.registry import BASELINES, build_system
 from resift.evaluation.sts import StsTask, intervals, significance, summary
-from resift.evaluation.systems import BASELINES, build_system
 from resift.ranking.fusion import z_score
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}

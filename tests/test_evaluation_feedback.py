@@ -15,8 +15,13 @@ from resift import WordVectors, build_model
 from resift.cli.evaluate import evaluate
 from resift.cli.main import Resift
 from resift.evaluation.data import Classes, Collection
-from resift.evaluation.feedback import NAMES, Bench, FeedbackOptions, Graded, SameClass, run_carry, run_feedback
-from resift.evaluation.systems import Encoder
+from resift.evaluation.feedback.bench import FeedbackBench
+from resift.evaluation.feedback.graded import Graded
+from resift.evaluation.feedback.methods import NAMES, scores_after
+from resift.evaluation.feedback.options import FeedbackOptions
+from resift.evaluation.feedback.runs import run_feedback, run_topics
+from resift.evaluation.feedback.same_class import SameClass
+from resift.evaluation.system import Encoder
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -39,15 +44,17 @@ def drawn(count: int, seed: int) -> Classes:
 
 
 @pytest.fixture
-def classes(vectors: WordVectors) -> tuple[Bench, SameClass]:
+def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
     """60 documents, 20 queries."""
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
-    return Bench(Encoder(model.encode, "cosine", model.table), train.texts, task.texts, model.table.zipf_idf), task
+    return FeedbackBench(
+        Encoder(model.encode, "cosine", model.table), train.texts, task.queries, model.table.zipf_idf
+    ), task
 
 
 @pytest.fixture
-def graded(vectors: WordVectors) -> tuple[Bench, Graded]:
+def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
     """40 documents, queries of one word each; a topic's documents are relevant."""
     found, model = drawn(40, 2), build_model("mean", vectors)
     queries = ["fire", "bush", "smoke", "army", "war"]
@@ -56,17 +63,17 @@ def graded(vectors: WordVectors) -> tuple[Bench, Graded]:
         {row: 1.0 + row % 2 for row, label in enumerate(found.labels) if label == topic[word]} for word in queries
     ]
     task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
-    return Bench(Encoder(model.encode, "cosine", model.table), found.texts, queries, model.table.zipf_idf), task
+    return FeedbackBench(Encoder(model.encode, "cosine", model.table), found.texts, queries, model.table.zipf_idf), task
 
 
-def test_marks_help_and_wrong_marks_harm(classes: tuple[Bench, SameClass]) -> None:
+def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass]) -> None:
     found = {noise: run_feedback(*classes, FeedbackOptions(noise=noise)) for noise in (0.0, 1.0)}
     ((right, before),), ((wrong, _),) = (entry["ridge+lexical"] for entry in found.values())
     assert right.means()["residual_map11"] > before.means()["residual_map11"] + 0.02
     assert wrong.means()["residual_map11"] < before.means()["residual_map11"] - 0.05
 
 
-def test_half_of_the_marks_are_relevant(classes: tuple[Bench, SameClass]) -> None:
+def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]) -> None:
     bench, task = classes
     scores = task.first(bench, 0)
     marks = task.judge(0, scores, [], FeedbackOptions(judgements=7), np.random.default_rng(0))
@@ -78,14 +85,14 @@ def test_half_of_the_marks_are_relevant(classes: tuple[Bench, SameClass]) -> Non
 
 
 @pytest.mark.parametrize("method", NAMES)
-def test_every_method_ranks(graded: tuple[Bench, Graded], method: str) -> None:
+def test_every_method_ranks(graded: tuple[FeedbackBench, Graded], method: str) -> None:
     (pair,) = run_feedback(*graded, FeedbackOptions(judgements=5), [method])[method]
     after, before = (run.means()["ndcg@10"] for run in pair)
     assert 0 < after <= 1
     assert (after == before) == (method == "none")
 
 
-def test_judged_documents_are_left_out(graded: tuple[Bench, Graded]) -> None:
+def test_judged_documents_are_left_out(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, task = graded
     scores = task.first(bench, 0)
     relevant = [row for row in np.argsort(-scores) if row in task._grades[0]]
@@ -97,22 +104,22 @@ def test_judged_documents_are_left_out(graded: tuple[Bench, Graded]) -> None:
     assert np.isnan(task.measure(0, perfect, relevant)).all()
 
 
-def test_alpha_one_is_of_vectors_alone(graded: tuple[Bench, Graded]) -> None:
+def test_alpha_one_is_of_vectors_alone(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, task = graded
     bench.alpha = 1.0
     judged = task.judge(0, task.first(bench, 0), [], FeedbackOptions(), np.random.default_rng(0))
-    both, alone = (bench.ranked(method, 0, judged, np.zeros(40)) for method in ("ridge+lexical", "ridge"))
+    both, alone = (scores_after(bench, method, 0, judged, np.zeros(40)) for method in ("ridge+lexical", "ridge"))
     np.testing.assert_array_equal(np.argsort(-both, kind="stable"), np.argsort(-alone, kind="stable"))
 
 
-def test_rounds_go_on_from_each_other(graded: tuple[Bench, Graded]) -> None:
+def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> None:
     rounds = run_feedback(*graded, FeedbackOptions(judgements=3, rounds=3))["ridge+lexical"]
     assert len(rounds) == 3
     assert len({run.means()["map"] for run, _ in rounds}) == 3
 
 
-def test_another_topic_is_not_poisoned(graded: tuple[Bench, Graded]) -> None:
-    found = run_carry(*graded, FeedbackOptions(judgements=6))
+def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> None:
+    found = run_topics(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}
     assert means["unrelated"]["whole"] < means["unrelated"]["before"] - 0.05
     assert means["unrelated"]["after"] > means["unrelated"]["whole"] + 0.05

@@ -15,6 +15,8 @@ from scipy.sparse import csr_matrix
 from resift.errors import BadInput
 from resift.evaluation import metrics
 from resift.evaluation.pairwise import pair_similarity, similarity_blocks
+from resift.evaluation.same_class import same_class_scores
+from resift.evaluation.significance import bootstrap_mean, paired_randomization
 from resift.vectors.similarity import SIMILARITIES
 
 
@@ -90,10 +92,10 @@ def test_blocks_give_what_the_whole_gives(seed: int, similarity: str) -> None:
     blocks = list(similarity_blocks(queries, database, similarity))
     np.testing.assert_allclose(np.concatenate([scores for _, scores in blocks]), whole, atol=1e-6)
     np.testing.assert_allclose(pair_similarity(queries, database[:7], similarity), whole[range(7), range(7)], atol=1e-6)
-    by_function = metrics.same_class_scores(queries, database, left, right, lambda q, d: q @ d.T)
+    by_function = same_class_scores(queries, database, left, right, lambda q, d: q @ d.T)
     relevant = left[:, None] == right
     np.testing.assert_array_equal(by_function.map11, metrics.map11(queries @ database.T, relevant))
-    named = metrics.same_class_scores(queries, database, list(map(str, left)), list(map(str, right)), similarity)
+    named = same_class_scores(queries, database, list(map(str, left)), list(map(str, right)), similarity)
     np.testing.assert_allclose(named.map11, metrics.map11(np.concatenate([s for _, s in blocks]), relevant))
     assert set(named.precision) == {10, 20, 50}
     assert named.curve.shape == (7, 11)
@@ -120,11 +122,11 @@ def test_small_blocks_and_sparse_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_classes_without_documents_have_no_score() -> None:
     rows = np.eye(3, dtype=np.float32)
-    found = metrics.same_class_scores(rows, rows, ["a", "b", "z"], ["a", "b", "b"])
+    found = same_class_scores(rows, rows, ["a", "b", "z"], ["a", "b", "b"])
     assert np.isnan(found.map11).tolist() == [False, False, True]
     assert np.isnan(found.precision[10]).tolist() == [False, False, True]
     with pytest.raises(BadInput, match="labels"):
-        metrics.same_class_scores(rows, rows, ["a"], ["a", "b", "b"])
+        same_class_scores(rows, rows, ["a"], ["a", "b", "b"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -172,13 +174,13 @@ def test_correlations() -> None:
 
 def test_bootstrap_interval_covers_and_narrows() -> None:
     values = np.random.default_rng(0).normal(5, 1, 400)
-    low, high = metrics.bootstrap_mean([*values, np.nan], np.random.default_rng(1))
+    low, high = bootstrap_mean([*values, np.nan], np.random.default_rng(1))
     assert low < values.mean() < high
     assert high - low == pytest.approx(4 * 1 / np.sqrt(400), rel=0.15)
-    assert (low, high) == metrics.bootstrap_mean([*values, np.nan], np.random.default_rng(1))
-    fewer = metrics.bootstrap_mean(values[:100], np.random.default_rng(1))
+    assert (low, high) == bootstrap_mean([*values, np.nan], np.random.default_rng(1))
+    fewer = bootstrap_mean(values[:100], np.random.default_rng(1))
     assert fewer[1] - fewer[0] > high - low
-    assert np.isnan(metrics.bootstrap_mean([np.nan], np.random.default_rng(1))).all()
+    assert np.isnan(bootstrap_mean([np.nan], np.random.default_rng(1))).all()
 
 
 def test_randomization_test_is_exact_enough() -> None:
@@ -187,10 +189,10 @@ def test_randomization_test_is_exact_enough() -> None:
     gaps = first - second
     sums = [abs(np.dot(signs, gaps)) for signs in itertools.product((-1, 1), repeat=6)]
     exact = np.mean(np.array(sums) >= abs(gaps.sum()) - 1e-12)
-    found = metrics.paired_randomization(first, second, np.random.default_rng(0), 20_000)
+    found = paired_randomization(first, second, np.random.default_rng(0), 20_000)
     assert found == pytest.approx(exact, abs=0.01)
-    assert found == metrics.paired_randomization(first, second, np.random.default_rng(0), 20_000)
-    assert metrics.paired_randomization(first, first, np.random.default_rng(0)) == 1
-    assert metrics.paired_randomization([np.nan], [1.0], np.random.default_rng(0)) == 1
-    far = metrics.paired_randomization(np.arange(50) + 1.0, np.arange(50.0), np.random.default_rng(0), 1000)
+    assert found == paired_randomization(first, second, np.random.default_rng(0), 20_000)
+    assert paired_randomization(first, first, np.random.default_rng(0)) == 1
+    assert paired_randomization([np.nan], [1.0], np.random.default_rng(0)) == 1
+    far = paired_randomization(np.arange(50) + 1.0, np.arange(50.0), np.random.default_rng(0), 1000)
     assert far == pytest.approx(1 / 1001)

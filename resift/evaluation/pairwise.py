@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, issparse
-from scipy.spatial.distance import cdist
 
-from resift.arrays import Floats
-from resift.errors import BadInput
+from resift.errors import BadInput, needs_extra
 from resift.vectors.similarity import SIMILARITIES, unit_rows
+
+with needs_extra("eval", "Evaluation"):
+    from scipy.sparse import csr_matrix, issparse
+    from scipy.spatial.distance import cdist
 
 Matrix = Any  # NDArray (n, K) or scipy's csr_matrix (n, K)
 Block = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
@@ -27,13 +28,15 @@ def similarity_blocks(
 
     ``similarity`` is a name of :data:`resift.vectors.similarity.SIMILARITIES`, or a function of (B, K) and (N, K) that
     gives (B, N). Sparse matrices are compared by cosine or, with ``dot``, by their inner product. A zero vector is
-    similar to nothing (0). A block holds at most eight million numbers, or one query.
+    similar to nothing (0). A block holds at most eight million numbers, or one query. Raises BadInput if the dimensions
+    differ, and for a similarity that is unknown or that sparse matrices do not have.
     """
     if queries.shape[1] != database.shape[1]:
         raise BadInput(f"queries have {queries.shape[1]} dimensions", expected=f"the database's {database.shape[1]}")
-    compare = similarity if callable(similarity) else _compare(similarity, issparse(database))
+    compare = similarity if callable(similarity) else _block_function(similarity, issparse(database))
     if similarity == "cosine":
         queries, database = unit_matrix(queries), unit_matrix(database)
+    # sparse queries are made dense for their block, so that their width counts too
     widest = max(database.shape[0], queries.shape[1] if issparse(queries) else 1)
     size = max(1, min(1024, _CELLS // max(1, widest)))
     for start in range(0, queries.shape[0], size):
@@ -41,9 +44,12 @@ def similarity_blocks(
         yield rows, compare(queries[rows], database)
 
 
-def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> NDArray[Any]:
-    """Similarity of each row of ``left`` (n, K) with the same row of ``right`` (n, K); shape (n,) float64."""
-    _compare(similarity, issparse(left))
+def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> NDArray[np.float64]:
+    """Similarity of each row of ``left`` (n, K) with the same row of ``right`` (n, K); shape (n,).
+
+    Raises BadInput for a similarity that is unknown or that sparse matrices do not have.
+    """
+    _block_function(similarity, issparse(left))
     if issparse(left) or similarity in ("cosine", "dot"):
         if similarity == "cosine":
             left, right = unit_matrix(left), unit_matrix(right)
@@ -59,30 +65,20 @@ def unit_matrix(matrix: Matrix) -> Matrix:
         return unit_rows(matrix)
     norms = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
     scale = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-    found = csr_matrix(matrix, copy=True)
-    found.data *= np.repeat(scale, np.diff(found.indptr)).astype(found.dtype)
-    return found
+    units = csr_matrix(matrix, copy=True)
+    units.data *= np.repeat(scale, np.diff(units.indptr)).astype(units.dtype)
+    return units
 
 
-def _named(similarity: str) -> Callable[[NDArray[Any], NDArray[Any]], Floats]:
-    if similarity not in SIMILARITIES:
-        raise BadInput(
-            f"unknown similarity {similarity!r}", value=similarity, expected=" | ".join([*SIMILARITIES, "dot"])
-        )
-    return SIMILARITIES[similarity]
-
-
-def _compare(similarity: str, sparse: bool) -> Block:
+def _block_function(similarity: str, sparse: bool) -> Block:
+    """What compares a block of queries with the database by a similarity's name."""
     if sparse:
         if similarity not in ("cosine", "dot"):
             raise BadInput(f"similarity {similarity!r} of word counts", value=similarity, expected="cosine")
         return _sparse_dot
-    if similarity in ("cosine", "dot"):
-        return _dot
-    if similarity == "jaccard":
-        return _jaccard
-    function = _named(similarity)
-    return lambda queries, database: np.stack([function(query, database) for query in queries])
+    if similarity not in _DENSE:
+        raise BadInput(f"unknown similarity {similarity!r}", value=similarity, expected=" | ".join(_DENSE))
+    return _DENSE[similarity]
 
 
 def _dot(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
@@ -97,6 +93,9 @@ def _sparse_dot(queries: Matrix, database: Matrix) -> NDArray[Any]:
 def _jaccard(queries: NDArray[Any], database: NDArray[Any]) -> NDArray[Any]:
     """Fuzzy Jaccard (Muffo et al. 2021, eq. 8), by sum(min) = (sum a + sum b - |a - b|) / 2."""
     a, b = np.maximum(queries, 0).astype(np.float64), np.maximum(database, 0).astype(np.float64)
-    total, apart = a.sum(axis=1)[:, None] + b.sum(axis=1), cdist(a, b, "cityblock")
-    whole = total + apart
-    return np.asarray(np.divide(total - apart, whole, out=np.zeros_like(total), where=whole > 0))
+    total, distance = a.sum(axis=1)[:, None] + b.sum(axis=1), cdist(a, b, "cityblock")
+    union = total + distance
+    return np.asarray(np.divide(total - distance, union, out=np.zeros_like(total), where=union > 0))
+
+
+_DENSE: dict[str, Block] = {"cosine": _dot, "jaccard": _jaccard, "dot": _dot}

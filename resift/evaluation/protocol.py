@@ -1,4 +1,4 @@
-"""Runs: a system over a test collection, one value a query and metric, and what they amount to."""
+"""Protocols: a system over a test collection, one value a query and metric, and what they amount to."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput
-from resift.evaluation.baselines.lexical import Lexical
-from resift.evaluation.data import Classes, Collection
-from resift.evaluation.metrics import (
-    Numbers,
-    average_precision,
-    bootstrap_mean,
-    ndcg_at,
-    paired_randomization,
-    recall_at,
-    reciprocal_rank,
-    same_class_scores,
-)
+from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.data import Classes, Collection, with_queries
+from resift.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift.evaluation.pairwise import similarity_blocks
-from resift.evaluation.systems import System
+from resift.evaluation.same_class import SameClassScores, same_class_scores
+from resift.evaluation.significance import bootstrap_mean, paired_randomization
+from resift.evaluation.system import ALPHA, System
 from resift.ranking.fusion import z_score
+from resift.ranking.late_interaction import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
 _GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
@@ -34,7 +28,10 @@ _CANDIDATES = 1000
 
 @dataclass(frozen=True)
 class Run:
-    """``values``: metric → a value for each query, (Q,), NaN where it is not defined; ``facts``: what else to tell."""
+    """One system's figures over a test collection.
+
+    ``values``: metric → a value for each query, (Q,), NaN where it is not defined; ``facts``: what else a report says.
+    """
 
     values: dict[str, Numbers]
     facts: dict[str, Any] = field(default_factory=dict)
@@ -58,71 +55,72 @@ class Run:
 def run_classes(system: System, train: Classes, test: Classes) -> Run:
     """Same-class retrieval (Passalis and Tefas 2018, section 4.2): ``train`` is the database, ``test`` the queries.
 
-    Test documents whose label no training document has are skipped and counted.
+    Test documents whose label no training document has are skipped and counted. Raises BadInput if that leaves none.
     """
     database = system.fit(train.texts)
-    found = same_class_scores(system.queries(test.texts), database, test.labels, train.labels, system.similarity)
-    skipped = int(np.isnan(found.map11).sum())
+    scores = same_class_scores(system.queries(test.texts), database, test.labels, train.labels, system.similarity)
+    skipped = int(np.isnan(scores.map11).sum())
     if skipped == len(test.labels):
         raise BadInput(
             "no test document's label is in the training file",
             value=test.labels[0],
             expected=" | ".join(sorted(set(train.labels))[:20]),
         )
-    values = {"map11": found.map11, **{f"p@{k}": values for k, values in found.precision.items()}}
-    values |= {f"ip@{k}": values for k, values in found.interpolated.items()}
-    return Run(
-        values,
-        {
-            "dimensions": int(database.shape[1]),
-            "documents": len(train.texts),
-            "queries": len(test.texts) - skipped,
-            "skipped": skipped,
-            "classes": len(set(train.labels)),
-            "precision_recall": [float(value) for value in np.nanmean(found.curve, axis=0)],
-            "precision_scope": {
-                str(k): float(v) for k, v in zip(found.scopes, np.nanmean(found.scope, axis=0), strict=True)
-            },
-        },
-    )
+    values = {"map11": scores.map11, **{f"p@{k}": values for k, values in scores.precision.items()}}
+    values |= {f"ip@{k}": values for k, values in scores.interpolated.items()}
+    facts = {
+        "dimensions": int(database.shape[1]),
+        "documents": len(train.texts),
+        "queries": len(test.texts) - skipped,
+        "skipped": skipped,
+        "classes": len(set(train.labels)),
+    }
+    return Run(values, {**facts, **_curves(scores)})
+
+
+def _curves(scores: SameClassScores) -> dict[str, Any]:
+    """The means of the precision–recall and the precision–scope curve over the queries."""
+    scope = zip(scores.scopes, np.nanmean(scores.scope, axis=0), strict=True)
+    return {
+        "precision_recall": [float(value) for value in np.nanmean(scores.curve, axis=0)],
+        "precision_scope": {str(k): float(value) for k, value in scope},
+    }
 
 
 def run_retrieval(system: System, collection: Collection) -> Run:
     """Rank all documents for each query by the system alone."""
     database = system.fit(collection.documents)
-    asked, found = system.queries(collection.queries), _Rankings(collection)
-    for rows, scores in similarity_blocks(asked, database, system.similarity):
-        found.add(rows, scores)
-    return Run(found.values(), {"dimensions": int(database.shape[1]), **_sizes(collection)})
+    queries, rankings = system.queries(collection.queries), _Rankings(collection)
+    for rows, scores in similarity_blocks(queries, database, system.similarity):
+        rankings.add(rows, scores)
+    return rankings.run(database.shape[1])
 
 
 def run_hybrid(system: System, collection: Collection, alpha: float | None = None) -> tuple[Run, Run, Run]:
     """Rank by (1 - alpha) · z(BM25) + alpha · z(similarity); that run, BM25's alone and the system's alone.
 
-    ``alpha`` None is what the system says itself, or 0.3.
+    ``alpha`` None is the system's own, or 0.3 (:data:`resift.evaluation.system.ALPHA`).
 
     Both are z-scored over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of
-    either. A document without any of the query's terms has a BM25 score of 0.
+    either. A document without any of the query's terms has a BM25 score of 0. Raises BadInput for an alpha outside
+    [0, 1] and for BM25 as the system.
     """
-    alpha = getattr(system, "alpha", 0.3) if alpha is None else alpha
+    alpha = getattr(system, "alpha", ALPHA) if alpha is None else alpha
     if not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
-    if isinstance(system, Lexical):
+    if isinstance(system, BM25):
         raise BadInput("hybrid of BM25 with itself", value="bm25", expected="another encoder")
-    lexical, sizes = Lexical(), _sizes(collection)
+    lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
-    wanted, asked = lexical.queries(collection.queries), system.queries(collection.queries)
+    term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     mixed, first, second = (_Rankings(collection) for _ in range(3))
-    for rows, semantic in similarity_blocks(asked, database, system.similarity):
-        bm25 = np.concatenate([block for _, block in similarity_blocks(wanted[rows], terms, "dot")])
+    for rows, semantic in similarity_blocks(queries, database, system.similarity):
+        bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
         mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         first.add(rows, bm25)
         second.add(rows, semantic)
-    return (
-        Run(mixed.values(), {"dimensions": int(database.shape[1]), "alpha": alpha, **sizes}),
-        Run(first.values(), {"dimensions": int(terms.shape[1]), **sizes}),
-        Run(second.values(), {"dimensions": int(database.shape[1]), **sizes}),
-    )
+    width = database.shape[1]
+    return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
@@ -130,35 +128,44 @@ def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -
     if len(lexical) <= _WHOLE:
         return (1 - alpha) * z_score(lexical) + alpha * z_score(semantic)
     best = [np.argpartition(-scores, _CANDIDATES)[:_CANDIDATES] for scores in (lexical, semantic)]
-    kept = np.union1d(*best)
+    candidates = np.union1d(*best)
     scores = np.full(len(lexical), -np.inf, np.float32)
-    scores[kept] = (1 - alpha) * z_score(lexical[kept]) + alpha * z_score(semantic[kept])
+    scores[candidates] = (1 - alpha) * z_score(lexical[candidates]) + alpha * z_score(semantic[candidates])
     return scores
 
 
-def _sizes(collection: Collection) -> dict[str, int]:
-    return {
-        "documents": len(collection.documents),
-        "queries": len(collection.queries),
-        "skipped": collection.skipped,
-    }
+def unseen_queries(system: System, collection: Collection) -> tuple[Collection, int]:
+    """The collection without the queries that the system was trained on, and how many these are.
+
+    Where it was trained on all of them they stay: then there is no other way to measure it.
+    """
+    trained_on = set(getattr(system, "seen", ()))
+    new = [position for position, mark in enumerate(fingerprints(collection.queries)) if mark not in trained_on]
+    count = len(collection.queries) - len(new)
+    return (with_queries(collection, new) if count and new else collection), count
 
 
 class _Rankings:
     """Metrics of each query, as blocks of scores come in."""
 
     def __init__(self, collection: Collection) -> None:
-        self._grades = collection.grades
-        self._table = np.zeros((len(self._grades), len(_GRADED)))
+        self._collection = collection
+        self._table = np.zeros((len(collection.grades), len(_GRADED)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
         """``scores`` (B, N) of the queries ``rows``."""
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
-            self._table[query] = list(graded_metrics(line, self._grades[query]).values())
+            self._table[query] = list(graded_metrics(line, self._collection.grades[query]).values())
 
-    def values(self) -> dict[str, Numbers]:
-        """Metric → (Q,)."""
-        return {name: self._table[:, column] for column, name in enumerate(_GRADED)}
+    def run(self, dimensions: int, **facts: Any) -> Run:
+        """The run of a system whose rows have so many ``dimensions``."""
+        sizes = {
+            "documents": len(self._collection.documents),
+            "queries": len(self._collection.queries),
+            "skipped": self._collection.skipped,
+        }
+        values = {name: self._table[:, column] for column, name in enumerate(_GRADED)}
+        return Run(values, {"dimensions": int(dimensions), **facts, **sizes})
 
 
 def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
@@ -167,10 +174,10 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
     gains[list(grades)] = list(grades.values())
     gains = gains[np.argsort(-scores, kind="stable")]
     hits, total = gains > 0, sum(grade > 0 for grade in grades.values())
-    found = [
+    values = [
         ndcg_at(gains, list(grades.values()), 10),
         average_precision(hits, total),
         *(recall_at(hits, total, k) for k in RECALLS),
         reciprocal_rank(hits, 10),
     ]
-    return dict(zip(_GRADED, found, strict=True))
+    return dict(zip(_GRADED, values, strict=True))

@@ -1,4 +1,4 @@
-"""What an evaluation says: one JSON object, or a table for the terminal."""
+"""Reports of runs: one JSON object, or a table for the terminal."""
 
 from __future__ import annotations
 
@@ -11,66 +11,64 @@ from resift.evaluation import sts
 from resift.evaluation.protocol import Run
 
 
-def of_run(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
+def run_report(run: Run, name: str, seed: int, other: Run | None = None, other_name: str = "") -> dict[str, Any]:
     """Metrics at the top, then ``intervals`` (95 %), facts, and in ``compare`` the other system with differences and p.
 
     A difference is this system's value less the other's.
     """
-    found = {"system": name, **run.means(), "intervals": run.intervals(seed), **run.facts, "seed": seed}
+    means = run.means()
+    report = {"system": name, **means, "intervals": run.intervals(seed), **run.facts, "seed": seed}
     if other is not None:
-        theirs = other.means()
-        found["compare"] = {
+        other_means = other.means()
+        report["compare"] = {
             "system": other_name,
-            **theirs,
+            **other_means,
             "intervals": other.intervals(seed),
-            "difference": {key: value - theirs[key] for key, value in run.means().items()},
+            "difference": {key: value - other_means[key] for key, value in means.items()},
             "p": run.against(other, seed),
         }
-    return found
+    return report
 
 
-def of_sts(
+def sts_report(
     tasks: Sequence[sts.StsTask], name: str, seed: int, other: Sequence[sts.StsTask] | None = None, other_name: str = ""
 ) -> dict[str, Any]:
     """The same for sentence pairs, with ``files`` and ``tasks`` beside the figures over all."""
-    mine = sts.summary(tasks)
-    found = {"system": name, **mine, "intervals": sts.intervals(tasks, seed), "seed": seed}
+    own = sts.summary(tasks)
+    report = {"system": name, **own, "intervals": sts.intervals(tasks, seed), "seed": seed}
     if other is not None:
-        theirs = sts.summary(other)
-        found["compare"] = {
+        summary = sts.summary(other)
+        report["compare"] = {
             "system": other_name,
-            **theirs,
+            **summary,
             "intervals": sts.intervals(other, seed),
-            "difference": {key: mine[key] - theirs[key] for key in sts.METRICS},
+            "difference": {key: own[key] - summary[key] for key in sts.METRICS},
             "p": sts.significance(tasks, other, seed),
         }
-    return found
+    return report
 
 
-def of_feedback(
-    rounds: Sequence[tuple[Run, Run]],
-    name: str,
-    seed: int,
-    baselines: Mapping[str, Sequence[tuple[Run, Run]]],
-) -> dict[str, Any]:
-    """A method's figures after the last round, the first ranking's in ``compare``, ``rounds`` and ``baselines``."""
-    after, before = rounds[-1]
+def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, seed: int) -> dict[str, Any]:
+    """A method's figures after the last round, with the first ranking's in ``compare`` and others' in ``baselines``.
+
+    ``runs``: method → (after, before) of each round; the methods besides ``method`` are the baselines.
+    """
+    after, before = runs[method][-1]
     return {
-        **of_run(after, name, seed, before, "before"),
-        "rounds": [run.means() for run, _ in rounds],
-        "baselines": {other: theirs[-1][0].means() for other, theirs in baselines.items()},
+        **run_report(after, method, seed, before, "before"),
+        "baselines": {other: rounds[-1][0].means() for other, rounds in runs.items() if other != method},
     }
 
 
-def of_carry(found: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
+def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
     """Two-topic sessions: for related and unrelated second queries, each way of ranking's means."""
     return {
-        kind: {"queries": entry["before"].facts["queries"], **{name: run.means() for name, run in entry.items()}}
-        for kind, entry in found.items()
+        kind: {"queries": ways["before"].facts["queries"], **{name: run.means() for name, run in ways.items()}}
+        for kind, ways in runs.items()
     }
 
 
-def carry_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
+def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
     """A line a kind of second query and figure: without a session, with it in its scope, and with all of it."""
     rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]
     for kind in ("related", "unrelated"):
@@ -87,6 +85,7 @@ def as_json(report: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -95,7 +94,10 @@ def _plain(value: Any) -> Any:
 
 
 def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """A line a metric: value, 95 % interval and, where there is a second system, its value, the difference and p."""
+    """A line a metric: value, 95 % interval and, where there is a second system, its value, the difference and p.
+
+    Below stand the files and tasks of sentence pairs.
+    """
     compare = report.get("compare")
     alone = {f"{name} alone": entry for name, entry in report.get("alone", {}).items()} | report.get("baselines", {})
     head = ["METRIC", report["system"], "95 %", *alone]
@@ -117,6 +119,7 @@ def as_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
 
 
 def _with_interval(entry: Mapping[str, Any], name: str) -> list[str]:
+    """The cells of a figure and of its interval."""
     low, high = entry["intervals"].get(name, (None, None))
     return [_number(entry[name]), "" if low is None else f"{_number(low)} – {_number(high)}"]
 
@@ -128,5 +131,6 @@ def _number(value: Any) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of cells, the columns below each other."""
     widths = [max(len(row[i]) if i < len(row) else 0 for row in rows) for i in range(max(map(len, rows)))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

@@ -13,13 +13,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
-from resift.errors import BadInput
+from resift.errors import BadInput, needs_extra
+from resift.evaluation.baselines.dynamax import DynaMax
 from resift.evaluation.data import SentencePairs
-from resift.evaluation.metrics import Numbers, chunks, pearson, spearman
+from resift.evaluation.metrics import Numbers, pearson, spearman
 from resift.evaluation.pairwise import pair_similarity
-from resift.evaluation.systems import DynaMax, System
+from resift.evaluation.significance import chunks
+from resift.evaluation.system import System
+
+with needs_extra("eval", "Evaluation"):
+    from scipy.stats import rankdata
 
 RESAMPLES = 1000
 METRICS: dict[str, Callable[..., float]] = {"spearman": spearman, "pearson": pearson}
@@ -36,7 +40,10 @@ class StsTask:
 
 
 def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
-    """Similarity of all pairs, by task. A system that has to learn learns from the sentences of the file at hand."""
+    """Similarity of all pairs, by task. A system that has to learn learns from the sentences of the file at hand.
+
+    Raises BadInput if two files have one name, and if no task has two pairs, below which there is no correlation.
+    """
     if len({pairs.name for pairs in files}) < len(files):
         raise BadInput(
             "two files of the same name", value=[pairs.name for pairs in files], expected="each file once, by its name"
@@ -54,6 +61,7 @@ def run_sts(system: System, files: Sequence[SentencePairs]) -> list[StsTask]:
 
 
 def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
+    """Predictions (n,) for the pairs of one file."""
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
     system.fit([*pairs.left, *pairs.right])
@@ -63,7 +71,7 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
 def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
     """``spearman``, ``pearson``, ``spearman_all``, ``pearson_all``, ``pairs``, and the same in ``files`` and ``tasks``.
 
-    A task of one pair has no correlation (None) and no weight.
+    See the module for how tasks and files are averaged. A task of one pair has no correlation (None) and no weight.
     """
     members: dict[str, list[StsTask]] = {}
     for task in tasks:
@@ -87,11 +95,13 @@ def summary(tasks: Sequence[StsTask]) -> dict[str, Any]:
 
 
 def _joined(tasks: Sequence[StsTask]) -> StsTask:
+    """All pairs of a file's tasks as one task."""
     predicted, gold = (np.concatenate(side) for side in zip(*((t.predicted, t.gold) for t in tasks), strict=True))
     return StsTask(tasks[0].file, tasks[0].file, predicted, gold)
 
 
 def _usable(tasks: Sequence[StsTask]) -> list[StsTask]:
+    """The tasks that have a correlation."""
     return [task for task in tasks if len(task.gold) > 1]
 
 
@@ -106,8 +116,11 @@ def _averages(tasks: Sequence[StsTask], metrics: dict[str, Callable[..., float]]
 
 
 def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, float]]:
-    """Bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson``, pairs drawn anew within each task."""
-    found = {}
+    """Percentile bootstrap 95 % intervals of the weighted ``spearman`` and ``pearson`` (Efron and Tibshirani 1993).
+
+    Pairs are drawn anew within each task, 1000 times.
+    """
+    bounds = {}
     for name in METRICS:
         rng, sums = np.random.default_rng(seed), np.zeros(RESAMPLES)
         for task in _usable(tasks):
@@ -116,8 +129,8 @@ def intervals(tasks: Sequence[StsTask], seed: int) -> dict[str, tuple[float, flo
             parts = [_correlations(task.predicted[rows], task.gold[rows], name == "spearman") for rows in drawn]
             sums += n * np.concatenate(parts)
         low, high = np.quantile(sums / sum(len(task.gold) for task in _usable(tasks)), [0.025, 0.975])
-        found[name] = (float(low), float(high))
-    return found
+        bounds[name] = (float(low), float(high))
+    return bounds
 
 
 def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int) -> dict[str, float]:
@@ -126,32 +139,34 @@ def significance(first: Sequence[StsTask], second: Sequence[StsTask], seed: int)
     A randomisation test: each pair's two predictions, brought to ranks within the task (``pearson``: to standard
     scores), are swapped at random; p = (1 + swaps at least as far apart) / (1 + 1000).
     """
-    found = {}
+    p = {}
     for name in METRICS:
         ranks = name == "spearman"
-        rng, sums, seen = np.random.default_rng(seed), np.zeros(RESAMPLES), 0.0
+        rng, sums, observed = np.random.default_rng(seed), np.zeros(RESAMPLES), 0.0
         for a, b in zip(_usable(first), _usable(second), strict=True):
             x, y = (rankdata(side) if ranks else _standard(side) for side in (a.predicted, b.predicted))
             n, parts = len(x), []
-            seen += n * float(METRICS[name](x, a.gold) - METRICS[name](y, a.gold))
+            observed += n * float(METRICS[name](x, a.gold) - METRICS[name](y, a.gold))
             for count in chunks(RESAMPLES, n):
                 swap = rng.random((count, n)) < 0.5
                 gold = np.broadcast_to(a.gold, swap.shape)
                 left, right = np.where(swap, y, x), np.where(swap, x, y)
                 parts.append(_correlations(left, gold, ranks) - _correlations(right, gold, ranks))
             sums += n * np.concatenate(parts)
-        extreme = int(np.count_nonzero(np.abs(sums) >= abs(seen) - 1e-9))
-        found[name] = (1 + extreme) / (1 + RESAMPLES)
-    return found
+        # a little less than observed, because the same correlation of other rows may round differently
+        extreme = int(np.count_nonzero(np.abs(sums) >= abs(observed) - 1e-9))
+        p[name] = (1 + extreme) / (1 + RESAMPLES)
+    return p
 
 
 def _standard(values: Numbers) -> Numbers:
+    """(x - mean) / standard deviation; zeros for a constant list."""
     spread = values.std()
     return np.asarray((values - values.mean()) / spread if spread > 0 else np.zeros_like(values))
 
 
 def _correlations(left: NDArray[Any], right: NDArray[Any], ranks: bool) -> Numbers:
-    """Row by row, (R, n) with (R, n): (R,); 0 for a constant row."""
+    """Correlations row by row, of (R, n) with (R, n), of their ranks or themselves: (R,); 0 for a constant row."""
     if ranks:
         left, right = rankdata(left, axis=1), rankdata(right, axis=1)
     left, right = (side - side.mean(axis=1, keepdims=True) for side in (left, right))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from resift.evaluation.baselines.terms import Analyzer, Terms, document_frequency, english_terms
+from resift.corpus import document_frequency, lucene_idf
+from resift.evaluation.baselines.terms import Analyzer, Terms, english_terms
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 class BM25:
@@ -17,29 +21,30 @@ class BM25:
     it asks for the term; the score is their inner product, 0 without a common term. ``fit`` counts the documents.
     """
 
+    similarity = "dot"
+
     def __init__(self, k1: float = 1.2, b: float = 0.75, analyze: Analyzer = english_terms) -> None:
         self.k1, self.b, self.analyze = k1, b, analyze
 
-    def fit(self, texts: Sequence[str]) -> csr_matrix:
+    def fit(self, documents: Sequence[str]) -> csr_matrix:
         """Learn terms, their idf and the mean length from the documents; their rows, (N, V) float32."""
-        self.terms = Terms(texts, self.analyze)
-        counts = self.terms.counts(texts)
-        seen = document_frequency(counts)
-        self.idf = np.log1p((len(texts) - seen + 0.5) / (seen + 0.5)).astype(np.float32)
-        self.mean_length = max(float(counts.sum()) / max(1, len(texts)), 1e-9)
-        return self._weigh(counts)
+        self.terms = Terms(documents, self.analyze)
+        counts = self.terms.counts(documents)
+        self.idf = lucene_idf(document_frequency(counts), len(documents)).astype(np.float32)
+        self.mean_length = max(float(counts.sum()) / max(1, len(documents)), 1e-9)
+        return self._weighted(counts)
 
     def documents(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of documents, (n, V) float32."""
-        return self._weigh(self.terms.counts(texts))
+        """Rows of other documents, (n, V) float32, by the idf and the mean length of those that were fitted."""
+        return self._weighted(self.terms.counts(texts))
 
     def queries(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of queries, (n, V) float32."""
+        """Rows of queries, (n, V) float32: how often each term occurs."""
         return self.terms.counts(texts)
 
-    def _weigh(self, counts: csr_matrix) -> csr_matrix:
+    def _weighted(self, counts: csr_matrix) -> csr_matrix:
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         norms = (self.k1 * (1 - self.b + self.b * lengths / self.mean_length)).astype(np.float32)
-        found = csr_matrix(counts, copy=True)
-        found.data = self.idf[found.indices] * found.data / (found.data + np.repeat(norms, np.diff(found.indptr)))
-        return found
+        rows = counts.copy()
+        rows.data = self.idf[rows.indices] * rows.data / (rows.data + np.repeat(norms, np.diff(rows.indptr)))
+        return rows

@@ -31,17 +31,18 @@ def without_stop_words(text: str) -> list[str]:
 
 
 def english_terms(text: str) -> list[str]:
-    """The Porter stem (Porter 1980) of each word of ``text`` that is not a stop word. Raises MissingExtra without gensim.
+    """The Porter stems of the words of ``text`` that are not stop words. Raises MissingExtra without gensim.
 
     >>> english_terms("The cost of flying")
     ['cost', 'fly']
     """
-    stem = _stemmer()
+    stem = stemmer()
     return [stem(word) for word in without_stop_words(text)]
 
 
 @cache
-def _stemmer() -> Callable[[str], str]:
+def stemmer() -> Callable[[str], str]:
+    """The function that gives a word's stem (Porter 1980). Raises MissingExtra without gensim."""
     with needs_extra("eval", "Stemming"):
         from gensim.parsing.porter import PorterStemmer
     # a stem costs more than everything else that BM25 does with a word, and most words come again

@@ -1,0 +1,97 @@
+"""The systems that a command line names, for every command that measures some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from resift.errors import BadInput
+from resift.vectors.packaged import DEFAULT
+
+if TYPE_CHECKING:
+    from resift.evaluation.system import System
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class SystemChoice:
+    """The systems that the command line names, and how the result is printed."""
+
+    encoder: str | None
+    vectors: str
+    model: str | None
+    similarity: str | None
+    seed: int
+    compare: str | None
+    as_json: bool
+
+    @property
+    def name(self) -> str:
+        """The first system's name. Raises BadInput if --encoder and --model both name one."""
+        if self.model and self.encoder:
+            raise BadInput(
+                "--model and --encoder", value=[self.model, self.encoder], expected="one of them: a model has its own"
+            )
+        return self.model or self.encoder or "mean"
+
+    def system(self) -> System:
+        """The first system."""
+        from resift.evaluation.registry import load_system
+
+        return load_system(self.model, self.similarity) if self.model else self.named(self.name, self.similarity)
+
+    def other(self) -> System:
+        """The system of --compare."""
+        return self.named(self.compare or "")
+
+    def named(self, name: str, similarity: str | None = None) -> System:
+        """Any system by its name, with the same word vectors and seed."""
+        from resift.evaluation.registry import build_system
+        from resift.training.systems import LEARNERS
+
+        return build_system(name, self.vectors, self.seed, similarity, LEARNERS)
+
+    def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
+        """Print a report as --json wants it, or as a summary and a table of ``metrics``."""
+        from resift.evaluation.report import as_json, as_table
+
+        click.echo(as_json(report) if self.as_json else f"{summary}\n\n{as_table(report, metrics)}")
+
+
+def system_options(command: Command) -> Command:
+    """The options of :class:`SystemChoice`, which the command gets as ``choice``."""
+
+    @wraps(command)
+    def gathered(
+        *arguments: Any,
+        encoder: str | None,
+        vectors: str,
+        model: str | None,
+        similarity: str | None,
+        seed: int,
+        compare: str | None,
+        as_json: bool,
+        **rest: Any,
+    ) -> Any:
+        choice = SystemChoice(encoder, vectors, model, similarity, seed, compare, as_json)
+        return command(*arguments, choice=choice, **rest)
+
+    wrapped: Command = gathered
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
+        click.option("--compare", metavar="NAME|DIR", help="A second encoder or model: differences and their p."),
+        click.option("--seed", default=0, show_default=True, help="Of what is learnt, and of intervals and tests."),
+        click.option(
+            "--similarity", metavar="NAME", help="cosine, jaccard or, for pairs, dynamax. [the encoder's own]"
+        ),
+        click.option("--model", metavar="DIR", help="A saved model's folder, in place of --encoder and --vectors."),
+        click.option("--vectors", default=DEFAULT, show_default=True, metavar="DIR", help="Word vectors' folder."),
+        click.option("--encoder", metavar="NAME", help="An encoder or baseline. [mean]"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped

@@ -1,0 +1,33 @@
+"""DynaMax (Zhelezniak et al. 2019): sentence pairs compared word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.errors import BadInput
+from resift.vectors.similarity import dynamax
+
+
+class DynaMax:
+    """Sentence pairs by :func:`resift.vectors.similarity.dynamax`, of words' weighted rows, repeated words too."""
+
+    similarity = "dynamax"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """There is no vector of a text alone: raises BadInput."""
+        raise BadInput("dynamax has no vectors of documents", value="dynamax", expected="sentence pairs (eval sts)")
+
+    queries = fit
+
+    def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
+        """Similarity of each of ``left`` with the same of ``right``, (n,)."""
+        sides = zip(self.model.word_rows(left), self.model.word_rows(right), strict=True)
+        return np.array([dynamax(a, b) for a, b in sides], np.float64)

@@ -1,0 +1,96 @@
+"""Methods of feedback by name: our own, and those that they are measured against.
+
+==================  ================================================================================================
+our own             see :mod:`resift.ranking.feedback`: ``mask``, ``rocchio``, ``mask+rocchio`` and ``ridge`` rank by
+                    similarity alone, ``lexical`` by BM25 alone, ``ridge+lexical`` by both, as the reranker does
+``whitened``        Rocchio (1, 2, 1) in the half-whitened space of the documents' vectors: V / s^½ of their SVD
+``none``            the ranking that was judged
+``rm3``             BM25 of .3 · query + .7 · the 60 likeliest words of the relevant documents (Lavrenko and Croft
+                    2001; Abdul-Jaleel et al. 2004), each document weighing the same
+``more_like_this``  BM25 of the query and the 25 words of the relevant documents with the highest tf · idf (Lucene)
+==================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.errors import BadInput
+from resift.evaluation.feedback.bench import FeedbackBench, Judged, Scores
+from resift.ranking.feedback import METHODS
+
+BASELINES = ("rocchio", "rm3", "more_like_this")
+_QUERY_SHARE, _RM3_TERMS = 0.3, 60
+_MORE_LIKE_THIS_TERMS = 25
+_WHITENED = (2.0, 1.0)
+
+
+def scores_after(bench: FeedbackBench, method: str, query: int, judged: Judged, first: Scores) -> Scores:
+    """Scores (N,) of all documents after the judgements; ``first`` are those of the ranking that was judged.
+
+    Raises BadInput for an unknown method.
+    """
+    check_method(method)
+    if method == "none":
+        return first
+    if method in _OTHERS:
+        return _OTHERS[method](bench, query, judged)
+    feedback = bench.learn(judged, method)
+    if not METHODS[method].expands:
+        return bench.semantic(feedback.transform_query(bench.query_vectors[query]), feedback.mask)
+    if METHODS[method].transformation:
+        return bench.hybrid(query, feedback)
+    return bench.lexical(bench.expanded_terms(query, feedback))
+
+
+def check_method(method: str) -> None:
+    """Raise BadInput for an unknown method."""
+    if method not in NAMES:
+        raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(NAMES))
+
+
+def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    documents, queries = bench.whitened
+    vector = queries[query].copy()
+    for weight, sign in zip(_WHITENED, (1, -1), strict=True):
+        if rows := [document for document, grade in judged if grade * sign > 0]:
+            vector += sign * weight * documents[rows].mean(axis=0)
+    return np.asarray(documents @ vector, np.float64)
+
+
+def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    terms, relevant = bench.query_terms(query), _relevant(judged)
+    if not relevant:
+        return bench.lexical(terms)
+    counts = bench.counts[relevant]
+    lengths = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1)
+    model = _largest(np.asarray(counts.multiply(1 / lengths[:, None]).mean(axis=0)).ravel(), _RM3_TERMS)
+    own = _QUERY_SHARE * terms / max(terms.sum(), 1e-9)
+    return bench.lexical(own + (1 - _QUERY_SHARE) * model / max(model.sum(), 1e-9))
+
+
+def _more_like_this(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    terms, relevant = bench.query_terms(query), _relevant(judged)
+    if not relevant:
+        return bench.lexical(terms)
+    tfidf = np.asarray(bench.counts[relevant].sum(axis=0)).ravel() * bench.bm25.idf
+    return bench.lexical((terms > 0) + 1.0 * (_largest(tfidf, _MORE_LIKE_THIS_TERMS) > 0))
+
+
+_OTHERS = {"whitened": _whitened, "rm3": _rm3, "more_like_this": _more_like_this}
+NAMES = (*METHODS, *_OTHERS, "none")
+
+
+def _relevant(judged: Judged) -> list[int]:
+    return [document for document, grade in judged if grade > 0]
+
+
+def _largest(weights: NDArray[Any], count: int) -> NDArray[np.float64]:
+    """``weights`` (V,) with all but the ``count`` largest set to 0."""
+    largest = np.zeros(len(weights))
+    rows = np.argpartition(-weights, min(count, len(weights) - 1))[:count]
+    largest[rows] = weights[rows]
+    return largest

@@ -1,0 +1,97 @@
+"""Runs of simulated feedback: rounds of judging and ranking, and sessions of two topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.evaluation.feedback.bench import FeedbackBench
+from resift.evaluation.feedback.methods import check_method, scores_after
+from resift.evaluation.feedback.options import FeedbackOptions
+from resift.evaluation.feedback.protocol import FeedbackProtocol
+from resift.evaluation.protocol import Run
+from resift.ranking.feedback import DEFAULT_METHOD
+
+_CANDIDATES = 100
+
+
+def run_feedback(
+    bench: FeedbackBench,
+    protocol: FeedbackProtocol,
+    options: FeedbackOptions,
+    methods: Sequence[str] = (DEFAULT_METHOD,),
+) -> dict[str, list[tuple[Run, Run]]]:
+    """Rounds of judging and ranking: for each method a pair a round, (after, before) over the same queries.
+
+    ``before`` is the ranking that was judged first; where a figure leaves out judged documents, it leaves out those
+    that the method's session has judged. Raises BadInput for an unknown method.
+    """
+    for method in methods:
+        check_method(method)
+    queries = _drawn(protocol, options)
+    runs: dict[str, list[tuple[Run, Run]]] = {}
+    for method in methods:
+        figures = np.stack([_rounds(bench, protocol, options, method, query) for query in queries], axis=2)
+        runs[method] = [
+            (_run(protocol, after, {"queries": len(queries)}), _run(protocol, before, {})) for after, before in figures
+        ]
+    return runs
+
+
+def _rounds(
+    bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
+) -> NDArray[np.float64]:
+    """One query's figures after and before each round, (rounds, 2, M)."""
+    rng = np.random.default_rng([options.seed, query])
+    first = scores = protocol.first(bench, query)
+    judged: list[tuple[int, float]] = []
+    figures = np.full((options.rounds, 2, len(protocol.metrics)), np.nan)
+    for after, before in figures:
+        judged += protocol.judge(query, scores, judged, options, rng)
+        scores = scores_after(bench, method, query, judged, first)
+        documents = [document for document, _ in judged]
+        after[:] = protocol.measure(query, scores, documents)
+        before[:] = protocol.measure(query, first, documents)
+    return figures
+
+
+def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions) -> dict[str, dict[str, Run]]:
+    """Two-topic sessions: one query is judged, and the next is about the same (``related``) or not (``unrelated``).
+
+    For each there is the ranking without a session (``before``), with what the session's relevance scope lets through
+    (``after``), and with all that was judged (``whole``). Judged documents are left out of all rankings.
+    """
+    figures: dict[str, dict[str, list[list[float]]]] = {
+        kind: {name: [] for name in ("before", "after", "whole")} for kind in ("related", "unrelated")
+    }
+    for query in _drawn(protocol, options):
+        rng = np.random.default_rng([options.seed, query])
+        judged = protocol.judge(query, protocol.first(bench, query), [], options, rng)
+        feedback, documents = bench.learn(judged), [document for document, _ in judged]
+        for kind, pool in zip(figures, protocol.other_queries(query), strict=True):
+            if not len(pool):
+                continue
+            other = int(rng.choice(pool))
+            candidates = np.argsort(-bench.lexical(bench.query_terms(other)), kind="stable")[:_CANDIDATES]
+            scoped = feedback.scoped(bench.query_vectors[other], bench.vectors[candidates])
+            for name, learnt in (("before", None), ("after", scoped), ("whole", feedback)):
+                figures[kind][name].append(protocol.measure(other, bench.hybrid(other, learnt), documents))
+    return {kind: {name: _topic_run(protocol, rows) for name, rows in ways.items()} for kind, ways in figures.items()}
+
+
+def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
+    return _run(protocol, np.array(rows).reshape(-1, len(protocol.metrics)), {"queries": len(rows)})
+
+
+def _drawn(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
+    """Positions of the queries, in the order that the seed draws them."""
+    order = np.random.default_rng(options.seed).permutation(len(protocol.queries))
+    return [int(query) for query in order[: options.queries]]
+
+
+def _run(protocol: FeedbackProtocol, table: NDArray[Any], facts: dict[str, Any]) -> Run:
+    """The run of figures (Q, M)."""
+    return Run({name: table[:, column] for column, name in enumerate(protocol.metrics)}, facts)
