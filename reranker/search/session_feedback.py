@@ -36,9 +36,11 @@ class SessionFeedback:
         """What judged documents teach; None where there are none. The same documents are learned from once."""
         if not judged:
             return None
-        # vectors are part of the key: a document that was indexed anew teaches something else
-        marks = repr([(one.judgement.grade, one.judgement.query) for one in judged])
-        key = blake2b(b"".join([marks.encode(), *(one.vector.tobytes() for one in judged)])).digest()
+        # vectors and texts are part of the key: a document that was indexed anew teaches something else, and texts
+        # with other unknown words, perhaps of another session, may have the same vector
+        marks = repr([(one.judgement.grade, one.judgement.query, len(one.text)) for one in judged])
+        parts = [part for one in judged for part in (one.vector.tobytes(), one.text.encode("utf-8", "surrogatepass"))]
+        key = blake2b(b"".join([marks.encode(), *parts])).digest()
         known = self._learned.get(key)
         if known is not None:
             return known

@@ -41,7 +41,16 @@ async function search(keepBefore) {
   shown = answer.hits.hits;
   const how = answer.resift.reranked ? `reranked${answer.resift.session ? " with this session" : ""}` : `engine's order: ${answer.resift.reason}`;
   say(`${answer.hits.total?.value ?? "?"} matches, ${how}, ${(performance.now() - started).toFixed(0)} ms`);
+  suggest(index, answer.resift.did_you_mean);
   draw();
+}
+
+function suggest(index, query) {
+  $("did-you-mean").replaceChildren();
+  if (!query) return;
+  const link = element("a", "", query);
+  link.href = `?${new URLSearchParams({ index, q: query })}`;
+  $("did-you-mean").append("Did you mean ", link, "?");
 }
 
 function element(tag, className, text) {

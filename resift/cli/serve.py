@@ -35,9 +35,9 @@ folder_option = service_option(
 @folder_option
 def use_reranker(source: str, folder: str) -> None:
     """Serve the trained reranker in DIR. Running services take it up within seconds; indices stay as they are."""
-    from resift.reranker.served import use
+    from resift.reranker.late_reranker import put_into_service
 
-    found = use(source, folder)
+    found = put_into_service(source, folder)
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
 
 
@@ -45,7 +45,7 @@ def use_reranker(source: str, folder: str) -> None:
 @folder_option
 def drop_reranker(folder: str) -> None:
     """Take the trained reranker out of service."""
-    from resift.reranker.served import drop
+    from resift.reranker.late_reranker import take_out_of_service
 
-    drop(folder)
+    take_out_of_service(folder)
     click.echo(f"nothing is in service from {folder}")

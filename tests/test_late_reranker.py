@@ -1,4 +1,4 @@
-"""The trained reranker in service: taken up and let go, in searches, rerank and score, and learned from sessions."""
+"""The trained reranker: put into service and taken out, in searches, rerank and score, and learned from sessions."""
 
 from __future__ import annotations
 

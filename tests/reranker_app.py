@@ -1,0 +1,85 @@
+"""The application over an index of seven documents, as several test files use it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from resift import Model
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.engine import Engine
+from resift.reranker import Config, create_app
+from resift.reranker.search.did_you_mean import THREAD_NAME
+
+TEXTS = {
+    "bush": "fire in the bush with smoke",
+    "wood": "fire in the forest with flame",
+    "tree": "fire of tree and forest and smoke and bush",
+    "army": "fire of the army with a gun",
+    "war": "fire of a soldier in the war",
+    "rain": "rain water in the river",
+    "none": "zzz qqq",
+}
+
+
+@pytest.fixture
+def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index with seven documents."""
+    records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    return index
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """Small limits, so that tests can pass them."""
+    return Config(store=str(tmp_path / "sessions.db"), max_text=10_000, max_body=200_000, alpha=0.5)
+
+
+@pytest.fixture
+def app(engine: Engine, model: Model, config: Config) -> Flask:
+    """The application over an engine of either kind."""
+    return create_app(config, engine=engine, model=model)
+
+
+@pytest.fixture
+def client(app: Flask) -> FlaskClient:
+    """Its client."""
+    return app.test_client()
+
+
+@pytest.fixture
+def plain(tmp_path: Path, model: Model, config: Config) -> Iterator[FlaskClient]:
+    """An application over an embedded engine, for what has nothing to do with engines."""
+    from resift.plugin.sqlite.engine import SqliteEngine
+
+    engine = SqliteEngine(str(tmp_path / "plain.db"))
+    yield create_app(config, engine=engine, model=model).test_client()
+    engine.close()
+
+
+def post(client: FlaskClient, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
+    """The JSON answer to a POST with this status."""
+    response = client.post(path, json=body)
+    answer: dict[str, Any] = response.get_json()
+    assert response.status_code == status, answer
+    return answer
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    """Ids of the hits."""
+    return [hit["_id"] for hit in answer["hits"]["hits"]]
+
+
+def wait_for_sample() -> None:
+    """Let the threads that sample words for suggestions come to their end."""
+    for thread in threading.enumerate():
+        if thread.name == THREAD_NAME:
+            thread.join()

@@ -1,0 +1,128 @@
+"""The HTTP API of models: embeddings, rerank and score."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+
+import numpy as np
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import TEXTS, post
+from reranker_app import app as app
+from reranker_app import client as client
+from reranker_app import config as config
+from reranker_app import filled as filled
+from reranker_app import plain as plain
+
+from resift import Model
+from resift.plugin.vector_code import encode_vector
+from resift.ranking.fusion import combine
+from resift.vectors.similarity import dynamax
+
+
+def test_embeddings(plain: FlaskClient, model: Model) -> None:
+    answer = post(plain, "/v1/embeddings", input=["fire", "", "zzz", None], model=model.hash)
+    assert [item["index"] for item in answer["data"]] == [0, 1, 2, 3]
+    np.testing.assert_allclose(
+        [i["embedding"] for i in answer["data"]], model.encode(["fire", "", "zzz", ""]), rtol=1e-6
+    )
+    assert len(post(plain, "/v1/embeddings", input="fire")["data"]) == 1
+    assert post(plain, "/v1/embeddings", input=[])["data"] == []
+    coded = post(plain, "/v1/embeddings", input=["fire", "gun"], encoding_format="base64")["data"]
+    rows = [np.frombuffer(b64decode(item["embedding"]), "<f4") for item in coded]
+    np.testing.assert_array_equal(rows, model.encode(["fire", "gun"]))
+    answer = plain.post("/v1/embeddings", json={"input": "fire", "encoding_format": "int8"})
+    assert (answer.status_code, answer.json["error"]["expected"]) == (400, "float | base64")
+
+
+def test_rerank(plain: FlaskClient, model: Model) -> None:
+    documents = ["gun of the army", "bush fire", "", {"text": "forest flame"}]
+    answer = post(plain, "/v1/rerank", query="fire", documents=documents, return_documents=True)
+    results = answer["results"]
+    assert sorted(result["index"] for result in results) == [0, 1, 2, 3]
+    scores = [result["relevance_score"] for result in results]
+    assert scores == sorted(scores, reverse=True)
+    assert results[0]["document"]["text"] in ("bush fire", "forest flame")
+    expected = (1 + model.score(model.encode(["fire"])[0], model.encode(["bush fire"]))[0]) / 2
+    assert next(r for r in results if r["index"] == 1)["relevance_score"] == pytest.approx(expected, abs=1e-6)
+    assert len(post(plain, "/v1/rerank", query="fire", documents=documents, top_n=2)["results"]) == 2
+
+
+def test_rerank_by_dynamax(plain: FlaskClient, model: Model) -> None:
+    documents = ["gun of the army", "bush fire", "", "fire"]
+    results = post(plain, "/v1/rerank", query="fire", documents=documents, method="dynamax")["results"]
+    assert {result["index"] for result in results[:2]} == {1, 3}
+    words = model.word_rows(["fire", *documents])
+    for result in results:
+        expected = (1 + dynamax(words[0], words[1 + result["index"]])) / 2
+        assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: Model) -> None:
+    query = "fire"
+    opposite = list(model.table.words)
+    raw = plain.post("/v1/rerank", json={"query": query, "documents": opposite}).get_data(as_text=True)
+    for number in raw.replace(" ", "").split('"relevance_score":')[1:]:
+        text = number.split("}")[0].split(",")[0]
+        assert "." in text
+        assert "e" not in text.lower()
+        assert len(text) <= 18
+
+
+def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) -> None:
+    texts = ["gun of the army", "bush fire", "forest flame"]
+    vectors = model.encode(texts).tolist()
+    by_text = post(plain, "/v1/score", query="fire", documents=texts)
+    by_vector = post(plain, "/v1/score", query="fire", vectors=vectors)
+    assert by_text["scores"] == by_vector["scores"]
+    similar = model.score(model.encode(["fire"])[0], model.encode(texts))
+    np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
+    codes = [encode_vector(vector) for vector in model.encode(texts)]
+    by_code = post(plain, "/v1/score", query="fire", vectors=codes)
+    np.testing.assert_allclose(by_code["scores"], by_vector["scores"], atol=0.02)
+    answer = plain.post("/v1/score", json={"query": "fire", "vectors": [codes[0], "AAAA"]})
+    assert (answer.status_code, answer.json["error"]["expected"]) == (400, f"a list of codes of {model.dim} numbers")
+    given = post(plain, "/v1/score", query="fire", vectors=vectors, engine_scores=[1, 5, 2], alpha=0.2)
+    np.testing.assert_allclose(given["scores"], combine(np.array([1, 5, 2]), similar, 0.2), atol=1e-5)
+    assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
+
+
+def test_one_line_names_session_and_query(client: FlaskClient, filled: str, model: Model) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=[next(iter(TEXTS))])
+    codes = [
+        encode_vector(vector) for vector in model.encode(["gun of the army", "bush fire", "forest flame", "qqzzy"])
+    ]
+    for line, query, session in [
+        ("fire", "fire", None),
+        ("\nfire\narmy", "fire\narmy", None),
+        ('a\nfire: of the "army"', 'fire: of the "army"', "a"),
+        ("a\n", "", "a"),
+    ]:
+        scores = post(client, "/v1/score", query=query, session=session, vectors=codes)["scores"]
+        results = post(client, "/v1/score", line=line, vectors=codes)["results"]
+        assert [one["index"] for one in results] == [0, 1, 2, 3]
+        np.testing.assert_allclose([one["relevance_score"] for one in results], scores, atol=1e-4)
+    post(client, "/v1/score", 400, line="", vectors=codes)
+    post(client, "/v1/score", 400, line="not a session\nfire", vectors=codes)
+
+
+def test_sessions_reach_score_and_rerank(client: FlaskClient, filled: str, model: Model) -> None:
+    texts = [TEXTS["army"], TEXTS["tree"], TEXTS["rain"]]
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+    for path, body in (
+        ("/v1/rerank", {"documents": texts}),
+        ("/v1/score", {"vectors": model.encode(texts).tolist()}),
+    ):
+        plain, learned = (
+            post(client, path, query="fire", **body),
+            post(client, path, query="fire", session="a", **body),
+        )
+        assert plain != learned
+    empty = post(client, "/v1/score", query="", session="a", vectors=model.encode(texts).tolist(), alpha=1)
+    assert empty["scores"][1] > empty["scores"][0]
+
+
+def test_long_texts_of_a_pipeline_are_cut_not_refused(plain: FlaskClient, model: Model) -> None:
+    long = "fire " * 3000
+    answer = post(plain, "/v1/embeddings", input=[long, "gun"], truncate=True)
+    np.testing.assert_allclose(answer["data"][0]["embedding"], model.encode(["fire"])[0], rtol=1e-5)

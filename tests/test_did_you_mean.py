@@ -1,0 +1,220 @@
+"""Did you mean …? On both engines: what is suggested, from which words, with whose rights, and that nothing waits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reranker_app import wait_for_sample
+
+from resift import Model
+from resift.errors import EngineError
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.connect import open_session_store
+from resift.plugin.documents import Document, SearchResult
+from resift.plugin.engine import Engine
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.reranker.config import Config
+from resift.reranker.search.did_you_mean import SAMPLE_SECONDS, THREAD_NAME, DidYouMean
+from resift.reranker.search.request import Search
+from resift.reranker.search.service import Reranker
+from resift.reranker.sessions import Sessions
+
+TEXTS = [
+    "bush fire in the forest",
+    "the bush fire of 2001",
+    "forest and river",
+    "soldiers of the army",
+    "the army returned fire",
+]
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index with five documents."""
+    records = [Record("f", i, str(i), {"text": text, "n": i}) for i, text in enumerate(TEXTS)]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    return index
+
+
+@pytest.fixture
+def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Reranker:
+    """The reranker over an engine of either kind, with a clock for its samples."""
+    store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
+    service = Reranker(engine, model, Sessions(store), Config())
+    service.did_you_mean = DidYouMean(engine, clock)
+    return service
+
+
+def suggestion(service: Reranker, index: str, query: Any, **more: Any) -> str | None:
+    """What a search is answered once the sample is there."""
+    service.search(Search(index, query, **more))
+    wait_for_sample()
+    found: str | None = service.search(Search(index, query, **more))["resift"].get("did_you_mean")
+    return found
+
+
+def test_misspelt_words_are_replaced(service: Reranker, filled: str) -> None:
+    assert suggestion(service, filled, "bush fier") == "bush fire"
+    assert suggestion(service, filled, '"Bsuh" fier, 2001!') == '"bush" fire, 2001!'
+    assert suggestion(service, filled, "forrest or rivre") == "forest or river"
+    assert suggestion(service, filled, "bushfire") == "bush fire"
+    assert suggestion(service, filled, "fier", size=0) == "fire"
+
+
+def test_a_query_that_is_right_gives_nothing(service: Reranker, filled: str) -> None:
+    for query in ("bush fire", "FIRE, forest", "fires", "army of soldier", "fire 2010", "a in of", "", "東京 タワー"):
+        assert suggestion(service, filled, query) is None, query
+
+
+def test_numbers_short_words_and_unknown_words_stay(service: Reranker, filled: str) -> None:
+    assert suggestion(service, filled, "20012") is None
+    assert suggestion(service, filled, "fire2 bsh") is None
+    assert suggestion(service, filled, "zyxwvut") is None
+    assert suggestion(service, filled, "20012 zyxwvut bsh fier") == "20012 zyxwvut bsh fire"
+
+
+def test_bodies_and_pasted_texts_get_none(service: Reranker, filled: str) -> None:
+    assert suggestion(service, filled, {"match": {"text": "fier"}}) is None
+    assert suggestion(service, filled, "fier " * 30) == "fire " * 30
+    assert suggestion(service, filled, " ".join(f"fier{letter}" for letter in "abcdefghijklmnopq")) is None
+    assert suggestion(service, filled, "f" * 50_000) is None
+
+
+def test_what_the_index_holds_is_right_even_if_the_sample_lacks_it(
+    service: Reranker, filled: str, engine: Engine, model: Model
+) -> None:
+    assert suggestion(service, filled, "forext") == "forest"
+    engine.bulk(filled, [Document("new", {"text": "forext"}, model.encode(["forext"])[0])])
+    engine.refresh(filled)
+    assert suggestion(service, filled, "forext fier") == "forext fire"
+
+
+def test_the_sample_is_read_again_after_a_while(
+    service: Reranker, filled: str, engine: Engine, model: Model, clock: Clock
+) -> None:
+    assert suggestion(service, filled, "caterpilar") is None
+    engine.bulk(filled, [Document("new", {"text": "caterpillar"}, model.encode(["caterpillar"])[0])])
+    engine.refresh(filled)
+    assert suggestion(service, filled, "caterpilar") is None
+    clock.now += SAMPLE_SECONDS + 1
+    assert suggestion(service, filled, "caterpilar") == "caterpillar"
+
+
+def test_every_caller_has_a_sample_of_what_it_may_read(
+    service: Reranker, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, samples = engine.search, []
+
+    def search(index: str, body: dict[str, Any], vectors: bool = False, headers: Any = None) -> SearchResult:
+        """An engine that shows a caller with credentials two documents alone."""
+        if "knn" not in str(body) and body.get("size", 0) > 1000:
+            samples.append(headers)
+            body = {**body, "query": {"ids": {"values": ["3", "4"]}}} if headers else body
+        return original(index, body, vectors, headers)
+
+    monkeypatch.setattr(engine, "search", search)
+    anna = {"Authorization": "Basic YW5uYTp4"}
+    assert suggestion(service, filled, "forrest") == "forest"
+    assert suggestion(service, filled, "forrest", headers=anna) is None
+    assert suggestion(service, filled, "soldires", headers=anna) == "soldiers"
+    assert suggestion(service, filled, "forrest") == "forest"
+    assert {str(headers) for headers in samples} == {"None", str(anna)}
+
+
+def test_no_search_waits_for_the_sample(
+    service: Reranker, filled: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, released, began = engine.search, threading.Event(), threading.Semaphore(0)
+
+    def slow(index: str, body: dict[str, Any], *rest: Any, **more: Any) -> SearchResult:
+        if threading.current_thread().name == THREAD_NAME:
+            began.release()
+            released.wait()
+        return original(index, body, *rest, **more)
+
+    monkeypatch.setattr(engine, "search", slow)
+    try:
+        for _ in range(3):
+            answer = service.search(Search(filled, "bush fier"))
+            assert answer["hits"]["hits"]
+            assert "did_you_mean" not in answer["resift"]
+        assert began.acquire(timeout=30)
+        assert [thread.name for thread in threading.enumerate()].count(THREAD_NAME) == 1
+    finally:
+        released.set()
+    assert suggestion(service, filled, "bush fier") == "bush fire"
+
+
+def test_its_failures_fail_no_search(
+    service: Reranker, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    original, asked = engine.search, []
+
+    def refused(index: str, body: dict[str, Any], *rest: Any, **more: Any) -> SearchResult:
+        if threading.current_thread().name == THREAD_NAME:
+            asked.append(body)
+            raise EngineError("too large", status=413)
+        return original(index, body, *rest, **more)
+
+    with caplog.at_level(logging.WARNING):
+        monkeypatch.setattr(engine, "search", refused)
+        assert suggestion(service, filled, "bush fier") is None
+        assert suggestion(service, filled, "bush fier") is None
+        assert len(asked) == 1
+        monkeypatch.undo()
+        clock.now += SAMPLE_SECONDS + 1
+        assert suggestion(service, filled, "bush fier") == "bush fire"
+
+        def broken(*_: Any, **__: Any) -> list[SearchResult]:
+            raise RuntimeError("out of order")
+
+        monkeypatch.setattr(engine, "search_all", broken)
+        answer = service.search(Search(filled, "bush fier"))
+    assert answer["hits"]["hits"]
+    assert "did_you_mean" not in answer["resift"]
+    assert "too large" in caplog.text
+    assert "out of order" in caplog.text
+
+
+def test_the_words_come_from_the_text_fields(engine: Engine, index: str, model: Model, service: Reranker) -> None:
+    engine.create(index, ["title"], model)
+    source = {"title": "forest", "author": "meadowlark"}
+    engine.bulk(index, [Document("1", source, model.encode(["forest"])[0])])
+    engine.refresh(index)
+    assert suggestion(service, index, "forrest meadowlerk") == "forest meadowlerk"
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_stop_word_is_no_mistake(service: Reranker, filled: str) -> None:
+    assert suggestion(service, filled, "these soldires") == "these soldiers"
+
+
+def test_a_sample_takes_the_embedded_engine_one_plain_search(tmp_path: Path, model: Model) -> None:
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    engine.bulk("docs", [Document("1", {"text": "forest"}, None)])
+    did_you_mean = DidYouMean(engine)
+    info = engine.info("docs")
+    assert did_you_mean.suggest("forrest", info) is None
+    wait_for_sample()
+    assert did_you_mean.suggest("forrest", info) == "forest"
+    engine.close()

@@ -1,0 +1,211 @@
+"""Sessions in searches, on both engines: what marks change, why, and what is kept."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import TEXTS, ids, post, wait_for_sample
+from reranker_app import app as app
+from reranker_app import client as client
+from reranker_app import config as config
+from reranker_app import filled as filled
+from reranker_app import plain as plain
+
+from resift import Model
+from resift.plugin.engine import Engine
+from resift.reranker import Config, create_app
+
+
+def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
+    asked = {"index": filled, "query": "gun", "highlight": True, "size": 9}
+    assert ids(post(client, "/v1/search", **asked)) == ["army"]
+    post(client, "/v1/feedback", session="a", index=filled, query="gun", relevant=["army"])
+    whole = post(client, "/v1/search", **asked, session="a")["hits"]["hits"]
+    shown = {hit["_id"]: hit["highlight"]["text"][0] for hit in whole if "highlight" in hit}
+    assert "<em>gun</em>" in shown.pop("army")
+    assert {"bush", "wood", "tree", "war"} <= set(shown)
+    assert all("<em>" in text and "<em>gun" not in text for text in shown.values())
+    pages = [post(client, "/v1/search", **{**asked, "size": 2}, session="a", **{"from": i}) for i in range(0, 8, 2)]
+    assert [hit.get("highlight") for page in pages for hit in page["hits"]["hits"]] == [
+        hit.get("highlight") for hit in whole
+    ]
+
+
+def test_feedback_changes_the_next_search_of_this_session_only(client: FlaskClient, filled: str) -> None:
+    before = ids(post(client, "/v1/search", index=filled, query="fire", session="a"))
+    answer = post(
+        client,
+        "/v1/feedback",
+        session="a",
+        index=filled,
+        query="fire",
+        relevant=["bush"],
+        irrelevant=["army"],
+    )
+    assert answer["changed"]["shift"] > 0
+    assert {(mark["document"], mark["grade"]) for mark in answer["judgements"]} == {("bush", 1), ("army", -1)}
+    after = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=0.9)
+    assert after["resift"]["session"] == "a"
+    assert set(ids(after)[:3]) == {"bush", "tree", "wood"}
+    assert set(ids(after)[3:]) - {"rain"} == {"army", "war"}
+    for other in (None, "b"):
+        assert ids(post(client, "/v1/search", index=filled, query="fire", session=other)) == before
+
+
+def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, filled: str) -> None:
+    answer = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"], skipped=["war"])
+    assert [(mark["document"], mark["grade"]) for mark in answer["judgements"]] == [("bush", 0.5), ("war", -0.25)]
+    marked = post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])["changed"]["shift"]
+    assert marked >= 0
+    again = post(client, "/v1/feedback", session="a", index=filled, clicked=["bush"])
+    assert again["changed"] == {"mask": 0, "shift": 0}
+    assert [mark["counts"] for mark in again["judgements"]] == [False, True, True, False]
+
+
+def test_a_session_follows_what_its_documents_became(client: FlaskClient, filled: str, engine: Engine) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+    post(client, "/v1/feedback", session="b", index=filled, relevant=["bush", "war"])
+    fresh = create_app(client.application.config["RESIFT"], engine=engine, model=_model(client)).test_client()
+    engine.delete(filled, ["bush"])
+    engine.refresh(filled)
+    gone = fresh.get("/v1/sessions/a").get_json()
+    assert (gone["learned"], gone["steps"]) == (None, 1)
+    assert post(fresh, "/v1/search", index=filled, query="fire", session="a")["resift"]["session"] is None
+    assert [one["document"] for one in fresh.get("/v1/sessions/b").get_json()["learned"]["because"]] == ["war"]
+    engine.drop(filled)
+    assert fresh.get("/v1/sessions/b").get_json()["steps"] == 1
+
+
+def _model(client: FlaskClient) -> Model:
+    model: Model = client.application.extensions["resift"].model
+    return model
+
+
+def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
+    marks = {"relevant": ["bush"], "irrelevant": ["army"]}
+    learned = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)["learned"]
+    because = {one["document"]: one for one in learned["because"]}
+    assert because["bush"]["title"] == TEXTS["bush"]
+    assert because["bush"]["words"]
+    assert set(because["bush"]["words"]) <= set(TEXTS["bush"].split())
+    assert "army" in because["army"]["words"]
+    hits = post(client, "/v1/search", index=filled, query="fire", session="a")["hits"]["hits"]
+    plain = post(client, "/v1/search", index=filled, query="fire")["hits"]["hits"]
+    before = {hit["_id"]: hit["resift"]["similarity"] for hit in plain}
+    for hit in hits:
+        if hit["_id"] in before:
+            reason = hit["resift"]["because"]
+            gain = hit["resift"]["similarity"] - before[hit["_id"]]
+            assert reason["gain"] == pytest.approx(gain, abs=1e-5)
+            assert reason["document"] == ("bush" if gain > 0 else "army")
+    assert "because" not in plain[0]["resift"]
+
+
+def test_a_session_is_exported_and_imported(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], skipped=["army"])
+    exported = client.get("/v1/sessions/a").get_json()
+    imported = client.put("/v1/sessions/b", json=exported).get_json()
+    assert imported["judgements"] == exported["judgements"]
+    assert imported["learned"] == exported["learned"]
+    for session in ("a", "b"):
+        assert post(client, "/v1/search", index=filled, query="fire", session=session)["hits"]["hits"]
+    other = {"index": "other", "document": "1", "grade": -1}
+    assert client.put("/v1/sessions/c", json={"judgements": [other]}).get_json()["learned"] is None
+    for wrong in ({"grade": 2}, {"grade": None}, {"document": ""}, {"step": 0}, {"at": "now"}, {"index": 1}):
+        answer = client.put("/v1/sessions/c", json={"judgements": [{**other, **wrong}]})
+        assert (answer.status_code, answer.get_json()["error"]["code"]) == (400, "bad_input")
+    assert client.delete(f"/v1/sessions?index={filled}").get_json()["deleted"] == 2
+    assert client.get("/v1/sessions/a").status_code == 404
+    assert client.get("/v1/sessions/c").status_code == 200
+    assert client.delete("/v1/sessions").status_code == 400
+
+
+def test_sessions_that_cannot_be_asked_are_left_out(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = post(client, "/v1/search", index=filled, query="fire forest")
+    store = client.application.extensions["resift"].sessions.store
+    store.close()
+    monkeypatch.setattr(store, "path", "/nowhere/sessions.db")
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/search", index=filled, query="fire forest", session="a")
+        error = post(client, "/v1/feedback", 503, session="a", index=filled, relevant=["bush"])["error"]
+    assert ids(answer) == ids(plain)
+    assert (answer["resift"]["reranked"], answer["resift"]["session"]) == (True, None)
+    assert "/nowhere/sessions.db" in answer["resift"]["reason"]
+    assert error["code"] == "sessions_unavailable"
+
+
+def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClient, filled: str) -> None:
+    query = "ceasefire peace"
+    assert ids(post(client, "/v1/search", index=filled, query=query)) == []
+    post(client, "/v1/feedback", session="a", index=filled, query=query, relevant=["army"], irrelevant=["rain"])
+    answer = post(client, "/v1/search", index=filled, query=query, session="a", size=2)
+    assert set(ids(answer)) == {"army", "war"}
+    words = post(client, "/v1/search", index=filled, query=query, session="a", knn=0)
+    assert ids(words)[0] == "army"
+    assert words["hits"]["hits"][0]["resift"]["engine_rank"] is None
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_session_costs_one_round_trip_more_at_most(
+    engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str
+) -> None:
+    """Counted in both the engine's and the store's client."""
+    away = replace(config, store=engine_url, session_index=session_index)
+    for given, expected in ((config, {"plain": 1, "session": 1}), (away, {"plain": 1, "session": 2})):
+        client = create_app(given, engine=engine, model=model).test_client()
+        post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+        store = client.application.extensions["resift"].sessions.store
+        asked: list[str] = []
+        transports = [part.client.transport for part in (engine, store) if hasattr(part, "client")]
+        with pytest.MonkeyPatch.context() as patch:
+            for transport in transports:
+
+                def counted(
+                    *args: Any, perform: Any = transport.perform_request, asked: Any = asked, **rest: Any
+                ) -> Any:
+                    asked.append(args[1])
+                    return perform(*args, **rest)
+
+                patch.setattr(transport, "perform_request", counted)
+            found = {}
+            for name, more in (("plain", {}), ("session", {"session": "a"})) * 2:
+                wait_for_sample()  # it is read beside the searches, which is not counted here
+                asked.clear()
+                assert post(client, "/v1/search", index=filled, query="fire", **more)["resift"]["reranked"]
+                found[name] = len(asked)  # of the second time, when index and vectors are known
+        store.delete("a")
+        store.close()
+        assert found == expected
+
+
+def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str) -> None:
+    before = post(client, "/v1/search", index=filled, query="fire", session="a")
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["war"])
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", irrelevant=["bush"], neutral=["war"])
+    session = client.get("/v1/sessions/a").get_json()
+    assert session["steps"] == 2
+    assert set(session["learned"]) == {"because", "towards", "away", "asked", "stronger", "weaker"}
+    assert session["learned"]["towards"] == []
+    assert session["learned"]["away"]
+    assert [(mark["document"], mark["counts"]) for mark in session["judgements"]] == [
+        ("war", False),
+        ("bush", True),
+        ("war", False),
+    ]
+    assert post(client, "/v1/sessions/a/undo")["steps"] == 1
+    assert post(client, "/v1/sessions/a/undo")["steps"] == 0
+    assert ids(post(client, "/v1/search", index=filled, query="fire", session="a")) == ids(before)
+    assert post(client, "/v1/sessions/a/undo", 400)["error"]["code"] == "bad_input"
+    assert client.delete("/v1/sessions/a").get_json() == {"session": "a", "deleted": True}
+    for response in (
+        client.get("/v1/sessions/a"),
+        client.delete("/v1/sessions/a"),
+        client.post("/v1/sessions/a/undo"),
+    ):
+        assert (response.status_code, response.get_json()["error"]["code"]) == (404, "session_not_found")
