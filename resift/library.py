@@ -24,7 +24,8 @@ from resift.plugin.query_dsl import document_text
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
-from resift.reranker.search.bodies import Search, find_text
+from resift.reranker.search.bodies import find_text
+from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Session as StoredSession
 from resift.reranker.sessions import Sessions, check_id
@@ -37,7 +38,7 @@ _RANGES = {"size": (0, 10_000), "start": (0, 10_000), "window": (1, 10_000), "kn
 
 
 class SearchOptions(TypedDict, total=False):
-    """What a search may say beside its query and size; see :class:`resift.reranker.search.bodies.Search`."""
+    """What a search may say beside its query and size; see :class:`resift.reranker.search.request.Search`."""
 
     start: int
     window: int
@@ -114,7 +115,7 @@ class Explanation(dict[str, Any]):
 
     def __repr__(self) -> str:
         learned = self["learned"] or {"because": []}
-        lines = [f"session {self['session']}: {len(learned['because'])} judgements count, {self['steps']} steps"]
+        lines = [f"session {self['session']}: judgements {len(learned['because'])}, steps {self['steps']}"]
         lines += [
             f"{one['grade']:+5g}  {one['document']}: {one['title']} ({', '.join(one['words'])})"
             for one in learned["because"]
@@ -231,7 +232,7 @@ class Index:
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
-        return Added(report.indexed, refusals.refused)
+        return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
 
     def get(self, id: str) -> dict[str, Any]:
         """A document's fields. Raises NotFound if there is none of that id."""
@@ -312,7 +313,7 @@ class Session:
 
     def undo(self) -> Explanation:
         """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""
-        return Explanation(self._service.told(self._service.sessions.undo(self.id)))
+        return Explanation(self._service.describe(self._service.sessions.undo(self.id)))
 
     def forget(self) -> None:
         """Delete all that is kept of this session. Raises SessionNotFound if nothing is."""
@@ -322,7 +323,7 @@ class Session:
         """What is kept of this session and what was learned from it; nothing, for one that has not begun."""
         now = time.time()
         found = self._service.sessions.find(self.id) or StoredSession(self.id, now, now)
-        return Explanation(self._service.told(found))
+        return Explanation(self._service.describe(found))
 
 
 def open(
@@ -360,7 +361,7 @@ def open(
 def _records(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
     """Records as ``resift index`` reads them from a file whose lines are the documents."""
     for line, document in enumerate(documents, 1):
-        reason = f"a {type(document).__name__}, expected a dictionary"
+        reason = f"{type(document).__name__}, expected a dictionary"
         if isinstance(document, Mapping):
             try:
                 yield record_of("documents", line, dict(document))

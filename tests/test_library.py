@@ -1,0 +1,369 @@
+"""The library on both engines: its documented lines as written, the service's own order, sessions, and bad input."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import resift
+from resift import Model, WordVectors
+from resift.errors import (
+    BadInput,
+    EngineUnavailable,
+    IndexNotFound,
+    ModelMismatch,
+    NotFound,
+    SessionNotFound,
+    TextTooLong,
+)
+from resift.library import Hits, Index, Library
+from resift.plugin.connect import open_engine
+from resift.reranker import Config, create_app
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    {"_id": "bush", "text": "fire in the bush with smoke", "n": 1},
+    {"_id": "wood", "text": "fire in the forest with flame", "n": 2},
+    {"_id": "tree", "text": "fire of tree and forest and smoke and bush", "n": 3},
+    {"_id": "army", "text": "fire of the army with a gun", "n": 4},
+    {"_id": "war", "text": "fire of a soldier in the war", "n": 5},
+    {"_id": "rain", "text": "rain water in the river", "n": 6},
+]
+
+
+@pytest.fixture
+def library(engine_url: str, model: Model, session_index: str) -> Iterator[Library]:
+    """An engine of either kind with a small model, its sessions beside the documents."""
+    with resift.open(engine_url, model, session_index=session_index) as library:
+        yield library
+
+
+@pytest.fixture
+def news(library: Library, index: str) -> Index:
+    """An index with six documents."""
+    found = library.index(index, fields=["text"])
+    assert (found.add(DOCUMENTS).indexed, found.fields) == (6, ("text",))
+    return found
+
+
+def ids(hits: Hits) -> list[str]:
+    """Ids of hits."""
+    return [hit.id for hit in hits]
+
+
+def blocks(path: str) -> list[tuple[str, str]]:
+    """The Python code blocks of a document, each with the output that follows it, or ''."""
+    found = re.findall(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", (ROOT / path).read_text("utf-8"), re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("path", ["docs/python.md", "README.md"])
+def test_documented_lines_print_what_the_document_says(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for code, expected in blocks(path):
+        with redirect_stdout(StringIO()) as output:
+            exec(code, names)
+        lines = [line.rstrip() for line in output.getvalue().rstrip().splitlines()]
+        assert lines == expected.splitlines(), code
+
+
+def test_the_first_lines_run_on_either_engine(engine_url: str, index: str, session_index: str) -> None:
+    code, expected = blocks("docs/python.md")[0]
+    code = code.replace('"docs.db"', f'"{engine_url}", session_index="{session_index}"').replace('"news"', f'"{index}"')
+    with redirect_stdout(StringIO()) as output:
+        exec(code, {})
+    assert [line.rstrip() for line in output.getvalue().splitlines()] == expected.splitlines()
+
+
+def test_importing_resift_is_light() -> None:
+    heavy = {"flask", "opensearchpy", "torch", "scipy", "gensim", "sentence_transformers", "click"}
+    code = f"import sys, resift; resift.load_model; print({heavy} & set(sys.modules)); resift.open(':memory:')"
+    code += "; print({'flask', 'opensearchpy', 'torch'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["set()", "set()"]
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = resift.nothing  # type: ignore[attr-defined]
+
+
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(st.sampled_from(["fire", "bush", "army", "water", "zzz", "of", "smoke"]), max_size=4),
+    size=st.integers(0, 7),
+    start=st.integers(0, 3),
+    alpha=st.none() | st.sampled_from([0.0, 0.5, 1.0]),
+    session=st.none() | st.just("anna"),
+)
+def test_the_order_is_the_service_s(
+    news: Index, words: list[str], size: int, start: int, alpha: float | None, session: str | None
+) -> None:
+    library = news.library
+    anna = news.session("anna")
+    if not anna.explain()["judgements"]:
+        anna.mark(relevant=["wood"], irrelevant=["army"], query="fire")
+    service = library.service
+    app = create_app(service.config, engine=library.engine, model=library.model)
+    query = " ".join(words)
+    body = {"index": news.name, "query": query, "size": size, "from": start, "alpha": alpha, "session": session}
+    answer = app.test_client().post("/v1/search", json=body).get_json()
+    options: Any = {"start": start, "alpha": alpha}
+    hits = news.search(query, size, **options) if session is None else anna.search(query, size, **options)
+    assert [(hit.id, hit.score, hit.because) for hit in hits] == [
+        (hit["_id"], hit["_score"], hit["resift"].get("because") if "resift" in hit else None)
+        for hit in answer["hits"]["hits"]
+    ]
+    assert hits.total == answer["hits"]["total"]["value"]
+    app.extensions["resift"].sessions.store.close()
+
+
+def test_hits(news: Index) -> None:
+    hits = news.search("fire bush", size=3)
+    first = hits[0]
+    assert (hits.total, len(hits), first.id, first.source["n"]) == (5, 3, first["_id"], first["_source"]["n"])
+    assert first.score == first["_score"] == hits.response["hits"]["hits"][0]["_score"]
+    assert first.because is None
+    assert repr(first) == f"<Hit '{first.id}', score {first.score:.3f}>"
+    assert repr(hits).splitlines()[0] == f"  1. {first.score:.3f}  {first.id}: {first.source['text']}"
+    assert repr(news.search("fire", start=4)).startswith("  5. ")
+    assert repr(news.search("qqq zzz")) == "no hits"
+    beyond = news.search("fire", window=1, size=2)[1]
+    assert (beyond.score, repr(beyond)) == (None, f"<Hit '{beyond.id}', score ->")
+    assert news.search({"query": {"match_all": {}}, "_source": False, "track_total_hits": False})[0].source == {}
+    assert ids(news.search("fire", filter={"term": {"n": 4}})) == ["army"]
+    meant = Hits({"hits": {"hits": []}, "resift": {"did_you_mean": "fire"}})
+    assert (meant.did_you_mean, meant.total, repr(meant)) == ("fire", None, "did you mean: fire")
+
+
+def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
+    added = news.add(
+        document
+        for document in (
+            {"id": 7, "text": "peace"},
+            "a text",
+            {"id": "8", "text": {"an": "object"}},
+            {"text": "ceasefire"},
+            {"text": datetime.date(2001, 1, 1)},
+            {"id": "9", "text": "gun", "when": datetime.date(2001, 1, 1)},
+            {"_id": "bush", "text": "river"},
+        )
+    )
+    assert added.indexed == 3
+    assert [one.position for one in added.refused] == [1, 2, 4, 5]
+    assert [one.status for one in added.refused] == [400] * 4
+    reasons = [one.reason for one in added.refused]
+    assert reasons[0] == "str, expected a dictionary"
+    assert re.search(r"'text' is an object|failed to parse field \[text\]", reasons[1])
+    assert all("JSON" in reason for reason in reasons[2:])
+    assert added.refused[1].document["text"] == {"an": "object"}
+    assert news.get("7") == {"id": 7, "text": "peace"}
+    assert news.get("bush") == {"text": "river"}
+    (hashed,) = news.search({"match": {"text": "ceasefire"}})
+    assert len(hashed.id) == 20
+    assert news.add([]).indexed == 0
+    assert news.delete(["7", "none"]) == 1
+    with pytest.raises(NotFound):
+        news.get("7")
+
+
+@pytest.mark.parametrize("documents", [{"id": "1"}, "text", b"text", 3, None])
+def test_what_is_no_list_of_documents(news: Index, documents: Any) -> None:
+    with pytest.raises(BadInput, match="documents is a"):
+        news.add(documents)
+
+
+def test_an_index_has_the_fields_that_it_was_made_with(library: Library, news: Index, vectors: WordVectors) -> None:
+    assert library.index(news.name).fields == library.index(news.name, ["text"]).fields == ("text",)
+    with pytest.raises(BadInput, match=re.escape("has the fields ['text'], not ['title', 'text']")):
+        library.index(news.name, ["title", "text"])
+    with pytest.raises(BadInput, match="fields is a string"):
+        library.index(news.name, "text")
+    with pytest.raises(IndexNotFound, match="name its text fields"):
+        library.index(f"{news.name}-2")
+    for fields in ([], ()):
+        with pytest.raises(BadInput, match="no text fields"):
+            library.index(f"{news.name}-2", fields)
+    with pytest.raises(BadInput, match="cannot name an index"):
+        library.index("Two Words", ["text"])
+    other = resift.build_model("sfbow", vectors)
+    with (
+        resift.open(library.service.config.engine, other, session_index="none") as wrong,
+        pytest.raises(ModelMismatch),
+    ):
+        wrong.index(news.name)
+
+
+def test_a_session_follows_its_marks_and_goes_back(news: Index) -> None:
+    anna = news.session("anna")
+    before = anna.search("fire")
+    nothing = anna.explain()
+    assert (nothing["judgements"], nothing["learned"], nothing["steps"]) == ([], None, 0)
+    assert repr(nothing) == "session anna: judgements 0, steps 0"
+    marked = anna.mark(relevant=[before[-1]], irrelevant=[before[0].id])
+    assert marked["changed"]["shift"] > 0
+    assert [one["query"] for one in marked["judgements"]] == ["fire"] * 2
+    learned = anna.search("fire")
+    assert learned[0].id == before[-1].id
+    assert learned[0].because is not None
+    assert learned[0].because["document"] == before[-1].id
+    anna.mark(clicked=["rain"], query="water")
+    assert anna.explain()["judgements"][-1]["query"] == "water"
+    assert anna.undo()["steps"] == 1
+    assert anna.search("fire") == learned
+    assert anna.undo()["judgements"] == []
+    assert anna.search("fire") == before
+    with pytest.raises(BadInput, match="no step to undo"):
+        anna.undo()
+    anna.forget()
+    with pytest.raises(SessionNotFound):
+        anna.undo()
+    with pytest.raises(SessionNotFound):
+        anna.forget()
+
+
+def test_marks_are_for_what_was_asked(news: Index) -> None:
+    anna = news.session("anna")
+    anna.search({"query": {"bool": {"must": {"match": {"text": "bush smoke"}}}}})
+    assert anna.mark(relevant=["bush"])["judgements"][0]["query"] == "bush smoke"
+    assert news.session("anna").mark(skipped=["war"])["judgements"][1]["query"] == ""
+    assert anna.mark(neutral=["bush"])["judgements"][-1]["grade"] == 0
+
+
+def test_an_explanation_reads_as_it_was(news: Index) -> None:
+    anna = news.session("anna")
+    anna.mark(relevant=["wood"], skipped=["war"], query="fire")
+    text = str(anna.explain())
+    assert text == f"\n{anna.explain()!r}"
+    lines = text.splitlines()[1:]
+    assert lines[0] == "session anna: judgements 2, steps 1"
+    assert lines[1].startswith("   +1  wood: fire in the forest with flame (")
+    assert lines[2].startswith("-0.25  war: fire of a soldier in the war (")
+    assert [line.partition(":")[0] for line in lines[3:]] == ["towards", "away from", "also asked"]
+
+
+def test_two_sessions_never_mix(news: Index) -> None:
+    news.add([{"_id": "known", "text": "smoke gun"}, {"_id": "more", "text": "smoke gun qqq"}])
+    anna, bob = news.session("anna"), news.session("bob")
+    plain = bob.search("fire")
+    anna.mark(relevant=["more"], query="smoke")
+    assert bob.explain()["judgements"] == []
+    assert bob.search("fire") == plain
+    bob.mark(relevant=["known"], query="smoke")
+    # both documents have the same vector, since the model does not know the last word
+    assert set(anna.explain()["learned"]["asked"]) == {"smoke", "gun", "qqq"}
+    assert set(bob.explain()["learned"]["asked"]) == {"smoke", "gun"}
+    anna.forget()
+    assert bob.explain()["steps"] == 1
+
+
+def test_what_was_written_is_there_later(
+    engine_url: str, model: Model, index: str, session_index: str, tmp_path: Path
+) -> None:
+    with resift.open(engine_url, model, session_index=session_index) as library:
+        library.index(index, ["text"]).add(DOCUMENTS)
+        library.index(index).session("anna").mark(relevant=["war"], query="fire")
+        hits = library.index(index).session("anna").search("fire")
+    with resift.open(engine_url, model, session_index=session_index) as library:
+        anna = library.index(index).session("anna")
+        assert anna.explain()["steps"] == 1
+        assert [(hit.id, hit.score) for hit in anna.search("fire")] == [(hit.id, hit.score) for hit in hits]
+    elsewhere = tmp_path / "elsewhere.db"
+    with resift.open(engine_url, model, sessions=elsewhere) as library:
+        assert library.index(index).session("anna").explain()["steps"] == 0
+    assert elsewhere.exists()
+
+
+def test_several_threads(news: Index) -> None:
+    def work(number: int) -> list[str]:
+        news.add([{"_id": f"t{number}", "text": "peace"}])
+        session = news.session(f"s{number}")
+        session.search("fire")
+        session.mark(relevant=[DOCUMENTS[number % 5]["_id"]])
+        return ids(session.search("fire"))
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(work, range(8)))
+    assert [one[0] for one in found] == [DOCUMENTS[number % 5]["_id"] for number in range(8)]
+    assert len(news.search("peace")) == 8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"size": -1}, {"size": 10_001}, {"start": -1}, {"window": 0}, {"alpha": 2}, {"knn": -1}, {"size": "ten"}],
+)
+def test_bad_options(news: Index, options: Any) -> None:
+    with pytest.raises(BadInput, match=f"{next(iter(options))} is "):
+        news.search("fire", **options)
+
+
+def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
+    anna = news.session("anna")
+    for query in (None, 3, ["fire"], b"fire"):
+        with pytest.raises(BadInput, match="query is not a text"):
+            news.search(query)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="lone surrogate"):
+        news.search("fire \ud800")
+    with pytest.raises(TextTooLong):
+        news.search("a" * 1_000_001)
+    with pytest.raises(BadInput, match="malformed session id"):
+        news.session("a b")
+    with pytest.raises(BadInput, match="relevant is not a list"):
+        anna.mark(relevant="bush")
+    for wrong in ([3], [""], [None]):
+        with pytest.raises(BadInput, match="irrelevant holds what is no document id"):
+            anna.mark(irrelevant=wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="no document is marked"):
+        anna.mark()
+    with pytest.raises(BadInput, match="'bush' is marked twice"):
+        anna.mark(relevant=["bush"], irrelevant=["bush"])
+    with pytest.raises(BadInput, match="query is not a text"):
+        anna.mark(relevant=["bush"], query=3)  # type: ignore[arg-type]
+    with pytest.raises(NotFound, match="no document 'none'"):
+        anna.mark(relevant=["bush", "none"])
+    assert anna.explain()["steps"] == 0
+    with pytest.raises(BadInput, match="unknown setting 'colour'"):
+        resift.open(tmp_path / "new.db", model, colour="red")
+    with pytest.raises(BadInput, match="alpha is 3"):
+        resift.open(tmp_path / "new.db", model, alpha=3)
+
+
+def test_an_engine_that_is_away(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineUnavailable, match="cannot be opened"):
+        resift.open(tmp_path / "no folder" / "docs.db", model)
+    monkeypatch.setattr("resift.ingest.indexing.ATTEMPTS", 1)
+    with resift.open(tmp_path / "docs.db", model) as library:
+        index = library.index("news", ["text"])
+
+        def away(*_: Any) -> Any:
+            raise EngineUnavailable("away")
+
+        monkeypatch.setattr(library.engine, "bulk", away)
+        with pytest.raises(EngineUnavailable, match="did not take") as caught:
+            index.add([{"text": "fire"}])
+        assert caught.value.expected == "add the documents again when the engine is back"
+
+
+def test_the_service_reads_what_the_library_wrote(tmp_path: Path, model: Model) -> None:
+    file = str(tmp_path / "docs.db")
+    with resift.open(file, model) as library:
+        news = library.index("news", ["text"])
+        news.add(DOCUMENTS)
+        news.session("anna").mark(relevant=["war"], query="fire")
+    engine = open_engine(file)
+    client = create_app(Config(store=file), engine=engine, model=model).test_client()
+    assert client.get("/v1/sessions/anna").get_json()["judgements"][0]["document"] == "war"
+    engine.close()
