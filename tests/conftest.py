@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from engine_documents import documents
 
-from resift import Model, WordVectors, build_model
+from resift import Model, WordVectors, build_model, load_model
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.session_store import SessionStore
 
 pytest_plugins = ["opensearch_fixture"]
@@ -42,7 +43,7 @@ TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier 
 
 @pytest.fixture(scope="session")
 def vectors() -> WordVectors:
-    """Eight dimensions, words of one topic near each other."""
+    """Word vectors of eight dimensions; words of one topic are near each other."""
     rng = np.random.default_rng(7)
     centres = {topic: rng.normal(size=8) for topic in TOPICS}
     rows = [
@@ -54,13 +55,27 @@ def vectors() -> WordVectors:
 
 @pytest.fixture(scope="session")
 def model(vectors: WordVectors) -> Model:
-    """The weighted mean over those vectors."""
+    """The weighted mean of those vectors."""
     return build_model("mean", vectors)
+
+
+@pytest.fixture(scope="session")
+def packaged() -> Model:
+    """The model that users start with."""
+    return load_model()
+
+
+@pytest.fixture(scope="session")
+def cluster(opensearch_url: str) -> Iterator[OpenSearchEngine]:
+    """The real cluster."""
+    engine = OpenSearchEngine(opensearch_url, timeout=60)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(params=["sqlite", "opensearch"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Both engines in turn: an embedded one in a fresh file, and a real OpenSearch."""
+    """The address of each engine in turn: an embedded one in a fresh file, and a real OpenSearch."""
     if request.param == "sqlite":
         return str(tmp_path / "engine.db")
     return str(request.getfixturevalue("opensearch_url"))
@@ -93,7 +108,7 @@ def indexed(engine: Engine, index: str, model: Model) -> str:
 
 @pytest.fixture(params=["sqlite", "opensearch"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Both places for sessions in turn: a fresh file, and a real OpenSearch."""
+    """The address of each session store in turn: a fresh file, and a real OpenSearch."""
     if request.param == "sqlite":
         return str(tmp_path / "sessions.db")
     return str(request.getfixturevalue("opensearch_url"))
@@ -113,7 +128,7 @@ def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def open_stores(store_url: str, session_index: str) -> Iterator[Callable[[], SessionStore]]:
-    """Opens the same store again, as another replica would."""
+    """A function that opens the same store again, as another replica would."""
     opened = []
 
     def open_one() -> SessionStore:

@@ -1,4 +1,4 @@
-"""What is kept between searches: bounded, and never of an older version."""
+"""The hit cache: it is bounded, and what it gives is never of an older version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from resift.plugin.opensearch.hit_cache import STATE_SECONDS, HitCache, IndexSta
 from resift.plugin.opensearch.mappings import mappings
 
 
-def test_bounded_and_the_least_recently_used_go() -> None:
+def test_the_cache_is_bounded_and_the_least_recently_used_goes() -> None:
     vector = np.ones(4, np.float32)
     each = 200 + size_of((vector,))
     cache: HitCache[Any] = HitCache(size=100 * each)
@@ -39,29 +39,29 @@ def test_sizes_count_all_that_values_hold() -> None:
     assert size_of({"a": ["x" * 500, {"b": "y" * 500}]}) >= 1000
 
 
-def test_none_is_no_version() -> None:
+def test_none_is_never_cached() -> None:
     cache: HitCache[Any] = HitCache()
     cache.put(None, 1)
     assert cache.get(None) is None
 
 
 def test_states_are_asked_for_again_after_five_seconds() -> None:
-    now, asked = [0.0], []
+    now, fetched = [0.0], []
     cache: HitCache[Any] = HitCache(clock=lambda: now[0])
 
     def fetch() -> dict[str, IndexState]:
-        asked.append(now[0])
-        return {"docs": IndexState(f"key {len(asked)}", True)}
+        fetched.append(now[0])
+        return {"docs": IndexState(f"key {len(fetched)}", True)}
 
     for now[0] in (0, 4, 5.1, 6):
         cache.states("docs", fetch)
-    assert asked == [0, 5.1]
+    assert fetched == [0, 5.1]
     assert cache.states("docs", fetch) == {"docs": IndexState("key 2", True)}
 
 
 @pytest.fixture
 def engine_url(opensearch_url: str) -> str:
-    """A real OpenSearch only: the embedded engine has nothing to keep."""
+    """A real OpenSearch only: the embedded engine has no hit cache."""
     return opensearch_url
 
 
@@ -76,7 +76,7 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
         assert engine.bulk(index, rows) == []
         engine.refresh(index)
 
-    def check(kept: int, **texts: str | None) -> None:
+    def check(cached: int, **texts: str | None) -> None:
         first, second = engine.search_all(index, [body, {**body, "_source": False}], vectors=True)
         for found in (first, second):
             for hit, vector in zip(found.hits, found.vectors, strict=True):
@@ -86,7 +86,7 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
                 np.testing.assert_equal(vector is None, expected is None)
                 if vector is not None:
                     np.testing.assert_allclose(vector, expected, rtol=1e-6)
-        assert (first.cached, len(first.hits)) == (kept, len(texts))
+        assert (first.cached, len(first.hits)) == (cached, len(texts))
 
     engine.create(index, ["text"], model)
     write(a="fire", b="gun", c=None)
@@ -99,8 +99,8 @@ def test_searches_after_writes_bring_the_new_vectors(engine: OpenSearchEngine, i
     write(a="war", b="smoke")
     check(0, a="war", b="smoke")
     for _ in range(2):
-        asked = engine.search(index, {**body, "seq_no_primary_term": True}, vectors=True)
-    assert (asked.cached, {hit["_primary_term"] for hit in asked.hits}) == (2, {1})
+        versioned = engine.search(index, {**body, "seq_no_primary_term": True}, vectors=True)
+    assert (versioned.cached, {hit["_primary_term"] for hit in versioned.hits}) == (2, {1})
 
 
 BODIES: list[dict[str, Any]] = [
@@ -122,7 +122,7 @@ BODIES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, model: Model, shards: int) -> None:
+def test_hits_are_the_same_cached_or_not(engine: OpenSearchEngine, index: str, model: Model, shards: int) -> None:
     mapping = {**mappings(["title", "text"], model), "date_detection": False}
     mapping["properties"] |= {"n": {"type": "long"}, "kept": {"type": "object", "enabled": False}}
     settings = {"index.knn": True, "index.number_of_shards": shards}
@@ -139,10 +139,10 @@ def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, mod
     clause = {"bool": {"should": [{"match": {"text": {"query": "fire river", "_name": "named"}}}]}}
     for body in BODIES:
         for name in (index, f"{index}-alias"):
-            asked = {"query": clause, **body}
-            whole = engine.client.search(index=name, body=whole_hits(asked, False))["hits"]
+            searched = {"query": clause, **body}
+            whole = engine.client.search(index=name, body=whole_hits(searched, False))["hits"]
             for turn in range(2):
-                for found in (engine.search(name, asked, vectors=True), *engine.search_all(name, [asked], True)):
+                for found in (engine.search(name, searched, vectors=True), *engine.search_all(name, [searched], True)):
                     assert found.response["hits"] == whole, (body, turn)
                     for hit, vector in zip(found.hits, found.vectors, strict=True):
                         n = int(hit["_id"])
@@ -152,7 +152,7 @@ def test_hits_are_the_same_kept_or_not(engine: OpenSearchEngine, index: str, mod
     assert engine.search(index, {"query": clause}, vectors=True).cached == 5
 
 
-def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
+def test_callers_with_rights_of_their_own_see_nothing_from_the_cache(
     engine: OpenSearchEngine, index: str, model: Model
 ) -> None:
     engine.create(index, ["text"], model)
@@ -162,9 +162,9 @@ def test_callers_with_rights_of_their_own_see_nothing_that_is_kept(
     assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "fire"}
     (state,) = engine.cached_hits.cache.states(index, dict).values()
     (hit,) = (value for value in engine.cached_hits.cache._newer.values() if isinstance(value, dict))
-    hit["_source"]["text"] = "kept"
+    hit["_source"]["text"] = "cached"
     assert state.numbered
-    assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "kept"}
+    assert engine.search(index, body, vectors=True).hits[0]["_source"] == {"text": "cached"}
     own = engine.search(index, body, vectors=True, headers={"X-Opaque-Id": "caller"})
     assert own.hits[0]["_source"] == {"text": "fire"}
 

@@ -93,15 +93,15 @@ def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore
     refused, together = [], threading.Barrier(6)
 
     def count(store: SessionStore, times: int) -> None:
-        kept = store.read("a")
+        stored = store.read("a")
         together.wait()  # all have read before one writes: five of the six must be refused
         while times:
-            body = {"n": kept.body["n"] + 1 if kept else 1}
-            if store.write("a", StoredSession(body, 1.0, [], kept.version if kept else None)):
+            body = {"n": stored.body["n"] + 1 if stored else 1}
+            if store.write("a", StoredSession(body, 1.0, [], stored.version if stored else None)):
                 times -= 1
             else:
                 refused.append(1)
-            kept = store.read("a")
+            stored = store.read("a")
 
     threads = [threading.Thread(target=count, args=(store, 10)) for store in (open_stores(), open_stores()) * 3]
     for thread in threads:
@@ -162,8 +162,8 @@ def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, sessio
 def test_the_sessions_of_an_index(store: SessionStore) -> None:
     other = replace(ONE, indices=["elsewhere"])
     assert list(store.scan(ONE.indices[0])) == []
-    for id, kept in (("a", ONE), ("b", other), ("c", ONE)):
-        assert store.write(id, kept)
+    for id, session in (("a", ONE), ("b", other), ("c", ONE)):
+        assert store.write(id, session)
     assert list(store.scan(ONE.indices[0])) == [ONE, ONE]
     assert list(store.scan("elsewhere")) == [other]
     assert list(store.scan("nowhere")) == []

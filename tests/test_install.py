@@ -1,0 +1,109 @@
+"""Installing on a real OpenSearch: everything is made, checked and removed, and nothing else is touched."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from resift import Model, WordVectors, build_model
+from resift.errors import EngineError
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.settings import TRUSTED
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+
+def snapshot(cluster: Cluster) -> dict[str, Any]:
+    """Everything in a cluster that an installation may touch."""
+
+    def every(kind: str) -> list[str]:
+        try:
+            found = cluster.request("POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000})
+        except LookupError:
+            return []
+        return sorted(hit["_id"] for hit in found["hits"]["hits"])
+
+    state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]
+    return {
+        "settings": cluster.persistent(),
+        "scripts": sorted(state.get("stored_scripts", {})),
+        "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
+        "ingest": sorted(cluster.find("/_ingest/pipeline") or {}),
+        "search": sorted(cluster.find("/_search/pipeline") or {}),
+        **{kind: every(kind) for kind in ("models", "connectors", "model_groups")},
+    }
+
+
+def test_install_status_uninstall_leaves_nothing(
+    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors
+) -> None:
+    url, name = "http://127.0.0.1:18080", f"resift-{uuid.uuid4().hex[:8]}"
+    rest = Cluster(cluster)
+    before = snapshot(rest)
+    installer = Installer(cluster, packaged, ["text"], url, name)
+    planned = installer.install(dry_run=True)
+    assert snapshot(rest) == before
+    assert {row.state for row in installer.status() if row.name.startswith(name)} == {"missing"}
+    assert installer.install() == planned
+    assert installer.install() == []
+    assert {row.state for row in installer.status() if row.kind not in ("index", "reranker")} == {"ok"}
+    during = snapshot(rest)
+    assert [len(during[kind]) - len(before[kind]) for kind in ("scripts", "templates", "ingest", "search")] == [
+        2,
+        1,
+        1,
+        4,
+    ]
+    assert [len(during[kind]) - len(before[kind]) for kind in ("models", "connectors", "model_groups")] == [
+        4,
+        4,
+        1,
+    ]
+
+    other = Installer(cluster, build_model("boew:4", vectors), ["text"], url, name)
+    assert f"other model {packaged.hash}" in {row.state for row in other.status()}
+    assert all(
+        row.fix == "resift install"
+        for row in other.status()
+        if row.state.startswith("other model") and row.kind != "index"
+    )
+    moved = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18081", name)
+    assert {row.state for row in moved.status() if row.kind == "remote model"} == {"changed"}
+    rest.request("DELETE", f"/_search/pipeline/{name}-session")
+    assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-session"]
+    assert moved.install()
+    assert {row.state for row in moved.status() if row.kind not in ("index", "reranker")} == {"ok"}
+
+    planned = moved.uninstall(dry_run=True)
+    assert {row.state for row in moved.status() if row.kind not in ("index", "reranker")} == {"ok"}
+    assert moved.uninstall() == planned
+    assert snapshot(rest) == before
+    assert moved.uninstall() == []
+
+
+def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model) -> None:
+    rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
+    was = rest.persistent().get(TRUSTED)
+    rest.set({TRUSTED: ["^https://own\\.example/.*$"]})
+    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18082", name)
+    installer.install()
+    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^http://127\\.0\\.0\\.1:18082/.*$"]
+    rest.set({TRUSTED: [*rest.settings()[TRUSTED], "^https://later\\.example/.*$"]})
+    installer.uninstall()
+    assert rest.settings()[TRUSTED] == ["^https://own\\.example/.*$", "^https://later\\.example/.*$"]
+    rest.set({TRUSTED: was})
+
+
+def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Model) -> None:
+    rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
+    path = f"/_ingest/pipeline/{name}-ingest"
+    rest.request("PUT", path, {"description": "mine", "processors": []})
+    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18083", name)
+    with pytest.raises(EngineError, match="is not Resift's"):
+        installer.install()
+    assert "foreign" in {row.state for row in installer.status()}
+    installer.uninstall()
+    assert rest.find(path, f"{name}-ingest")["description"] == "mine"
+    rest.request("DELETE", path)
