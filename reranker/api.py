@@ -156,7 +156,7 @@ def _normalization(body: dict[str, Any], default: str) -> str:
 def search() -> dict[str, Any]:
     """The engine's answer to a search, reranked."""
     body, service = read.json_body(), _service()
-    wanted = Search(
+    requested = Search(
         query=_query(body),
         filter=_filter(body),
         index=read.text(body, "index"),
@@ -171,7 +171,7 @@ def search() -> dict[str, Any]:
         highlight=read.flag(body, "highlight", False),
         headers=_headers(),
     )
-    return service.search(wanted)
+    return service.search(requested)
 
 
 def _query(body: dict[str, Any]) -> str | dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
+from reranker_app import wait_for_sample
 
 from resift import Model, __version__
 from resift.errors import ResiftError
@@ -150,6 +151,18 @@ def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: d
     answer = client.open(_url(name), method=method.upper(), json=body)
     assert answer.status_code == 200, answer.text
     _check(operation["responses"]["200"]["content"]["application/json"]["schema"], answer.get_json())
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_a_suggestion_is_as_documented(client: FlaskClient, size: int) -> None:
+    schema = OPERATIONS["search"][2]["responses"]["200"]["content"]["application/json"]["schema"]
+    for expected in (None, "fire forest"):
+        body = {"index": "resift-news", "query": "fier forrest", "size": size}
+        answer = client.post("/v1/search", json=body).get_json()
+        assert answer["resift"].get("did_you_mean") in (None, expected)
+        _check(schema, answer)
+        wait_for_sample()
+    assert answer["resift"]["did_you_mean"] == "fire forest"
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
