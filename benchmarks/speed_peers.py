@@ -13,7 +13,7 @@ from numba import njit, uint64
 
 from resift import Model
 from resift.text import tokenize
-from resift.vectors import table as vectors
+from resift.vectors import compiled
 
 Encode = Callable[[Sequence[str]], Any]
 
@@ -106,11 +106,11 @@ def without_numba(model: Model) -> Encode:
     """Ours as where numba is not installed."""
 
     def encode(texts: Sequence[str]) -> Any:
-        usual, vectors.MANY = vectors.MANY, 10**12
+        usual, compiled.MIN_CHARACTERS = compiled.MIN_CHARACTERS, 10**12
         try:
             return model.encode(texts)
         finally:
-            vectors.MANY = usual
+            compiled.MIN_CHARACTERS = usual
 
     return encode
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from resift import WordVectors
 from resift.encoders.kernels import pool_max, pool_mean
 from resift.text import tokenize
+from resift.vectors import compiled
 from resift.vectors.kernels import _HIGH, _MIX, PAD, _hash, build_lookup, word_ids
+from resift.vectors.table import LOOKUP
 
 TEXTS = [
     "",
@@ -154,11 +156,13 @@ def test_pooling_equals_numpy(kind: type, dim: int) -> None:
         np.testing.assert_allclose(largest[row], words.max(axis=0, initial=0), rtol=1e-6)
 
 
-def test_a_vocabulary_uses_them_for_many_texts(vectors: WordVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("least", [0, 10**9], ids=["compiled", "numpy"])
+def test_a_vocabulary_uses_them_for_many_texts(
+    vectors: WordVectors, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    assert compiled.build(LOOKUP.name)
+    monkeypatch.setattr(compiled, "MIN_CHARACTERS", least)
     texts = ["Fire zzz BUSH", "", "the–fire"] * 5000
-    expected = python_ids(vectors.words, texts)
-    for without in (False, True):
-        if without:  # as where numba is not installed
-            monkeypatch.setattr("resift.vectors.table._load_kernels", lambda: None)
-        ids, offsets = vectors.ids(texts)
-        assert (ids.tolist(), offsets.tolist()) == expected
+    assert (LOOKUP.for_texts(texts) is None) == (least > 0)
+    ids, offsets = vectors.ids(texts)
+    assert (ids.tolist(), offsets.tolist()) == python_ids(vectors.words, texts)

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.codebook import learn_codebook, membership
+from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.text import tokenize
+from resift.vectors import compiled
+from resift.vectors.table import LOOKUP
 
 TRAINED = ["mask", "segments", "head", "segments and head"]
 NAMES = ["mean", "sfbow", "sfbow:signed", "sfbow:pca3", "sfbow:kmeans4", "boew:4", "boew:4,0.7", *TRAINED]
@@ -54,8 +57,10 @@ def models(vectors: WordVectors) -> dict[str, Model]:
 
 @pytest.fixture(params=["compiled", "python"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With numba's kernels however short the texts are, and as where numba is not installed."""
-    monkeypatch.setattr("resift.vectors.table.MANY", 0 if request.param == "compiled" else 10**9)
+    """With compiled loops however short the texts are, and as where numba is not installed."""
+    if request.param == "compiled":
+        assert all(compiled.build(module.name) for module in (LOOKUP, KERNELS))
+    monkeypatch.setattr(compiled, "MIN_CHARACTERS", 0 if request.param == "compiled" else 10**9)
 
 
 @pytest.mark.usefixtures("path")

@@ -152,7 +152,7 @@ def test_convert_fasttext_binary(tmp_path: Path) -> None:
     assert set(found.words) == {"fire", "bush", "army", "gun"}
     row = found.rows()[found.index["fire"]]
     np.testing.assert_allclose(row, model.wv["fire"], atol=1e-5)
-    more = convert(tmp_path / "f.bin", limit=2, more=["fires", "fire", "bush", "fires"])
+    more = convert(tmp_path / "f.bin", limit=2, extra_words=["fires", "fire", "bush", "fires"])
     assert more.words[:2] == found.words[:2]
     assert sorted(more.words[2:]) == sorted({"fires", "fire", "bush"} - set(found.words[:2]))
     for word in ("fires", "bush"):
@@ -163,9 +163,9 @@ def test_convert_fasttext_binary(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) -> None:
     keyed.save_word2vec_format(str(tmp_path / "w.txt"))
-    assert convert(tmp_path / "w.txt", more=keyed.index_to_key[:2]).words == keyed.index_to_key
+    assert convert(tmp_path / "w.txt", extra_words=keyed.index_to_key[:2]).words == keyed.index_to_key
     with pytest.raises(BadInput, match="no subwords"):
-        convert(tmp_path / "w.txt", more=["a-word-of-no-table"])
+        convert(tmp_path / "w.txt", extra_words=["a-word-of-no-table"])
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])

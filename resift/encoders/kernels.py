@@ -1,4 +1,4 @@
-"""Compiled loops of the encoder (numba, extra ``fast``): word ids to pooled rows."""
+"""Compiled loops of pooling (numba, extra ``fast``): the functions of :mod:`resift.encoders.pooling`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import float32
 
-from resift.vectors.kernels import compiled
+from resift.vectors.compiled import compiled
 
 _SHORT_SUM = 512
 
@@ -62,3 +62,14 @@ def pool_max(ids: Any, offsets: Any, matrix: Any, factors: Any, out: Any) -> Non
             for j in range(len(row)):
                 value = factor * float32(values[j])
                 row[j] = value if value > row[j] else row[j]
+
+
+def compile_all() -> None:
+    """Compile both loops for the types that a model calls them with: its matrix is read-only, int8 or float32."""
+    ids, offsets, weights = np.zeros(1, np.int32), np.array([0, 1], np.int64), np.ones(1, np.float32)
+    pooled = np.zeros((1, 1), np.float32)
+    for kind in (np.int8, np.float32):
+        matrix = np.zeros((1, 1), kind)
+        matrix.flags.writeable = False
+        pool_mean(ids, offsets, matrix, weights, weights, pooled)
+        pool_max(ids, offsets, matrix, weights, pooled)

@@ -17,11 +17,8 @@ Memberships are computed once a word when the model is built, so that encoding a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,22 +28,21 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.corpus import sparse_counts
+from resift.encoders import pooling
+from resift.encoders.batching import BATCH, map_in_threads, text_batches
+from resift.encoders.kmeans import FREQUENT
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, unit_rows
-from resift.vectors.table import WordVectors, wants_kernels
+from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-from resift.encoders.codebook import _FREQUENT
 
 # chosen on Cranfield and CISI, as are the weights of adapted and trained models where they are made
 ALPHA, ADAPTED_ALPHA = 0.3, (0.5, 0.6)
 MODEL_FILE = "model.json"
-_GATHER = 4096
-_BATCH = 4096
-_BATCH_CHARACTERS = 4 * 2**20
 _BLOCK = 512
 
 
@@ -134,7 +130,7 @@ class Model:
         whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
         return whole and bool((self.mask == 1).all())
 
-    def encode(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Floats:
+    def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Floats:
         """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
 
         ``threads`` encode at the same time (with numba; without it they gain nothing). Raises BadInput where an item
@@ -143,23 +139,12 @@ class Model:
         batches = list(self.encode_batches(texts, batch_size, threads))
         return np.concatenate(batches) if batches else np.zeros((0, self.dim), np.float32)
 
-    def encode_batches(self, texts: Iterable[str], batch_size: int = _BATCH, threads: int = 1) -> Iterator[Floats]:
+    def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Iterator[Floats]:
         """The same, yielding one (at most ``batch_size``, dim) array after another; a batch of long texts is shorter.
 
         At most 2 · ``threads`` batches are held at a time.
         """
-        if isinstance(texts, str):
-            raise BadInput("one string was given", value=texts, expected="a list of texts")
-        batches = _text_batches(texts, batch_size)
-        if threads == 1:
-            yield from map(self._encode, batches)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            running = deque(pool.submit(self._encode, batch) for batch in islice(batches, 2 * threads))
-            while running:
-                done = running.popleft().result()
-                running.extend(pool.submit(self._encode, batch) for batch in islice(batches, 1))
-                yield done
+        return map_in_threads(self._encode, text_batches(texts, batch_size), threads)
 
     def encode_one(self, text: str) -> Floats:
         """The vector of one text, shape (dim,), float32; for queries, sooner than a batch of one."""
@@ -182,15 +167,12 @@ class Model:
         """Pooled rows of each text's parts, (n · S, K)."""
         ids, offsets = self.table.ids(texts)
         starts = self._parts(offsets)
-        if not wants_kernels(texts):
-            return (self._mean if self.pool == "mean" else self._max)(ids, starts)
-        from resift.encoders import kernels
-
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
+        loops = pooling.KERNELS.for_texts(texts) or pooling
         if self.pool == "mean":
-            kernels.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
+            loops.pool_mean(ids, starts, self._matrix, self._factors, self._divisors, pooled)
         else:
-            kernels.pool_max(ids, starts, self._matrix, self._factors, pooled)
+            loops.pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
     def _parts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -200,21 +182,6 @@ class Model:
         lengths = np.diff(offsets)[:, None]
         starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
         return np.append(starts.ravel(), offsets[-1])
-
-    def _mean(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
-        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
-        for row, (start, end) in enumerate(pairwise(starts)):
-            total = self._divisors[ids[start:end]].sum()
-            for some in _split(ids[start:end]) if total > 0 else ():
-                pooled[row] += (self._factors[some] / total) @ self._matrix[some].astype(np.float32)
-        return pooled
-
-    def _max(self, ids: NDArray[np.int32], starts: NDArray[np.int64]) -> Floats:
-        pooled = np.zeros((len(starts) - 1, self.table.dim), np.float32)
-        for row, (start, end) in enumerate(pairwise(starts)):
-            for some in _split(ids[start:end]):
-                np.maximum(pooled[row], (self._factors[some, None] * self._matrix[some]).max(axis=0), out=pooled[row])
-        return pooled
 
     def word_rows(self, texts: Sequence[str]) -> list[Floats]:
         """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
@@ -264,7 +231,7 @@ class Model:
     @cached_property
     def _units(self) -> Floats:
         """Texts of one word: (at most 20,000, dim)."""
-        return unit_rows(self._finish(np.tile(self.table.rows()[:_FREQUENT], self.segments)))
+        return unit_rows(self._finish(np.tile(self.table.rows()[:FREQUENT], self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -300,23 +267,3 @@ class Model:
             info.get("alpha", ALPHA),
             info.get("max_alpha", ALPHA),
         )
-
-
-def _split(ids: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
-    return (ids[start : start + _GATHER] for start in range(0, len(ids), _GATHER))
-
-
-def _text_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of at most ``size`` texts of some million characters together. Raises BadInput for what is no text."""
-    batch: list[str] = []
-    characters = done = 0
-    for text in texts:
-        if not isinstance(text, str):
-            raise BadInput(f"text {done} is a {type(text).__name__}", value=text, expected="a string")
-        batch.append(text)
-        characters, done = characters + len(text), done + 1
-        if len(batch) == size or characters > _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch

@@ -1,7 +1,8 @@
-"""Encoders by their names, and saved ones by their folders."""
+"""Encoders by their names (``BUILDERS``), and saved ones by their folders (``KINDS``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,39 +18,59 @@ from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual)}
+_DEFAULT_SIGMA = 0.25
 
 
 def build_model(name: str, vectors: WordVectors, seed: int = 0) -> Model:
-    """An untrained model by its name: ``mean``, ``sfbow``, ``sfbow:U``, ``boew:K`` or ``boew:K,σ`` (else σ is 0.25).
+    """An untrained model of word vectors by its name: ``mean``, ``sfbow``, ``sfbow:U``, ``boew:K`` or ``boew:K,σ``.
 
-    U names a universe, see :func:`resift.encoders.universe.build_universe`.
+    U names a universe, see :func:`resift.encoders.universe.build_universe`; K is the number of codewords, σ their
+    width (0.25). ``seed`` is for the clusters. Raises BadInput if the name is none of these, or K or σ does not fit.
     """
     kind, _, options = name.partition(":")
-    if kind == "mean" and not options:
-        return Model(name, vectors, "mean", "cosine")
-    if kind == "sfbow":
-        return Model(name, _memberships(vectors, options, seed) if options else vectors, "max", "jaccard")
-    try:
-        size, _, sigma = options.partition(",")
-        codewords, width = int(size), float(sigma or 0.25)
-        if kind != "boew" or not (1 <= codewords <= len(vectors) and 0 < width < np.inf):
-            raise ValueError
-    except ValueError:
-        raise BadInput(
-            f"unknown encoder {name!r}",
-            value=name,
-            expected=f"mean | sfbow[:U] | boew:K[,σ], K at most {len(vectors)}",
-        ) from None
-    codebook = learn_codebook(vectors, codewords, seed)
-    table = WordVectors(vectors.words, membership(unit_rows(vectors.rows()), codebook, width), vectors.weights)
-    table.info = {**vectors.info, "sigma": width, "seed": seed}
-    return Model(name, table, "mean", "cosine")
+    if kind not in BUILDERS:
+        raise _unknown(name, vectors)
+    return BUILDERS[kind](name, options, vectors, seed)
 
 
-def _memberships(vectors: WordVectors, universe: str, seed: int) -> WordVectors:
+def _mean(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    if options:
+        raise _unknown(name, vectors)
+    return Model(name, vectors, "mean", "cosine")
+
+
+def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    """Static fuzzy bag of words (Muffo et al. 2021): memberships in a universe, the identity if none is named."""
+    if not options:
+        return Model(name, vectors, "max", "jaccard")
     rows = vectors.rows()
-    table = rows @ build_universe(universe, rows, seed).T
-    return WordVectors(vectors.words, table, vectors.weights, info={**vectors.info, "universe": universe, "seed": seed})
+    info = {**vectors.info, "universe": options, "seed": seed}
+    memberships = rows @ build_universe(options, rows, seed).T
+    return Model(name, WordVectors(vectors.words, memberships, vectors.weights, info=info), "max", "jaccard")
+
+
+def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
+    """Bag of embedded words (Passalis and Tefas 2018): memberships in the codewords of a codebook."""
+    try:
+        size, _, width = options.partition(",")
+        codewords, sigma = int(size), float(width or _DEFAULT_SIGMA)
+    except ValueError:
+        raise _unknown(name, vectors) from None
+    if not (1 <= codewords <= len(vectors) and 0 < sigma < np.inf):
+        raise _unknown(name, vectors)
+    codebook = learn_codebook(vectors, codewords, seed)
+    info = {**vectors.info, "sigma": sigma, "seed": seed}
+    memberships = membership(unit_rows(vectors.rows()), codebook, sigma)
+    return Model(name, WordVectors(vectors.words, memberships, vectors.weights, info=info), "mean", "cosine")
+
+
+def _unknown(name: str, vectors: WordVectors) -> BadInput:
+    expected = f"mean | sfbow[:U] | boew:K[,σ], K at most {len(vectors)}"
+    return BadInput(f"unknown encoder {name!r}", value=name, expected=expected)
+
+
+# by what stands before the colon: (name, what stands behind it, vectors, seed) → model
+BUILDERS: dict[str, Callable[[str, str, WordVectors, int], Model]] = {"mean": _mean, "sfbow": _sfbow, "boew": _boew}
 
 
 def load_model(name: str | Path = DEFAULT) -> Model:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from resift.arrays import Floats
-from resift.errors import BadInput, MissingExtra
+from resift.encoders.kmeans import FREQUENT, kmeans
+from resift.errors import BadInput, needs_extra
 from resift.vectors.similarity import unit_rows
 
-FREQUENT = 20_000
 _DENSITY_WORDS = 5_000
 _NAME = re.compile(r"(identity|signed|pca|kmeans|spherical|dbscan|hdbscan)(\d+(?:\.\d+)?)?")
 
@@ -42,10 +42,7 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
         return principal_axes(rows, int(number or rows.shape[1]))
     frequent = np.asarray(rows[:FREQUENT], np.float32)
     if kind == "kmeans":
-        from scipy.cluster.vq import kmeans2
-
-        found, _ = kmeans2(frequent, int(number or 0), iter=30, minit="++", seed=np.random.default_rng(seed))
-        return np.asarray(found, np.float32)
+        return kmeans(frequent, int(number or 0), seed)
     if kind == "spherical":
         return spherical_kmeans(unit_rows(frequent), int(number or 0), np.random.default_rng(seed))
     return _density_clusters(kind, number or 0, unit_rows(rows[:_DENSITY_WORDS]))
@@ -89,10 +86,8 @@ def spherical_kmeans(units: Floats, size: int, rng: np.random.Generator, iterati
 
 
 def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
-    try:
+    with needs_extra("train", kind):
         from sklearn.cluster import DBSCAN, HDBSCAN
-    except ImportError as error:
-        raise MissingExtra(f"{kind} needs scikit-learn: pip install 'resift[train]'") from error
     by_name: dict[str, Callable[[], object]] = {
         "dbscan": lambda: DBSCAN(eps=number, min_samples=5, metric="cosine"),
         "hdbscan": lambda: HDBSCAN(min_cluster_size=int(number), copy=True),

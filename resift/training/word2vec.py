@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from resift.errors import BadInput
+from resift.errors import BadInput, needs_extra
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
@@ -18,7 +18,8 @@ def train_word2vec(
     seed: int = 0,
 ) -> WordVectors:
     """Word2vec (skip-gram, gensim) on any corpus; one thread, so that a seed gives the same vectors again."""
-    from gensim.models import Word2Vec
+    with needs_extra("vectors", "Training word2vec"):
+        from gensim.models import Word2Vec
 
     sentences = [words for words in map(tokenize, texts) if words]
     if not sentences:

@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from resift.errors import BadInput
+from resift.errors import BadInput, needs_extra
 from resift.vectors.table import WordVectors
 
 
 def convert(
-    source: str | Path, weighting: str = "zipf", limit: int | None = None, more: Iterable[str] = ()
+    source: str | Path, weighting: str = "zipf", limit: int | None = None, extra_words: Iterable[str] = ()
 ) -> WordVectors:
     """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim.
 
     Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
     have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
-    many words. After them come those of ``more``, most frequent first, that are new: fastText's subwords give each a
-    row (Bojanowski et al. 2017); another file has none, and BadInput says so.
+    many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
+    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.vectors.table.weights_by_rank`.
+
+    Raises BadInput if the file does not exist, is in another format, or has no subwords for the extra words, and
+    MissingExtra without gensim.
     """
     path = Path(source)
     if not path.is_file():
@@ -37,7 +40,7 @@ def convert(
     words = keyed.index_to_key[:limit]
     rows = keyed.vectors[: len(words)]
     known = set(words)
-    if new := [word for word in dict.fromkeys(more) if word not in known]:
+    if new := [word for word in dict.fromkeys(extra_words) if word not in known]:
         if not getattr(keyed, "bucket", 0):
             raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
         words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
@@ -45,9 +48,10 @@ def convert(
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:
-    from gensim.models import KeyedVectors
-    from gensim.models.fasttext import load_facebook_vectors
-    from gensim.utils import open as open_any
+    with needs_extra("vectors", "Reading the word vectors of others"):
+        from gensim.models import KeyedVectors
+        from gensim.models.fasttext import load_facebook_vectors
+        from gensim.utils import open as open_any
 
     if ".bin" in path.suffixes:
         with open_any(str(path), "rb") as handle:

@@ -1,10 +1,9 @@
-"""Compiled loops of the encoder (numba, extra ``fast``): bytes to word ids, and ids to pooled rows.
+"""Compiled loops of the look-up of words (numba, extra ``fast``): bytes to word ids.
 
 Sixty-four bytes at a time give a mask of those that are in words; its edges are where words begin and end. A word of up
 to sixteen bytes is its own key, since no word holds a NUL to pad with. A longer word's key is a 64-bit hash, and a hit
 counts only where all its bytes agree. So ids are those of :func:`resift.text.tokenize` and a dictionary on every
-input, whoever chose it. Compiled code is kept between runs, in the source's ``__pycache__`` or in the user's own
-cache folder, and all loops let other threads run.
+input, whoever chose it. :mod:`resift.vectors.compiled` says when they are compiled and used.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import int64, njit, types, uint64
+from numba import int64, types, uint64
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from resift.text import LONE, folding, to_utf8
+from resift.vectors.compiled import compiled
 
 PAD = 80
 _EDGES = 512
@@ -37,15 +37,6 @@ class Lookup(NamedTuple):
     starts: NDArray[np.int64]
     short: NDArray[np.uint64]
     long: NDArray[np.uint64]
-
-
-def compiled(function: Any) -> Any:
-    """``function`` compiled at its first call, without the interpreter's lock."""
-    options = {"nogil": True, "fastmath": {"contract"}}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no folder to keep the code in
-        return njit(**options)(function)
 
 
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, kind: Any) -> Any:
@@ -285,3 +276,8 @@ def word_ids(lookup: Lookup, texts: Sequence[str]) -> tuple[NDArray[np.int32], N
     folded = np.empty(2 * longest + PAD, np.uint8)
     _ids(buffer, starts, foreign, table, folded, lookup, np.empty(_EDGES, np.int64), out, offsets)
     return out[: offsets[-1]], offsets
+
+
+def compile_all() -> None:
+    """Compile every loop for the types that this module's callers use."""
+    word_ids(build_lookup(["fire"]), ["fire"])

@@ -1,14 +1,15 @@
 """Mixtures and ensembles of word vectors: several tables, or layers of one, made into one table.
 
 Cakaloglu et al. 2022 (EmBoost): a mixture weighs the layers of one embedding (eq. 2), an ensemble weighs embeddings
-(eq. 4); both add, average or join, and a word may weigh its inverse document frequency. Here both are :func:`mix`, a
-layer being a table like any other. :func:`subwords` makes a source from spelling alone, which knows every word.
+(eq. 4); both add, average or join, and a word may weigh its inverse document frequency. Here both are
+:func:`mix_vectors`, a layer being a table like any other. :func:`subwords` makes a source from spelling alone, which
+knows every word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -41,15 +42,38 @@ def mix_vectors(
 ) -> WordVectors:
     """One table of the words of all ``tables`` and of ``idf``'s texts; a word that nobody knows has no row.
 
-    Every table is first centred on the mean of its words (by frequency in ``idf``'s texts, where they are given) and
-    brought to the same mean length, so that ``coefficients`` (1 each) say how much each counts. ``concat`` joins rows,
-    ``sum`` and ``average`` (the sum over the coefficients' sum) want tables of one dimension (eqs. 2 and 4); a word
+    Every table is first centred on the mean of its words in ``idf``'s texts, where they are given, and brought to the
+    same mean length, so that ``coefficients`` (1 each) say how much each counts. ``aggregate``: ``concat`` joins rows;
+    ``sum`` and ``average`` (the sum over the coefficients' sum) want tables of one dimension (eqs. 2 and 4). A word
     that a table lacks has zeros there. With ``idf`` a word weighs its inverse document frequency, else the largest of
     its tables' weights. ``spelling``: dimensions and coefficient of :func:`subwords`, joined as a last source.
 
-    Raises DimensionMismatch where dimensions differ that have to be equal, BadInput for other values.
+    Raises DimensionMismatch if tables to be added differ in their dimensions, BadInput for other values that do not
+    fit, and MissingExtra without SciPy where ``spelling`` needs it.
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
+    _check(tables, factors, aggregate, spelling)
+    words = _all_words(tables, idf)
+    parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
+    rows = _aggregated(parts, factors, aggregate)
+    known = np.asarray(rows.any(axis=1))
+    if spelling is not None:
+        dim, factor = spelling
+        rows = np.hstack([rows, factor * subwords(words, dim)])
+        known[:] = True  # every word has a spelling
+    kept = list(compress(words, known))
+    weights = _largest(tables, kept) if idf is None else idf.weights(kept)
+    info = {
+        "source": " + ".join(str(table.info.get("source", "vectors")) for table in tables),
+        "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": idf is not None},
+        **({"spelling": list(spelling)} if spelling else {}),
+    }
+    return WordVectors(kept, rows[known].astype(np.float32), weights, info=info)
+
+
+def _check(
+    tables: Sequence[WordVectors], factors: NDArray[np.float64], aggregate: str, spelling: tuple[int, float] | None
+) -> None:
     if not tables or factors.shape != (len(tables),) or not np.isfinite(factors).all() or not factors.any():
         raise BadInput(
             f"{len(tables)} tables and coefficients {factors.tolist()}", expected="a finite number each, not all 0"
@@ -61,44 +85,48 @@ def mix_vectors(
         raise DimensionMismatch(
             f"tables of {', '.join(map(str, dims))} dimensions", value=dims, expected="one dimension, or concat"
         )
-    extra = () if idf is None else (word for word, _ in idf.frequency.most_common())
-    names = list(dict.fromkeys(chain(extra, *(table.words for table in tables))))
-    parts = [factor * _part(table, names, idf) for table, factor in zip(tables, factors, strict=True)]
-    rows = np.hstack(parts) if aggregate == "concat" else np.sum(parts, axis=0)
-    if aggregate == "average":
-        rows = rows / (factors.sum() or 1)
-    known = np.asarray(rows.any(axis=1))
     if spelling is not None:
         dim, factor = spelling
         if dim < 1 or not 0 < factor < np.inf:
             raise BadInput(f"spelling {dim} by {factor}", value=dim, expected="1 dimension or more, a number above 0")
-        rows = np.hstack([rows, factor * subwords(names, dim)])
-        known[:] = True
-    kept = [name for name, found in zip(names, known, strict=True) if found]
-    weights = _largest(tables, kept) if idf is None else idf.weights(kept)
-    info = {
-        "source": " + ".join(str(table.info.get("source", "vectors")) for table in tables),
-        "mixture": {"aggregate": aggregate, "coefficients": factors.tolist(), "idf": idf is not None},
-        **({"spelling": list(spelling)} if spelling else {}),
-    }
-    return WordVectors(kept, rows[known].astype(np.float32), weights, info=info)
 
 
-def _part(table: WordVectors, names: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
-    """A table's rows for ``names`` (V, D), centred and of mean length 1; zeros where it has none."""
-    found = np.array([table.index[name] for name in names])
-    known = found >= 0
+def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:
+    """The words of the corpus, most frequent first, then those of the tables, each once."""
+    corpus = () if idf is None else (word for word, _ in idf.frequency.most_common())
+    return list(dict.fromkeys(chain(corpus, *(table.words for table in tables))))
+
+
+def _aggregated(
+    parts: Sequence[NDArray[np.float64]], factors: NDArray[np.float64], aggregate: str
+) -> NDArray[np.float64]:
+    if aggregate == "concat":
+        return np.hstack(parts)
+    total: NDArray[np.float64] = np.sum(parts, axis=0)
+    # coefficients of opposite signs may add up to 0
+    return total if aggregate == "sum" else total / (factors.sum() or 1)
+
+
+def _part(table: WordVectors, words: Sequence[str], idf: DocumentFrequencies | None) -> NDArray[np.float64]:
+    """A table's rows for ``words`` (V, D), centred and of mean length 1; zeros where it has none."""
+    ids = np.array([table.index[word] for word in words])
+    known = ids >= 0
     if not known.any():
         raise BadInput("a table knows none of the words", value=table.words[0], expected="vectors that fit")
-    rows = table.rows(found[known]).astype(np.float64)
-    seen = np.ones(len(rows))
-    if idf is not None:
-        counts = idf.of([name for name, has in zip(names, known, strict=True) if has])
-        seen = counts * smoothed_idf(counts, idf.documents, MIN_IDF)
-    centred = rows - (seen @ rows / seen.sum() if idf is not None and seen.any() else 0)
-    part = np.zeros((len(names), table.dim))
+    rows = table.rows(ids[known]).astype(np.float64)
+    centred = rows - _centre(rows, list(compress(words, known)), idf)
+    part = np.zeros((len(words), table.dim))
     part[known] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
     return part
+
+
+def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFrequencies | None) -> Any:
+    """The mean row, weighed by document frequency and idf; 0, for no centring, without texts that hold the words."""
+    if idf is None:
+        return 0
+    frequency = idf.of(words)
+    shares = frequency * smoothed_idf(frequency, idf.documents, MIN_IDF)
+    return shares @ rows / shares.sum() if shares.any() else 0
 
 
 def _largest(tables: Sequence[WordVectors], words: Sequence[str]) -> Floats:
@@ -114,6 +142,7 @@ def subwords(words: Sequence[str], dim: int) -> Floats:
 
     The n-grams of 3 to 5 characters of "<word>" (fastText's, Bojanowski et al. 2017) fall into 32,768 buckets by
     CRC-32, each with a direction of its own; a word is their sum, each weighed by how rare it is among ``words``.
+    Raises MissingExtra without SciPy.
     """
     buckets = [hashed_ngrams(word, _SIZES, _BUCKETS) for word in words]
     offsets = np.cumsum([0, *map(len, buckets)])

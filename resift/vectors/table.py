@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.text import tokenize
+from resift.vectors.compiled import CompiledModule
 from resift.vectors.folder import read_folder, write_folder
 
-MANY = 32_768
+LOOKUP = CompiledModule("resift.vectors.kernels")
 WEIGHTINGS = ("none", "zipf", "sif")
 
 
@@ -43,23 +44,6 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
     else:
         raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
     return weights.astype(np.float32)
-
-
-def wants_kernels(texts: Sequence[str]) -> bool:
-    """Whether compiled loops are worth it for these texts, and numba is installed.
-
-    They take a third of a second to load, and a process that only meets queries never has to.
-    """
-    return sum(map(len, texts)) >= MANY and _load_kernels() is not None
-
-
-@cache
-def _load_kernels() -> Any:
-    try:
-        from resift.vectors import kernels
-    except ImportError:
-        return None
-    return kernels
 
 
 class _Rows(dict[str, int]):
@@ -141,8 +125,8 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
-        if wants_kernels(texts):
-            found: tuple[NDArray[np.int32], NDArray[np.int64]] = _load_kernels().word_ids(self._lookup, texts)
+        if kernels := LOOKUP.for_texts(texts):
+            found: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return found
         tokens = [tokenize(text) for text in texts]
         rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int32)
@@ -152,7 +136,7 @@ class WordVectors:
 
     @cached_property
     def _lookup(self) -> Any:
-        return _load_kernels().build_lookup(self.words)
+        return LOOKUP.load().build_lookup(self.words)
 
     def zipf_idf(self, word: str) -> float:
         """log(rank + 2), Zipf's estimate of a word's idf; a word that has no row is rarer than all that have one."""

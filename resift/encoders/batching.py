@@ -1,0 +1,51 @@
+"""Batches of texts, and the threads that work at them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+from resift.errors import BadInput
+
+BATCH = 4096
+_MAX_CHARACTERS = 4 * 2**20
+
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
+
+
+def text_batches(texts: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:
+    """Lists of at most ``size`` texts, and of some four million characters together, in order.
+
+    Raises BadInput if ``texts`` is one string, or an item is not a string.
+    """
+    if isinstance(texts, str):
+        raise BadInput("one string was given", value=texts, expected="a list of texts")
+    batch: list[str] = []
+    characters = 0
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
+        batch.append(text)
+        characters += len(text)
+        if len(batch) == size or characters > _MAX_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def map_in_threads(function: Callable[[Batch], Result], batches: Iterator[Batch], threads: int) -> Iterator[Result]:
+    """``function`` of each batch, in order, ``threads`` at the same time; 2 · ``threads`` batches at most are held."""
+    if threads == 1:
+        yield from map(function, batches)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        running = deque(pool.submit(function, batch) for batch in islice(batches, 2 * threads))
+        while running:
+            result = running.popleft().result()
+            running.extend(pool.submit(function, batch) for batch in islice(batches, 1))
+            yield result
