@@ -16,7 +16,7 @@ from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.session_store import SessionStore
 
-pytest_plugins = ["opensearch_fixture"]
+pytest_plugins = ["opensearch_fixture", "evaluation_fixtures"]
 
 WORDS = [
     "fire",

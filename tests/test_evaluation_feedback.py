@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from resift import WordVectors, build_model
-from resift.cli.evaluate import evaluate
-from resift.cli.main import Resift
+from resift.cli.main import main
 from resift.evaluation.data import Classes, Collection
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.graded import Graded
@@ -24,14 +22,6 @@ from resift.evaluation.feedback.same_class import SameClass
 from resift.evaluation.system import Encoder
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
-
-
-@click.group(cls=Resift)
-def main() -> None:
-    """As resift.cli.main has it."""
-
-
-main.add_command(evaluate)
 
 
 def drawn(count: int, seed: int) -> Classes:

@@ -1,0 +1,119 @@
+"""The baselines: their formulas, and what learns and what repeats."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation_fixtures import TOPICS, documents, loaded
+
+from resift import WordVectors, build_model
+from resift.arrays import Floats
+from resift.errors import BadInput
+from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.registry import build_system
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+class Noted:
+    """A system that notes what it was made of."""
+
+    similarity = "cosine"
+
+    def __init__(self, path: str, seed: int) -> None:
+        self.path, self.seed = path, seed
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Zeros."""
+        return self.queries(documents)
+
+    def queries(self, texts: Sequence[str]) -> Floats:
+        """Zeros."""
+        return np.zeros((len(texts), 1), np.float32)
+
+
+def test_bm25_by_its_formula() -> None:
+    texts = ["whale whale sea", "sea boat", "boat boat boat boat"]
+    bm25 = BM25(k1=1.2, b=0.75)
+    rows = bm25.fit(texts)
+    scores = (bm25.queries(["the whale's sea", "sea sea"]) @ rows.T).toarray()
+
+    def part(tf: int, length: int, df: int) -> float:
+        return float(np.log(1 + (3 - df + 0.5) / (df + 0.5)) * tf / (tf + 1.2 * (0.25 + 0.75 * length / 3)))
+
+    np.testing.assert_allclose(scores[0], [part(2, 3, 1) + part(1, 3, 2), part(1, 2, 2), 0], rtol=1e-6)
+    np.testing.assert_allclose(scores[1], [2 * part(1, 3, 2), 2 * part(1, 2, 2), 0], rtol=1e-6)
+    np.testing.assert_allclose(bm25.documents(texts).toarray(), rows.toarray())
+
+
+def test_sif_takes_off_the_common_direction(folder: str) -> None:
+    system = build_system("sif", folder)
+    texts = [record["text"] for record in documents(30, 0)]
+    rows = system.fit(texts)
+    np.testing.assert_allclose(system.queries(texts), rows, atol=1e-6)
+    values = np.linalg.svd(rows, compute_uv=False)
+    assert values[-1] < 1e-5 < values[-2]
+
+
+def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
+    rows, fire, the = vectors.rows(), vectors.index["fire"], vectors.index["the"]
+    for name, weights in (("model2vec", np.log([fire + 2, the + 2])), ("mean-plain", (1, 1))):
+        pooled = weights[0] * rows[fire] + 2 * weights[1] * rows[the]
+        found = build_system(name, folder).queries(["the fire the"])[0]
+        np.testing.assert_allclose(found, pooled / np.linalg.norm(pooled), rtol=1e-5)
+
+
+def test_repeats_in_another_process(corpus: list[str]) -> None:
+    code = "import sys; from resift.cli.evaluate import evaluate; evaluate()"
+    command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == loaded(*command[3:-1])
+    assert loaded(*command[3:-1]) != loaded(*command[3:-1], "--seed", "4")
+
+
+def test_the_seed_reaches_the_codebook(corpus: list[str], folder: str, vectors: WordVectors) -> None:
+    report = loaded("classes", *corpus, "--vectors", folder, "--encoder", "boew:3", "--seed", "5")
+    assert report["seed"] == 5
+    expected = build_model("boew:3", vectors, 5).encode(["fire"])
+    np.testing.assert_array_equal(build_system("boew:3", folder, 5).queries(["fire"]), expected)
+
+
+def test_sentence_transformers(here: Path, pairs: str) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TOPICS["fire"], *TOPICS["war"]]
+    (here / "vocab.txt").write_text("\n".join(words))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch, transformers and their like say on import
+        torch = pytest.importorskip("torch")
+        transformers = pytest.importorskip("transformers")
+        models = pytest.importorskip("sentence_transformers.models")
+        sentence_transformers = pytest.importorskip("sentence_transformers")
+        torch.manual_seed(0)
+        config = transformers.BertConfig(
+            vocab_size=len(words),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+        )
+        transformers.BertModel(config).save_pretrained(here / "bert")
+        transformers.BertTokenizer(str(here / "vocab.txt")).save_pretrained(here / "bert")
+        parts = [models.Transformer(str(here / "bert")), models.Pooling(16)]
+        sentence_transformers.SentenceTransformer(modules=parts, device="cpu").save(str(here / "st"))
+    report = loaded("sts", pairs, "--encoder", f"st:{here / 'st'}")
+    assert -1 <= report["spearman"] <= 1
+
+
+def test_what_learns_is_handed_in(folder: str) -> None:
+    for name in ("adapted", "st:folder"):
+        with pytest.raises(BadInput, match="nothing makes the system"):
+            build_system(name, folder)
+    made = build_system("st:folder", folder, 3, learners={"st": lambda source, path: Noted(path, source.seed)})
+    assert isinstance(made, Noted)
+    assert (made.path, made.seed) == ("folder", 3)
