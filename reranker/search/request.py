@@ -45,8 +45,8 @@ class Search:
 class ParsedSearch:
     """A search whose query was read, for the steps of reranking.
 
-    ``body``: what the engine is asked, without page and, for a query text, without highlights; ``highlight``: those
-    highlights, or None. ``text``: what is encoded, "" where the query has no text, and ``vector`` (K,) its vector.
+    ``body``: what the engine is asked; of a query text without its highlights, which are in ``highlight``, or None.
+    ``text``: what is encoded, "" where the query has no text, and ``vector`` (K,) its vector.
     """
 
     search: Search

@@ -97,18 +97,18 @@ class Retrieval:
 
     def _ask(self, bodies: Mapping[str, dict[str, Any] | None]) -> None:
         """Ask for all bodies in one round trip. Where that is refused, again without the last one, with a note."""
-        asked = {name: body for name, body in bodies.items() if body is not None}
-        while asked:
-            last = list(asked)[-1]
+        pending = {name: body for name, body in bodies.items() if body is not None}
+        while pending:
+            last = list(pending)[-1]
             try:
-                self.results |= self._answers(asked)
+                self.results |= self._answers(pending)
                 return
             except ResiftError as error:
                 if last == HITS or error.code == "engine_unavailable":
                     raise
                 log.warning("%s: %s", _LEFT_OUT[last], error.message)
                 self.notes.append(f"{_LEFT_OUT[last]}: {error.message}")
-                del asked[last]
+                del pending[last]
 
     def _answers(self, bodies: Mapping[str, dict[str, Any]]) -> dict[str, SearchResult]:
         index, headers = self.parsed.search.index, self.parsed.search.headers
