@@ -38,7 +38,7 @@ class IndexInfo:
         if self.model != model.hash:
             raise ModelMismatch(
                 f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
-                f"and the model at work is {model.name} ({model.hash})",
+                f"and the model in use is {model.name} ({model.hash})",
                 value=self.model,
                 expected=f"{model.hash}: use the index's model, or index the documents again with this one",
             )
@@ -110,6 +110,7 @@ def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> s
     for name in fields:
         if isinstance(field_value(document.source, name), Mapping):
             return f"field {name!r} is an object, expected text"
+    # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
     vector = document.vector
     if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
         return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"

@@ -147,10 +147,14 @@ class Engine(ABC):
         """
         info = self.info(index)
         info.require(model)
+        # Read, encoded and written only over the version that was read: a change of somebody else's in between would
+        # leave a vector that does not belong to the text.
         for _ in range(_UPDATE_ATTEMPTS):
             source, version = self.get(index, id)
             merged = {**source, **changes}
             vector = model.encode([document_text(merged, info.fields)])[0]
             if self.put(index, Document(id, merged, vector), version):
                 return
-        raise EngineError(f"document {id!r} was changed by others all the time", status=409, value=id)
+        raise EngineError(
+            f"document {id!r} was changed by others at each of {_UPDATE_ATTEMPTS} attempts", status=409, value=id
+        )

@@ -23,6 +23,7 @@ def encode_vector(vector: Floats) -> str:
 
 def decode_vectors(codes: Sequence[str], dim: int) -> Floats:
     """The vectors (n, dim) float32 of n codes. Raises ValueError if one of them is not the code of ``dim`` numbers."""
+    # validate, since b64decode skips by itself what is no base64, and would read another vector.
     raw = [b64decode(code, validate=True) for code in codes]
     if any(len(code) != 4 + dim for code in raw):
         raise ValueError(f"codes of {sorted({len(code) for code in raw})} bytes")

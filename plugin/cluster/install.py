@@ -59,7 +59,7 @@ class Installer:
             raise BadInput(f"{url!r} is not a reranker's address", value=url, expected="http://HOST:PORT")
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
             raise BadInput(
-                f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, -"
+                f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, - and _"
             )
         self.engine, self.model, self.name, self.url = engine, model, name, url.rstrip("/")
         self.cluster = Cluster(engine)
@@ -77,7 +77,7 @@ class Installer:
 
     @cached_property
     def missing_plugins(self) -> list[str]:
-        """The plugins that the pipelines need and the cluster lacks."""
+        """The plugins that the pipelines need and the cluster lacks; scripts and the index template go without."""
         return sorted(set(_PLUGINS) - self.cluster.plugins())
 
     def resources(self) -> Iterator[Resource]:
@@ -127,6 +127,7 @@ class Installer:
         self._refuse_if_used()
         originals = self._settings_before()  # read now: the template that holds them is removed below
         steps = []
+        # In reverse, so that clients never meet a pipeline whose model is gone.
         for resource in reversed(list(self.resources())):
             if resource.state() in ("missing", "foreign"):
                 continue

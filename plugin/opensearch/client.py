@@ -71,8 +71,8 @@ def connect(url: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
         url,
         timeout=timeout,
         ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
-        http_compress=False,
-        pool_maxsize=32,  # as many threads may ask at a time without opening connections anew
+        # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
+        pool_maxsize=32,
         serializer=serializer,
     )
 
@@ -90,7 +90,7 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     except TransportError as error:
         raise translated(error) from error
     except (SerializationError, ValueError) as error:
-        raise BadInput(f"OpenSearch cannot be asked this: {error}") from error
+        raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except OpenSearchException as error:
         raise EngineError(str(error)) from error
 

@@ -125,6 +125,7 @@ class _Filter:
         return _each(body.get("field", ""), "value IS NOT NULL", [])
 
     def _bool(self, body: Any) -> Where:
+        # A boost changes nothing: a filter has no score, and a bool at the top would multiply all scores alike.
         unknown = set(body) - {"must", "filter", "must_not", "should", "minimum_should_match", "boost"}
         if unknown or body.get("minimum_should_match", 1) not in (0, 1):
             _unsupported("this bool query", "must, filter, must_not, should, minimum_should_match of 0 or 1")
@@ -141,6 +142,8 @@ class _Filter:
 
 def _each(name: str, test: str, values: Sequence[Any]) -> Where:
     """The condition that a value of a field, or one of a list of values, passes an SQL test."""
+    # json_each gives one row for a single value and one for each item of a list, so that a list matches by any item.
+    # Strings are whole values here already, which OpenSearch's default mapping has under NAME.keyword.
     path = "$" + "".join(f'."{part}"' for part in name.removesuffix(".keyword").split("."))
     if not name or '"' in name:
         raise BadInput(f"malformed field name {name!r}", value=name, expected="a field's name")

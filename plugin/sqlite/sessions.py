@@ -45,7 +45,7 @@ class SqliteSessionStore(SessionStore):
         idle = self._idle.setdefault(os.getpid(), [])
         try:
             try:
-                db = idle.pop()
+                db = idle.pop()  # not asked first whether there is one: another thread may take the last
             except IndexError:
                 db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
                 # With a write-ahead log this loses nothing when a process dies, and writes need not wait for the disk.
@@ -98,6 +98,7 @@ class SqliteSessionStore(SessionStore):
             return db.execute(sql, (index,)).rowcount
 
     def purge(self, before: float, wait: bool = True) -> int:
+        # In portions: one statement over hundreds of thousands would keep every other writer out for as long.
         sql = "DELETE FROM session_log WHERE id IN (SELECT id FROM session_log WHERE expires < ? LIMIT ?)"
         purged = 0
         with self._open() as db:
