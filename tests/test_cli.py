@@ -21,6 +21,8 @@ from click.testing import CliRunner, Result
 from resift import Model, WordVectors
 from resift.cli.main import main
 from resift.encoders.registry import load_model
+from resift.reranker import Config
+from resift.training.options import RoBoewOptions
 
 
 @pytest.fixture(autouse=True)
@@ -163,6 +165,26 @@ def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     matrix = np.load("vectors.npy")
     assert matrix.shape == (60, 3)
     np.testing.assert_allclose(matrix[:2], model.encode(["the bush fire burns", "the army has guns"]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [[], ["train", "ro-boew"], ["train", "word2doc"], ["vectors"], ["train", "self"]])
+def test_help_needs_no_extra(arguments: list[str]) -> None:
+    extras = ("torch", "scipy", "gensim", "numba", "sklearn", "sentence_transformers")
+    code = f"import sys\nsys.modules.update(dict.fromkeys({extras}))\nfrom resift.cli.main import main\nmain()"
+    ran = subprocess.run([sys.executable, "-c", code, *arguments, "--help"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "Usage" in ran.stdout
+
+
+def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = " ".join(resift("train", "ro-boew", "--help").output.split())
+    assert f"--codewords INTEGER Number of codewords. [default: {RoBoewOptions.codewords}]" in shown
+    assert f"default: {Config.store}]" in " ".join(resift("sessions", "purge", "--help").output.split())
+    resift("sessions", "purge")
+    assert Path(Config.store).exists()
+    monkeypatch.setenv("RESIFT_STORE", "other.db")
+    resift("sessions", "purge")
+    assert Path("other.db").exists()
 
 
 def free_port() -> int:

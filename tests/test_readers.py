@@ -11,6 +11,7 @@ import pytest
 
 from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Columns, Files, Record, guess_format, read
+from resift.ingest.texts import TitledTexts, texts_of, titled_texts
 
 
 def records(data: str | bytes, format: str = "jsonl", columns: Columns | None = None) -> list[Record | BadLine]:
@@ -135,3 +136,11 @@ def test_formats_by_name(name: str, format: str) -> None:
     with pytest.raises(BadInput, match="cannot tell") as caught:
         guess_format(f"{name}.parquet")
     assert "--format" in str(caught.value.expected)
+
+
+def test_texts_alone() -> None:
+    lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
+    read_records = records("\n".join(map(json.dumps, lines)) + "\n{broken")
+    assert list(texts_of(read_records, ["title", "text"])) == ["T\nx", "y"]
+    assert titled_texts(read_records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
+    assert titled_texts(read_records, "text", limit=1) == TitledTexts(["a"], ["x"], ["T"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import PORT, combined, fields_option, model_option, opened
+from resift.cli.options import PORT, Command, combined, fields_option, model_option, opened
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 installation_options = combined(
     click.option(
-        "--engine", "url", required=True, envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"], metavar="URL", help="OpenSearch."
+        "--engine",
+        "url",
+        required=True,
+        envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"],
+        show_envvar=True,
+        metavar="URL",
+        help="OpenSearch.",
     ),
     model_option,
     fields_option,
@@ -34,15 +40,21 @@ installation_options = combined(
 )
 
 
-@contextmanager
-def _installer(url: str, model: str, fields: list[str], reranker: str, name: str) -> Iterator[Installer]:
-    from resift.plugin.cluster.install import Installer
-    from resift.plugin.opensearch.engine import OpenSearchEngine
+def with_installer(command: Command) -> Command:
+    """Give a command the installation's options, and the installer that they describe as its first argument."""
 
-    with opened(url) as engine:
-        if not isinstance(engine, OpenSearchEngine):
-            raise BadInput(f"{url} is not an OpenSearch cluster", value=url, expected="http(s)://HOST:PORT")
-        yield Installer(engine, load_model(model), fields, reranker, name)
+    @installation_options
+    @wraps(command)
+    def run(url: str, model: str, fields: list[str], reranker: str, name: str, **rest: Any) -> None:
+        from resift.plugin.cluster.install import Installer
+        from resift.plugin.opensearch.engine import OpenSearchEngine
+
+        with opened(url) as engine:
+            if not isinstance(engine, OpenSearchEngine):
+                raise BadInput(f"{url} is not an OpenSearch cluster", value=url, expected="http(s)://HOST:PORT")
+            command(Installer(engine, load_model(model), fields, reranker, name), **rest)
+
+    return run
 
 
 def _print_steps(steps: Sequence[str], dry_run: bool) -> None:
@@ -54,33 +66,30 @@ def _print_steps(steps: Sequence[str], dry_run: bool) -> None:
 
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
-@installation_options
-def install(dry_run: bool, url: str, model: str, fields: list[str], reranker: str, name: str) -> None:
+@with_installer
+def install(installer: Installer, dry_run: bool) -> None:
     """Put templates, scripts, remote models and pipelines into a cluster."""
-    with _installer(url, model, fields, reranker, name) as installer:
-        _print_steps(installer.install(dry_run), dry_run)
-        for plugin in installer.missing_plugins:
-            click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
+    _print_steps(installer.install(dry_run), dry_run)
+    for plugin in installer.missing_plugins:
+        click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
 
 
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
-@installation_options
-def uninstall(dry_run: bool, url: str, model: str, fields: list[str], reranker: str, name: str) -> None:
+@with_installer
+def uninstall(installer: Installer, dry_run: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
-    with _installer(url, model, fields, reranker, name) as installer:
-        _print_steps(installer.uninstall(dry_run), dry_run)
+    _print_steps(installer.uninstall(dry_run), dry_run)
 
 
 @click.command(epilog="Example: resift status --engine http://127.0.0.1:9200")
-@installation_options
-def status(url: str, model: str, fields: list[str], reranker: str, name: str) -> None:
+@with_installer
+def status(installer: Installer) -> None:
     """Print what a cluster has, lacks, or has of another version or model, and how to fix it.
 
     The exit status is 3 unless everything is in order.
     """
-    with _installer(url, model, fields, reranker, name) as installer:
-        rows = [(row.kind, row.name, row.state, row.fix) for row in installer.status()]
+    rows = [(row.kind, row.name, row.state, row.fix) for row in installer.status()]
     widths = [max(len(row[i]) for row in [*rows, ("kind", "name", "state", "")]) for i in range(3)]
     for row in [("KIND", "NAME", "STATE", "FIX"), *rows]:
         click.echo("  ".join(value.ljust(width) for value, width in zip(row, [*widths, 0], strict=True)).rstrip())

@@ -16,7 +16,7 @@ STS = ("spearman", "pearson", "spearman_all", "pearson_all")
 RETRIEVAL = ("ndcg@10", "map", "recall@1", "recall@3", "recall@5", "recall@10", "recall@100", "mrr@10")
 
 
-@click.group("eval")
+@click.group("eval", epilog="Example: resift eval retrieval DIR --hybrid --compare bm25")
 def evaluate() -> None:
     """Measure encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
 

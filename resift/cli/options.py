@@ -48,7 +48,8 @@ class ServiceOption(click.Option):
     """An option for a setting of the service, with the service's default and variable; ``setting`` is its name."""
 
     def __init__(self, *arguments: Any, setting: str, **attributes: Any) -> None:
-        super().__init__(*arguments, **{"envvar": f"RESIFT_{setting.upper()}", "show_default": True, **attributes})
+        defaults = {"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, "show_default": True}
+        super().__init__(*arguments, **{**defaults, **attributes})
         self.setting = setting
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
@@ -77,6 +78,7 @@ model_option = click.option(
     "--model",
     default=DEFAULT,
     envvar="RESIFT_MODEL",
+    show_envvar=True,
     metavar="DIR",
     show_default=True,
     help="The folder of a saved model, or resift-en, the packaged one.",
