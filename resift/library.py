@@ -7,18 +7,16 @@ Every object may be used from several threads.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineUnavailable, IndexNotFound, TextTooLong
-from resift.ingest.indexing import DeadLetters, Indexer
-from resift.ingest.readers import BadLine, Record, record_of
+from resift.ingest.in_memory import Refusals, Refused, records_of
+from resift.ingest.indexing import Indexer
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.query_dsl import document_text
 from resift.ranking.explain import title
@@ -27,13 +25,13 @@ from resift.reranker.config import Config
 from resift.reranker.search.bodies import find_text
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Session as StoredSession
 from resift.reranker.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+_METHODS = ("auto", "vectors", "late")
 _RANGES = {"size": (0, 10_000), "start": (0, 10_000), "window": (1, 10_000), "knn": (0, 10_000), "alpha": (0, 1)}
 
 
@@ -130,36 +128,12 @@ class Explanation(dict[str, Any]):
         return f"\n{self!r}"
 
 
-@dataclass(frozen=True)
-class Refused:
-    """A document that was not indexed: its ``position`` among those given, from 0, an HTTP ``status`` and the reason.
-
-    ``document`` is what was refused, as text where it was no dictionary that JSON can hold.
-    """
-
-    position: int
-    status: int
-    reason: str
-    document: Any
-
-
 @dataclass
 class Added:
     """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
 
     indexed: int = 0
     refused: list[Refused] = field(default_factory=list)
-
-
-class _Refusals(DeadLetters):
-    """Refused documents in memory, where the command line has a file."""
-
-    def __init__(self) -> None:
-        super().__init__(Path())
-        self.refused: list[Refused] = []
-
-    def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        self.refused.append(Refused(record.line - 1, status, reason, document))
 
 
 class Library:
@@ -202,9 +176,7 @@ class Library:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -225,10 +197,10 @@ class Index:
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             kind = type(documents).__name__
             raise BadInput(f"documents is a {kind}", value=documents, expected="a list of dictionaries")
-        refusals = _Refusals()
+        refusals = Refusals()
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
         try:
-            report = indexer.run(_records(documents), self.fields)
+            report = indexer.run(records_of(documents), self.fields)
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
@@ -260,15 +232,12 @@ class Index:
         return Session(self, check_id(id))
 
     def _search(self, query: str | dict[str, Any], session: str | None, size: int, options: SearchOptions) -> Hits:
-        config = self.library.service.config
+        service = self.library.service
         if not isinstance(query, dict):
-            _check_text("query", query, config.max_text)
-        values: dict[str, Any] = {"size": size, "window": config.window, **options}
-        for name, (low, high) in _RANGES.items():
-            value = values.get(name)
-            if value is not None and not (isinstance(value, (int, float)) and low <= value <= high):
-                raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
-        response = self.library.service.search(Search(self.name, query, session, **values))
+            _check_text("query", query, service.config.max_text)
+        values: dict[str, Any] = {"size": size, "window": service.config.window, **options}
+        _check_options(values)
+        response = service.search(Search(self.name, query, session, **values))
         return Hits(response, self.fields, values.get("start", 0))
 
 
@@ -321,8 +290,9 @@ class Session:
 
     def explain(self) -> Explanation:
         """What is kept of this session and what was learned from it; nothing, for one that has not begun."""
-        now = time.time()
-        found = self._service.sessions.find(self.id) or StoredSession(self.id, now, now)
+        found = self._service.sessions.find(self.id)
+        if found is None:
+            return Explanation(session=self.id, created=None, expires=None, steps=0, judgements=[], learned=None)
         return Explanation(self._service.describe(found))
 
 
@@ -358,19 +328,6 @@ def open(
         raise
 
 
-def _records(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
-    """Records as ``resift index`` reads them from a file whose lines are the documents."""
-    for line, document in enumerate(documents, 1):
-        reason = f"{type(document).__name__}, expected a dictionary"
-        if isinstance(document, Mapping):
-            try:
-                yield record_of("documents", line, dict(document))
-                continue
-            except (TypeError, ValueError) as error:  # the hash that names it needs what JSON can hold
-                reason = f"not JSON: {error}"
-        yield BadLine("documents", line, repr(document), reason)
-
-
 def _ids(name: str, given: Iterable[str | Hit]) -> list[str]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise BadInput(f"{name} is not a list", value=given, expected="a list of document ids or hits")
@@ -385,7 +342,17 @@ def _check_text(name: str, text: Any, limit: int) -> None:
         raise BadInput(f"{name} is not a text", value=text, expected="a text or a search body")
     if len(text) > limit:
         raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text") from None
+    if text != text.encode("utf-8", "replace").decode():
+        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")
+
+
+def _check_options(values: Mapping[str, Any]) -> None:
+    for name, (low, high) in _RANGES.items():
+        value = values.get(name)
+        kind = (int, float) if name == "alpha" else int
+        if value is not None and not (isinstance(value, kind) and low <= value <= high):
+            raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
+    if values.get("method", "auto") not in _METHODS:
+        raise BadInput(f"method is {values['method']!r}", value=values["method"], expected=" | ".join(_METHODS))
+    if not isinstance(values.get("filter") or {}, dict):
+        raise BadInput(f"filter is {values['filter']!r}", value=values["filter"], expected="a query clause")

@@ -303,11 +303,24 @@ def test_several_threads(news: Index) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"size": -1}, {"size": 10_001}, {"start": -1}, {"window": 0}, {"alpha": 2}, {"knn": -1}, {"size": "ten"}],
+    [
+        {"size": -1},
+        {"size": 10_001},
+        {"size": 2.5},
+        {"size": "ten"},
+        {"start": -1},
+        {"window": 0},
+        {"alpha": 2},
+        {"knn": -1},
+        {"method": "magic"},
+        {"filter": "n:1"},
+    ],
 )
 def test_bad_options(news: Index, options: Any) -> None:
     with pytest.raises(BadInput, match=f"{next(iter(options))} is "):
         news.search("fire", **options)
+    with pytest.raises(BadInput, match="unknown normalization"):
+        news.search("fire", normalization="magic")
 
 
 def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:

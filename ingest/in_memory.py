@@ -1,0 +1,49 @@
+"""Documents that a Python program holds: as records to index, and back to it where they were refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resift.ingest.indexing import DeadLetters
+from resift.ingest.readers import BadLine, Record, record_of
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A document that was not indexed, and why.
+
+    ``position`` is its place among the documents that were given, from 0, ``status`` an HTTP status, and ``document``
+    what was refused: as text, where it is no dictionary or its id could not be told.
+    """
+
+    position: int
+    status: int
+    reason: str
+    document: Any
+
+
+class Refusals(DeadLetters):
+    """Refused documents in memory, in place of a file: the program still has them and decides."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.refused: list[Refused] = []
+
+    def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
+        self.refused.append(Refused(record.line - 1, status, reason, document))
+
+
+def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
+    """The records of dictionaries, as ``resift index`` reads them from the lines of a file, numbered from 1."""
+    for line, document in enumerate(documents, 1):
+        reason = f"{type(document).__name__}, expected a dictionary"
+        if isinstance(document, Mapping):
+            try:
+                yield record_of("documents", line, dict(document))
+                continue
+            except (TypeError, ValueError) as error:  # the hash that names it needs what JSON can hold
+                reason = f"not JSON: {error}"
+        yield BadLine("documents", line, repr(document), reason)
