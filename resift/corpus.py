@@ -99,6 +99,17 @@ def tfidf_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
     return np.asarray(np.log((1 + documents) / (1 + frequency)) + 1, np.float64)
 
 
+def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
+    """How many texts there are, and how many of them hold each word."""
+    frequency: Counter[str] = Counter()
+    documents = 0
+    for text in texts:
+        # not a set, whose order, and so that of words of one frequency, differs from process to process
+        frequency.update(dict.fromkeys(tokenize(text)).keys())
+        documents += 1
+    return documents, frequency
+
+
 @dataclass(frozen=True)
 class DocumentFrequencies:
     """In how many of ``documents`` texts each word occurs: ``frequency``, by word."""
@@ -109,12 +120,7 @@ class DocumentFrequencies:
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> DocumentFrequencies:
         """Count the words of texts. Raises BadInput if they hold none."""
-        frequency: Counter[str] = Counter()
-        documents = 0
-        for text in texts:
-            # not a set, whose order, and so that of words of one frequency, differs from process to process
-            frequency.update(dict.fromkeys(tokenize(text)).keys())
-            documents += 1
+        documents, frequency = count_documents(texts)
         if not frequency:
             raise BadInput("the corpus holds no word", expected="texts")
         return cls(documents, frequency)

@@ -1,88 +1,116 @@
 """Words as they were meant: a query's unknown words are read as words of the corpus that are spelt nearly so.
 
-Candidates share character n-grams with the unknown word (two to four letters of "<word>", by rarity); among the nearest
-the one with the fewest slips counts: a letter left out, added, changed, or two that changed places (Damerau 1964), one
-slip for every four letters at most. A word that is two known words without the blank is read as both.
+Candidates share character n-grams with the unknown word (two to four letters of "<word>", weighed by their idf); of the
+twenty with the largest cosine the one at the smallest edit distance counts: letters left out, added, changed, or two
+that changed places (Damerau 1964), one edit for every four letters at most. A word that is two known words without the
+blank between them is read as both.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
+from resift.corpus import char_ngrams, count_documents, plain_idf
 from resift.text import tokenize
 
-_SIZES = (2, 3, 4)
-_NEAREST, _LETTERS, _SHORTEST = 20, 4, 4
+_NGRAM_SIZES = (2, 3, 4)
+_MAX_CANDIDATES = 20
+_LETTERS_PER_EDIT = 4
+_MIN_LENGTH = 4
+_MIN_HALF = 3
 
 
 class Speller:
-    """The words of a corpus and how many documents hold each."""
+    """Corrects queries by the words of a corpus; ``frequency``: in how many documents each of them occurs."""
 
-    def __init__(self, frequency: dict[str, int]) -> None:
+    def __init__(self, frequency: Mapping[str, int]) -> None:
         self.frequency = frequency
 
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> Speller:
-        """Count the words of texts."""
-        return cls(dict(Counter(chain.from_iterable(set(tokenize(text)) for text in texts)).most_common()))
-
-    @cached_property
-    def _index(self) -> tuple[list[str], dict[str, int], Any, NDArray[np.float32]]:
-        from scipy.sparse import csc_matrix
-
-        words = [word for word in self.frequency if len(word) >= _SHORTEST]
-        numbers: dict[str, int] = {}
-        rows = [[numbers.setdefault(gram, len(numbers)) for gram in _grams(word)] for word in words]
-        places = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        flat = np.fromiter(chain.from_iterable(rows), np.int64)
-        holding = np.bincount(flat, minlength=max(1, len(numbers)))
-        rarity = np.log((len(words) + 1) / np.maximum(holding, 1)).astype(np.float32)
-        lengths = np.sqrt(np.bincount(places, rarity[flat] ** 2, max(1, len(words))))
-        values = rarity[flat] / np.maximum(lengths[places], 1e-9)
-        shape = (max(1, len(words)), max(1, len(numbers)))
-        return words, numbers, csc_matrix((values, (places, flat)), shape=shape), rarity
+        """Count the words of texts; they may hold none."""
+        _, frequency = count_documents(texts)
+        return cls(dict(frequency.most_common()))
 
     def correct(self, query: str) -> list[str]:
-        """The query's words, unknown ones as they were meant; those that nothing comes near stay."""
-        found: list[str] = []
+        """The query's words, unknown ones as they were meant; those that nothing is similar to stay as they are.
+
+        >>> Speller({"settlement": 2, "fire": 1}).correct("a setlemnet fire")
+        ['a', 'settlement', 'fire']
+        """
+        corrected: list[str] = []
         for word in tokenize(query):
-            found += [word] if word in self.frequency or len(word) < _SHORTEST else self._meant(word)
-        return found
+            known = word in self.frequency or len(word) < _MIN_LENGTH
+            corrected += [word] if known else self._meant(word)
+        return corrected
 
     def _meant(self, word: str) -> list[str]:
-        candidates = self._near(word)
-        slips = [(edit_distance(word, other), -self.frequency[other], other) for other in candidates]
-        best = min(slips, default=(len(word), 0, word))
-        halves = [(word[:place], word[place:]) for place in range(3, len(word) - 2)]
-        split = [pair for pair in halves if all(half in self.frequency for half in pair)]
-        if split and best[0] > 1:
-            return list(max(split, key=lambda pair: min(self.frequency[half] for half in pair)))
-        return [best[2]] if best[0] <= max(1, len(word) // _LETTERS) else [word]
+        """The word, or the two words, that an unknown one stands for; itself if there is none."""
+        ranked = [(edit_distance(word, other), -self.frequency[other], other) for other in self._candidates(word)]
+        distance, _, nearest = min(ranked, default=(len(word), 0, word))
+        if distance > 1 and (halves := self._halves(word)):
+            return list(halves)
+        return [nearest] if distance <= max(1, len(word) // _LETTERS_PER_EDIT) else [word]
 
-    def _near(self, word: str) -> list[str]:
-        words, numbers, matrix, rarity = self._index
-        grams = [numbers[gram] for gram in _grams(word) if gram in numbers]
-        if not grams:
-            return []
-        scores = np.asarray(matrix[:, grams] @ rarity[grams]).ravel()
-        best = np.argsort(-scores, kind="stable")[:_NEAREST]
-        return [words[place] for place in best if scores[place] > 0]
+    def _halves(self, word: str) -> tuple[str, str] | None:
+        """Two known words that make up this one, those of which the rarer one is most frequent; None if none do."""
+        splits = [(word[:middle], word[middle:]) for middle in range(_MIN_HALF, len(word) - _MIN_HALF + 1)]
+        known = [(first, second) for first, second in splits if first in self.frequency and second in self.frequency]
+        return max(known, key=lambda pair: min(self.frequency[half] for half in pair), default=None)
+
+    def _candidates(self, word: str) -> list[str]:
+        """Known words by the cosine of their n-grams with the word's, largest first."""
+        scores = self._index.scores(word)
+        best = np.argsort(-scores, kind="stable")[:_MAX_CANDIDATES]
+        return [self._index.words[row] for row in best if scores[row] > 0]
+
+    @cached_property
+    def _index(self) -> NgramIndex:
+        return NgramIndex([word for word in self.frequency if len(word) >= _MIN_LENGTH])
 
 
-def _grams(word: str) -> list[str]:
-    marked = f"<{word}>"
-    return [marked[start : start + size] for size in _SIZES for start in range(len(marked) - size + 1)]
+class NgramIndex:
+    """Postings of ``words`` by their character n-grams, weighed by idf, each word's weights at length 1."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self._ids: dict[str, int] = {}
+        ngrams = [[self._ids.setdefault(ngram, len(self._ids)) for ngram in _ngrams(word)] for word in words]
+        flat = np.fromiter(chain.from_iterable(ngrams), np.int64)
+        rows = np.repeat(np.arange(len(words)), np.array([len(each) for each in ngrams], np.int64))
+        frequency = np.bincount(flat, minlength=len(self._ids))
+        self._idf: Floats = plain_idf(frequency, len(words)).astype(np.float32)
+        lengths = np.sqrt(np.bincount(rows, self._idf[flat] ** 2, len(words)))
+        order = np.argsort(flat, kind="stable")
+        self._rows: NDArray[np.int64] = rows[order]
+        self._weights: NDArray[np.float64] = (self._idf[flat] / np.maximum(lengths[rows], 1e-9))[order]
+        self._offsets = np.concatenate([[0], np.cumsum(frequency)])
+
+    def scores(self, word: str) -> NDArray[np.float64]:
+        """The inner product of the word's n-grams with those of each of ``words``, (V,)."""
+        ids = [self._ids[ngram] for ngram in _ngrams(word) if ngram in self._ids]
+        if not ids:
+            return np.zeros(len(self.words))
+        spans = [slice(self._offsets[row], self._offsets[row + 1]) for row in ids]
+        weights = [self._weights[span] * self._idf[row] for span, row in zip(spans, ids, strict=True)]
+        rows = np.concatenate([self._rows[span] for span in spans])
+        return np.bincount(rows, np.concatenate(weights), len(self.words))
+
+
+def _ngrams(word: str) -> list[str]:
+    return char_ngrams(word, _NGRAM_SIZES)
 
 
 def edit_distance(first: str, second: str) -> int:
     """Letters left out, added or changed, and neighbours swapped, that make one word of the other.
+
+    No letter is edited twice (the restricted distance of Damerau 1964, "optimal string alignment").
 
     >>> edit_distance("settlement", "setlemnet")
     2
@@ -91,8 +119,8 @@ def edit_distance(first: str, second: str) -> int:
     for i, letter in enumerate(first, 1):
         older, before, row = before, row, [i]
         for j, other in enumerate(second, 1):
-            least = min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other))
+            distance = min(before[j] + 1, row[-1] + 1, before[j - 1] + (letter != other))
             if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
-                least = min(least, older[j - 2] + 1)
-            row.append(least)
+                distance = min(distance, older[j - 2] + 1)
+            row.append(distance)
     return row[-1]
