@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from evaluation_fixtures import TOPICS, documents, loaded
+from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
 from resift.arrays import Floats
@@ -85,27 +85,7 @@ def test_the_seed_reaches_the_codebook(corpus: list[str], folder: str, vectors: 
 
 
 def test_sentence_transformers(here: Path, pairs: str) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TOPICS["fire"], *TOPICS["war"]]
-    (here / "vocab.txt").write_text("\n".join(words))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch, transformers and their like say on import
-        torch = pytest.importorskip("torch")
-        transformers = pytest.importorskip("transformers")
-        models = pytest.importorskip("sentence_transformers.models")
-        sentence_transformers = pytest.importorskip("sentence_transformers")
-        torch.manual_seed(0)
-        config = transformers.BertConfig(
-            vocab_size=len(words),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=32,
-        )
-        transformers.BertModel(config).save_pretrained(here / "bert")
-        transformers.BertTokenizer(str(here / "vocab.txt")).save_pretrained(here / "bert")
-        parts = [models.Transformer(str(here / "bert")), models.Pooling(16)]
-        sentence_transformers.SentenceTransformer(modules=parts, device="cpu").save(str(here / "st"))
+    save_sentence_transformer(here / "st", [*TOPICS["fire"], *TOPICS["war"]])
     report = loaded("sts", pairs, "--encoder", f"st:{here / 'st'}")
     assert -1 <= report["spearman"] <= 1
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_transformer import save_sentence_transformer
 
 from resift.errors import BadInput, MissingExtra
 from resift.training.distill import distill, principal, read_words, rounded
@@ -22,40 +22,8 @@ WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope",
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sentence-transformers folder: one layer, 16 dimensions, mean pooling, a vocabulary of letters."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch, transformers and their like say on import
-        torch = pytest.importorskip("torch")
-        transformers = pytest.importorskip("transformers")
-        st = pytest.importorskip("sentence_transformers")
-        models = pytest.importorskip("sentence_transformers.models")
-        letters = "abcdefghijklmnopqrstuvwxyz"
-        tokens = [
-            "[PAD]",
-            "[UNK]",
-            "[CLS]",
-            "[SEP]",
-            "[MASK]",
-            *letters,
-            *(f"##{letter}" for letter in letters),
-        ]
-        source = folder.with_name("bert")
-        source.mkdir()
-        (source / "vocab.txt").write_text("\n".join(tokens), "utf-8")
-        tokenizer = transformers.BertTokenizer(str(source / "vocab.txt"))
-        torch.manual_seed(0)
-        config = transformers.BertConfig(
-            vocab_size=len(tokens),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=32,
-        )
-        transformers.BertModel(config).save_pretrained(source)
-        tokenizer.save_pretrained(source)
-        transformer = models.Transformer(str(source))
-        pooling = models.Pooling(16)
-        st.SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    save_sentence_transformer(folder, [*letters, *(f"##{letter}" for letter in letters)])
     (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n", "utf-8")
     return folder
 
