@@ -1,1 +1,1 @@
-"""The search engine: how it is reached, and what it is told."""
+"""Search engines and session stores: how they are reached, and what Resift installs in a cluster."""

@@ -3,7 +3,7 @@
     python tests/node.py start [--port 9200] | status | stop [--port 9200]
 
 ``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
-Python. The assembled distribution is kept in one folder between runs (``RESIFT_NODE_DIR``); every start has data, logs
+Python. The assembled distribution stays in one folder between runs (``RESIFT_NODE_DIR``); every start has data, logs
 and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses root:
 root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap, ``RESIFT_NODE_TIMEOUT``
 (180) the seconds it may take to answer.
@@ -164,11 +164,11 @@ def _launch(home: Path, run: Path, java: Java, port: int) -> subprocess.Popen[by
         "cluster.routing.allocation.disk.threshold_enabled": "false",
     }
     command = [str(home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
-    own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
+    folders = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
     with open(run / "console.log", "wb") as log:
         return subprocess.Popen(
             command,
-            env=environment(home, run / "config", java) | own,
+            env=environment(home, run / "config", java) | folders,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -47,9 +47,9 @@ class Java:
 
 
 def cache_folder() -> Path:
-    """The folder kept between runs; for root one that the node's user can reach."""
-    own = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    default = Path("/var/tmp") if os.geteuid() == 0 else own
+    """The folder that stays between runs; for root one that the node's user can reach."""
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    default = Path("/var/tmp") if os.geteuid() == 0 else user_cache
     folder = Path(os.environ.get("RESIFT_NODE_DIR") or default / "resift-node").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if folder.stat().st_uid != os.geteuid():
@@ -115,8 +115,8 @@ def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
     """The environment of the distribution's own scripts."""
     heap = os.environ.get("RESIFT_NODE_HEAP") or "1g"
     ignored = ("JAVA_OPTS", "JAVA_TOOL_OPTIONS")
-    kept = {name: value for name, value in os.environ.items() if name not in ignored}
-    return kept | {
+    inherited = {name: value for name, value in os.environ.items() if name not in ignored}
+    return inherited | {
         "OPENSEARCH_HOME": str(home),
         "OPENSEARCH_PATH_CONF": str(config),
         "OPENSEARCH_JAVA_HOME": str(java.home),
@@ -126,8 +126,8 @@ def environment(home: Path, config: Path, java: Java) -> dict[str, str]:
 
 def tail(text: str, lines: int = 25) -> str:
     """The last lines of a log without its stack frames, for an error's message."""
-    kept = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
-    return "\n".join(kept[-lines:])
+    messages = [line for line in text.strip().splitlines() if not line.lstrip().startswith("at ")]
+    return "\n".join(messages[-lines:])
 
 
 def _download(folder: Path) -> list[Path]:

@@ -92,7 +92,7 @@ def _choose(stack: ExitStack, found: Found) -> str | None:
 
 
 def _try(source: Source, stack: ExitStack, found: Found) -> str | None:
-    """The URL that one source gives; `found` is told what it is, or why there is none."""
+    """The URL that one source gives; `found` gets its description, or the reason why there is none."""
     with _without_library_warnings():
         try:
             url, name = source(stack)

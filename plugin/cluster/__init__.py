@@ -1,1 +1,1 @@
-"""What a cluster is told: resources installed, checked and removed."""
+"""What Resift installs in a cluster: resources and settings, made, checked and removed."""

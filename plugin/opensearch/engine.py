@@ -58,8 +58,8 @@ class OpenSearchEngine(Engine):
         call(self.client.indices.create, index=index, body=body)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        found = call(self.client.indices.get_mapping, index=index, headers=headers)
-        metas = [entry["mappings"].get("_meta", {}).get("resift") for entry in found.values()]
+        answer = call(self.client.indices.get_mapping, index=index, headers=headers)
+        metas = [entry["mappings"].get("_meta", {}).get("resift") for entry in answer.values()]
         if not metas:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
         if any(meta != metas[0] for meta in metas):
@@ -159,8 +159,8 @@ class OpenSearchEngine(Engine):
         }
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        found = call(self.client.get, index=index, id=id)
-        return without_stored_vector(found["_source"]), (found["_seq_no"], found["_primary_term"])
+        answer = call(self.client.get, index=index, id=id)
+        return without_stored_vector(answer["_source"]), (answer["_seq_no"], answer["_primary_term"])
 
     def put(self, index: str, document: Document, version: Any) -> bool:
         reason = check_document(document, (), None)

@@ -52,7 +52,7 @@ class HitCache(Generic[V]):
         self._states.clear()
 
     def states(self, index: str, fetch: Callable[[], Mapping[str, IndexState]]) -> Mapping[str, IndexState]:
-        """The state of each index that a name stands for, by ``fetch()`` unless it was asked STATE_SECONDS ago."""
+        """The state of each index that a name stands for, as ``fetch()`` returned it at most STATE_SECONDS ago."""
         cached = self._states.get(index)
         if cached is None or self.clock() - cached[0] > STATE_SECONDS:
             cached = (self.clock(), fetch())

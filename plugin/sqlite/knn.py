@@ -66,11 +66,11 @@ class ExactKnn:
     def _matrix(self, db: sqlite3.Connection, tables: IndexTables) -> _Matrix:
         matrix = self._matrices.get(tables.number)
         if matrix is None or matrix.changes != tables.changes:
-            found = db.execute(
+            stored = db.execute(
                 f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
             ).fetchall()
-            vectors = np.frombuffer(b"".join(blob for _, blob in found), "<f4").reshape(len(found), tables.dim)
-            matrix = _Matrix(tables.changes, [row for row, _ in found], vectors)
+            vectors = np.frombuffer(b"".join(blob for _, blob in stored), "<f4").reshape(len(stored), tables.dim)
+            matrix = _Matrix(tables.changes, [row for row, _ in stored], vectors)
             self._matrices[tables.number] = matrix
         return matrix
 
