@@ -20,7 +20,7 @@ from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
 from resift.evaluation.protocol import run_retrieval
 from resift.evaluation.system import Encoder
-from resift.training.emboost import _Network, _padded, _words, exported, train
+from resift.training.emboost import _Network, export, first_words, padded, train
 from resift.training.options import EmBoostOptions
 from resift.vectors.mixture import mix_vectors
 
@@ -40,8 +40,8 @@ def test_numpy_serves_what_torch_learned(kind: str, mixed: WordVectors, tmp_path
     rows = mixed.rows() * mixed.weights[:, None]
     rows /= np.linalg.norm(rows, axis=1).mean()
     with torch.no_grad():
-        expected = network(*_padded(rows, _words(mixed, texts))).numpy()
-    model = exported(mixed, network, options)
+        expected = network(*padded(rows, first_words(mixed, texts))).numpy()
+    model = export(mixed, network, options)
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-4)
     np.testing.assert_array_equal(model.encode_one(texts[1]), model.encode([texts[1]])[0])
     assert not model.encode(["", "?"]).any()

@@ -1,4 +1,4 @@
-"""Training a reranker on judged queries: slopes, splits, what it learns, when it refuses, and the command."""
+"""Training a reranker on judged queries: gradients, splits, what it learns, when it refuses, and the command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from resift.corpus import DocumentFrequencies
 from resift.errors import BadInput
 from resift.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained_reranker
-from resift.training.judged import ALPHAS, candidates, learn, steady
-from resift.training.late_interaction import LateInteractionOptions, _Training, fit
+from resift.training.judged_queries import bm25_candidates
+from resift.training.late_interaction import Trainer, fit
+from resift.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
+from resift.training.options import LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.similarity import unit_rows
 
@@ -83,31 +85,32 @@ def resift(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_slopes_are_those_of_the_loss(mixed: WordVectors) -> None:
+def test_the_gradient_is_that_of_the_loss(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
     start.threshold = 0.02
-    given = (held, found.queries, [list(g) for g in found.grades], candidates(found, 20), options())
-    run = _Training(start, *given)
-    run.shifts += np.random.default_rng(2).normal(size=run.shifts.shape).astype(np.float32) * 0.1
+    given = (held, found.queries, [list(g) for g in found.grades], bm25_candidates(found, 20), options())
+    trainer = Trainer(start, *given)
+    parameters, gradient = trainer.parameters, trainer.gradient
+    shifts = parameters.shifts
+    shifts += np.random.default_rng(2).normal(size=shifts.shape).astype(np.float32) * 0.1
     query, chosen = 3, np.array([1, 0, 5, 17])
-    words = run.queries[query]
+    words = trainer.queries[query]
 
     def loss() -> float:
-        model, kappa = run.exported(), float(np.exp(run.globals[2, 0]))
+        model, kappa = trainer.export(), float(np.exp(parameters.scalars[2, 0]))
         logits = kappa * model.scores(found.queries[query], held.take(chosen)).astype(np.float64)
         return float(np.log(np.exp(logits - logits[0]).sum()))
 
-    logs, shifts, general = (np.zeros_like(each) for each in (run.logs, run.shifts, run.globals))
-    run._query(words, chosen, logs, shifts, general)
-    rows = run.rows[words[0]].copy()
-    slope = run.slope[words[0]] - (run.slope[words[0]] @ rows) * rows
-    own = run.shifted[words[0]]
-    cases = [(run.logs, (word,), logs[word]) for word in words]
-    cases += [(run.globals, (place, 0), general[place, 0]) for place in range(3)]
-    cases += [(run.rows, (words[0], column), slope[column]) for column in range(4)]
-    cases += [(run.shifts, (own, column), shifts[own, column]) for column in range(4)]
+    gradient.add_query(parameters, held, start.mean_length, words, chosen)
+    row = parameters.rows[words[0]].copy()
+    along = gradient.rows[words[0]] - (gradient.rows[words[0]] @ row) * row
+    own = parameters.shift_of[words[0]]
+    cases = [(parameters.log_weights, (word,), gradient.log_weights[word]) for word in words]
+    cases += [(parameters.scalars, (place, 0), gradient.scalars[place, 0]) for place in range(3)]
+    cases += [(parameters.rows, (words[0], column), along[column]) for column in range(4)]
+    cases += [(shifts, (own, column), gradient.shifts[own, column]) for column in range(4)]
     for values, place, expected in cases:
         before, step = values[place], 2e-3
         values[place] = before + step
@@ -122,7 +125,7 @@ def test_slopes_are_those_of_the_loss(mixed: WordVectors) -> None:
 def test_it_learns_what_question_words_ask_for(mixed: WordVectors) -> None:
     found = collection()
     split = block_split(found, (60, 10, 30))
-    model, report = learn(found, mixed, split, options(), everything=False)
+    model, report = learn(found, mixed, split, options(), train_on_all=False)
     systems = report["systems"]
     assert systems["trained"]["recall@1"] > 0.15 + systems["untrained"]["recall@1"]
     assert report["better"]
@@ -136,7 +139,7 @@ def test_it_learns_what_question_words_ask_for(mixed: WordVectors) -> None:
 def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
     found = collection()
     start = untrained_reranker(mixed, found.documents)
-    held, hard = start.prepare(found.documents), candidates(found, 20)
+    held, hard = start.prepare(found.documents), bm25_candidates(found, 20)
     relevant = [list(grades) for grades in found.grades]
     first, again, other = (
         fit(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).hash for seed in (1, 1, 2)
@@ -266,6 +269,6 @@ def test_a_split_twice_or_no_relevant_document(tmp_path: Path) -> None:
 def test_the_weight_does_not_follow_noise() -> None:
     values = np.full((len(ALPHAS), 40), 0.5)
     values[-1, :2] = 0.9, 0.2
-    assert ALPHAS[steady(values)] == 0.7
+    assert ALPHAS[steadiest_alpha(values)] == 0.7
     values[1] += 0.2
-    assert steady(values) == 1
+    assert steadiest_alpha(values) == 1

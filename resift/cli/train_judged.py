@@ -27,8 +27,7 @@ from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift.ranking.late_interaction import SPELLING
-from resift.training.late_interaction import LateInteractionOptions
-from resift.training.options import EmBoostOptions
+from resift.training.options import EmBoostOptions, LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
@@ -90,7 +89,7 @@ def reranker_command(
     If training made nothing better, the untrained reranker is written; if that does not help either, nothing is
     written and the exit status is 3. Needs the extra 'adapt'.
     """
-    from resift.training.judged import learn
+    from resift.training.late_interaction_selection import learn
 
     started = time.perf_counter()
     options, candidates = LateInteractionOptions(**settings), None
@@ -139,7 +138,7 @@ def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) 
 
 
 def _print_report(report: dict[str, Any], seconds: float) -> None:
-    from resift.training.judged import MEASURES
+    from resift.training.late_interaction_selection import MEASURES
 
     parts = report["queries"]
     click.echo(
@@ -177,7 +176,7 @@ def emboost_command(folder: str, out: str, shares: tuple[float, ...] | None, sou
     """
     with needs_extra("train", "training"):
         import resift.training.emboost  # noqa: F401
-    from resift.training.judged import choose_encoder
+    from resift.training.emboost_selection import choose_encoder
 
     started = time.perf_counter()
     data = read_split_collection(folder, shares)
