@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from resift import WordVectors
-from resift.cli.main import main
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -77,6 +76,8 @@ def collection(here: Path) -> str:
 
 def run(*arguments: str, status: int = 0) -> str:
     """What ``resift eval …`` prints, an error's message if it fails."""
+    from resift.cli.main import main  # not above: this file is loaded for every test
+
     result = CliRunner().invoke(main, ["eval", *arguments])
     assert result.exit_code == status, result.output
     return result.stdout if status == 0 else result.output

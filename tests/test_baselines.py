@@ -15,8 +15,9 @@ from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
 from resift.arrays import Floats
-from resift.errors import BadInput
+from resift.errors import BadInput, MissingExtra
 from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.baselines.terms import stemmer
 from resift.evaluation.registry import build_system
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -97,3 +98,10 @@ def test_what_learns_is_handed_in(folder: str) -> None:
     made = build_system("st:folder", folder, 3, learners={"st": lambda source, path: Noted(path, source.seed)})
     assert isinstance(made, Noted)
     assert (made.path, made.seed) == ("folder", 3)
+
+
+def test_stems_without_gensim(monkeypatch: pytest.MonkeyPatch) -> None:
+    stemmer.cache_clear()
+    monkeypatch.setitem(sys.modules, "gensim.parsing.porter", None)
+    with pytest.raises(MissingExtra, match=r"resift\[eval\]"):
+        stemmer()

@@ -49,6 +49,7 @@ def pair_similarity(left: Matrix, right: Matrix, similarity: str = "cosine") -> 
 
     Raises BadInput for a similarity that is unknown or that sparse matrices do not have.
     """
+    # raises for a similarity that the matrices do not have
     _block_function(similarity, issparse(left))
     if issparse(left) or similarity in ("cosine", "dot"):
         if similarity == "cosine":

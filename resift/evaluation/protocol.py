@@ -115,6 +115,7 @@ def run_hybrid(system: System, collection: Collection, alpha: float | None = Non
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     mixed, first, second = (_Rankings(collection) for _ in range(3))
     for rows, semantic in similarity_blocks(queries, database, system.similarity):
+        # BM25's blocks may be smaller, because its rows are wider
         bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
         mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         first.add(rows, bm25)

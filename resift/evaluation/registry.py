@@ -157,6 +157,7 @@ def _numbers(name: str, baseline: Baseline) -> list[int]:
 
 def _encoder(name: str, source: Source, similarity: str | None) -> System:
     """A saved model by its folder, or an untrained one by its name."""
+    # a folder wins over a name: who has a folder "mean" and asks for it has a reason
     if name == DEFAULT or Path(name, "model.json").is_file() or Path(name, FILE).is_file():
         return load_system(name, similarity)
     table = source.table()

@@ -60,6 +60,7 @@ def same_class_scores(
         hits = relevance_by_rank(scores, query_classes[rows, None] == classes)
         curve[rows], best[rows] = interpolated(hits, top)
         plain[rows] = precision(hits, ranks)
+    # no document is of their class, so that a precision of 0 would say nothing about the system
     unknown = np.isnan(curve[:, 0])
     plain[unknown], best[unknown] = np.nan, np.nan
     return SameClassScores(

@@ -64,6 +64,7 @@ def _similarities(system: System, pairs: SentencePairs) -> NDArray[Any]:
     """Predictions (n,) for the pairs of one file."""
     if isinstance(system, DynaMax):
         return system.pairs(pairs.left, pairs.right)
+    # both sides: a sentence is neither a query nor a document
     system.fit([*pairs.left, *pairs.right])
     return pair_similarity(system.queries(pairs.left), system.queries(pairs.right), system.similarity)
 

@@ -44,6 +44,7 @@ class Late:
         """Prepare the documents; their positions, (N, K)."""
         if self.model is None:
             self.model = self._untrained(documents)
+        # words against words of a large collection takes too long for every document
         self._bm25 = BM25() if len(documents) > _SCORED_WHOLE else None
         if self._bm25 is None:
             self._scorer = CollectionScorer(self.model, documents)

@@ -37,6 +37,7 @@ class ParagraphVectors:
         """
         doc2vec = _doc2vec()
         tagged = [doc2vec.TaggedDocument(tokenize(text), [row]) for row, text in enumerate(documents)]
+        # several workers would make the order of the updates, and so the vectors, a matter of chance
         self._model = doc2vec.Doc2Vec(
             vector_size=self.size,
             dm=0,

@@ -55,6 +55,7 @@ class Terms:
     def __init__(self, texts: Sequence[str], analyze: Analyzer, min_df: int = 1) -> None:
         self.analyze = analyze
         frequency = Counter(chain.from_iterable(set(analyze(text)) for text in texts))
+        # sorted, because the order of a set's words differs from process to process
         terms = sorted(term for term, count in frequency.items() if count >= min_df)
         self.index = {term: column for column, term in enumerate(terms)}
 

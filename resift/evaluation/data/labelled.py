@@ -29,6 +29,7 @@ def read_classes(path: str | Path) -> Classes:
     for number, record in json_objects(Path(path)):
         where = f"{path}, line {number}"
         label = record.get("label")
+        # True and False are integers to Python, and no class to anybody
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
             raise BadInput(f"{where}: no label", value=label, expected='"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))

@@ -47,8 +47,10 @@ class FeedbackBench:
         self.max_alpha: float = getattr(system, "max_alpha", MAX_ALPHA)
         self._table = getattr(system, "table", None)
         self._given_idf = idf
+        # "dot", which BM25 asks for, is no similarity of one vector with many
         self.similarity = SIMILARITIES["cosine" if system.similarity == "dot" else system.similarity]
         self.bm25 = BM25()
+        # by columns, because a query asks for few of the terms
         self._columns = csc_matrix(self.bm25.fit(documents))
         self._bags: dict[int, Bag] = {}
 
@@ -69,6 +71,7 @@ class FeedbackBench:
         """Documents and queries in the half-whitened space: (x - μ) · V / s^½, at length 1."""
         mean = self.vectors.mean(axis=0)
         values, axes = np.linalg.eigh(np.cov((self.vectors - mean).T.astype(np.float64)) * len(self.vectors))
+        # directions without variance would otherwise be blown up to noise
         scale = np.sqrt(np.maximum(values, values.max() * 1e-8)) ** 0.5
         projection = (axes / scale).astype(np.float32)
         return unit_rows((self.vectors - mean) @ projection), unit_rows((self.query_vectors - mean) @ projection)

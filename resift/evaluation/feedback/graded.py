@@ -40,6 +40,7 @@ class Graded(FeedbackProtocol):
         grades = {row: grade for row, grade in self._grades[query].items() if row not in left_out}
         if not any(grade > 0 for grade in grades.values()):
             return [np.nan] * len(self.metrics)
+        # last in the ranking and without a grade, judged documents count for nothing
         residual = scores.copy()
         residual[list(left_out)] = -np.inf
         values = graded_metrics(residual, grades)

@@ -66,6 +66,7 @@ def _rm3(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
     if not relevant:
         return bench.lexical(terms)
     counts = bench.counts[relevant]
+    # each document's words share one vote, whatever its length; at least 1 for documents without words
     lengths = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1)
     model = _largest(np.asarray(counts.multiply(1 / lengths[:, None]).mean(axis=0)).ravel(), _RM3_TERMS)
     own = _QUERY_SHARE * terms / max(terms.sum(), 1e-9)

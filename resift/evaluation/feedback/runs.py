@@ -45,6 +45,7 @@ def _rounds(
     bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions, method: str, query: int
 ) -> NDArray[np.float64]:
     """One query's figures after and before each round, (rounds, 2, M)."""
+    # by query, so that the noise of a query is the same whichever method runs and whichever others are drawn
     rng = np.random.default_rng([options.seed, query])
     first = scores = protocol.first(bench, query)
     judged: list[tuple[int, float]] = []
