@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -24,15 +23,7 @@ from resift.encoders.registry import load_model
 from resift.reranker import Config
 from resift.training.options import RoBoewOptions
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and no settings from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
-            monkeypatch.delenv(name)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture

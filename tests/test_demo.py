@@ -16,17 +16,8 @@ from resift.cli.demo_corpus import corpus_file, load_questions
 from resift.cli.main import main
 from resift.ingest.readers import Files, Record
 
+pytestmark = pytest.mark.usefixtures("here")
 RANKINGS = ("BM25 alone", "with vectors", "in the session")
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and no settings from outside."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
-            monkeypatch.delenv(name)
-    return tmp_path
 
 
 def demo(*arguments: str, status: int = 0) -> str:

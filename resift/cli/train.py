@@ -28,7 +28,7 @@ from resift.vectors.packaged import load_vectors
 def train() -> None:
     """Train encoders and rerankers on documents of your own.
 
-    "self" and "reranker" need the extra 'adapt', the others need the extra 'train'.
+    "self" needs the extra 'adapt', "reranker" the extras 'adapt' and 'vectors', and all others the extra 'train'.
     """
 
 

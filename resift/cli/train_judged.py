@@ -87,7 +87,7 @@ def reranker_command(
     judged.
 
     If training made nothing better, the untrained reranker is written; if that does not help either, nothing is
-    written and the exit status is 3. Needs the extra 'adapt'.
+    written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
     """
     from resift.training.late_interaction_selection import learn
 
