@@ -1,4 +1,4 @@
-"""word2doc: reading mistyped words, negatives that spare the context, learning, resuming, saving and the commands."""
+"""word2doc: negatives that spare the context, learning, resuming, saving and the commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.errors import BadInput, CorruptModel
-from resift.ranking.spelling import Speller
 from resift.training.options import Word2DocOptions
-from resift.training.word2doc import judge, sampled, train, training_pairs
+from resift.training.word2doc import sample_negatives, train
+from resift.training.word2doc_pairs import training_pairs
+from resift.training.word2doc_report import judge
 from resift.word2doc.keywords import NOISES
 from resift.word2doc.model import CONTEXT, Word2Doc
 
@@ -49,27 +50,6 @@ def resift(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-@pytest.mark.parametrize(
-    ("query", "read"),
-    [
-        ("setlement", ["settlement"]),
-        ("Settlemnet fire", ["settlement", "fire"]),
-        ("bushfire", ["bush", "fire"]),
-        ("settlements", ["settlement"]),
-        ("fire", ["fire"]),
-        ("quixotic", ["quixotic"]),
-        ("xyz", ["xyz"]),
-        ("", []),
-    ],
-)
-def test_words_are_read_as_they_were_meant(query: str, read: list[str]) -> None:
-    assert Speller.from_texts(["bush fire settlement", "a fire sale"]).correct(query) == read
-
-
-def test_a_speller_of_nothing() -> None:
-    assert Speller.from_texts([]).correct("settlement") == ["settlement"]
-
-
 def test_held_back_keywords_are_never_learnt() -> None:
     ids, titles, bodies = corpus()
     found = training_pairs(titles, bodies, 6)
@@ -87,7 +67,7 @@ def test_negatives_are_neither_target_nor_context() -> None:
     rng = np.random.default_rng(0)
     context = np.stack([rng.permutation(25)[:CONTEXT] for _ in range(200)])
     targets = rng.integers(25, size=200)
-    found = sampled(rng, context, targets, 10, 25)
+    found = sample_negatives(rng, context, targets, 10, 25)
     assert found.shape == (200, 10)
     for line, spared, target in zip(found, context, targets, strict=True):
         assert not set(line.tolist()) & {*spared.tolist(), int(target)}

@@ -13,43 +13,51 @@ import numpy as np
 
 from resift.stop_words import FUNCTION_WORDS
 
-LONGEST = 3
+MAX_WORDS = 3
 NOISES = ("clean", "typo", "word left out", "joined", "ending")
 _PART = re.compile(r"[^\W_]+|[^\w\s]|_|\n\s*\n")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def rake(text: str, most: int | None = None) -> list[str]:
-    """A text's keywords of at most three words, best first, each once.
+def rake(text: str, count: int | None = None) -> list[str]:
+    """A text's keywords of at most three words, best first, each once; at most ``count``.
 
     >>> rake("Compatibility of systems of linear constraints over the set of natural numbers.")
     ['linear constraints', 'natural numbers', 'compatibility', 'systems', 'set']
     """
-    candidates: list[tuple[str, ...]] = []
-    run: list[str] = []
-    for token in [*_PART.findall(text.lower()), "."]:
-        if token[0].isalpha() and len(token) > 1 and token not in FUNCTION_WORDS:
-            run.append(token)
-        else:
-            if 0 < len(run) <= LONGEST:
-                candidates.append(tuple(run))
-            run = []
+    candidates = _candidates(text)
     frequency, degree = Counter[str](), Counter[str]()
     for words in candidates:
         frequency.update(words)
         degree.update({word: len(words) for word in words})
     scores = {words: sum(degree[word] / frequency[word] for word in words) for words in dict.fromkeys(candidates)}
-    return [" ".join(words) for words in sorted(scores, key=lambda words: -scores[words])][:most]
+    return [" ".join(words) for words in sorted(scores, key=lambda words: -scores[words])][:count]
 
 
-def noisy(query: str, kind: str, rng: np.random.Generator) -> str:
-    """The query with a slip of a ``kind`` of NOISES in it; as it is where it cannot have that.
+def _candidates(text: str) -> list[tuple[str, ...]]:
+    """The runs of at most three words between stop words, numbers, single letters and signs."""
+    candidates: list[tuple[str, ...]] = []
+    run: list[str] = []
+    for token in [*_PART.findall(text.lower()), "."]:  # the full stop ends the last run
+        if token[0].isalpha() and len(token) > 1 and token not in FUNCTION_WORDS:
+            run.append(token)
+        else:
+            if 0 < len(run) <= MAX_WORDS:
+                candidates.append(tuple(run))
+            run = []
+    return candidates
 
-    ``typo``: two letters change places, one is left out, doubled or another, in every word of four letters or more;
-    ``word left out``; ``joined``: the first two words without the blank; ``ending``: the words' ends cut or added.
+
+def with_noise(query: str, kind: str, rng: np.random.Generator) -> str:
+    """The query as a hurried person writes it; unchanged where it cannot have a noise of this kind.
+
+    ``kind`` is one of NOISES. ``clean``: nothing; ``typo``: in every word of four letters or more two letters change
+    places, or one is left out, doubled or another; ``word left out``; ``joined``: the first two words without the blank
+    between them; ``ending``: the words' ends cut or added to.
     """
     words = query.split()
     if kind == "typo":
-        return " ".join(_mistyped(word, rng) if len(word) > 3 else word for word in words)
+        return " ".join(_with_typo(word, rng) if len(word) > 3 else word for word in words)
     if kind == "word left out" and len(words) > 1:
         words.pop(int(rng.integers(len(words))))
     elif kind == "joined" and len(words) > 1:
@@ -59,15 +67,16 @@ def noisy(query: str, kind: str, rng: np.random.Generator) -> str:
     return " ".join(words)
 
 
-def _mistyped(word: str, rng: np.random.Generator) -> str:
-    place, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
-    before, letter, after = word[:place], word[place], word[place + 1 :]
+def _with_typo(word: str, rng: np.random.Generator) -> str:
+    position, kind = int(rng.integers(1, len(word) - 1)), int(rng.integers(4))
+    before, letter, after = word[:position], word[position], word[position + 1 :]
     if kind == 0:
         return before + after[0] + letter + after[1:]
     if kind == 1:
         return before + after
-    other = letter if kind == 2 else "abcdefghijklmnopqrstuvwxyz"[int(rng.integers(26))]
-    return before + letter + letter + after if kind == 2 else before + other + after
+    if kind == 2:
+        return before + letter + letter + after
+    return before + _LETTERS[int(rng.integers(len(_LETTERS)))] + after
 
 
 def _inflected(word: str, rng: np.random.Generator) -> str:

@@ -14,25 +14,25 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.corpus import hashed_ngrams
 from resift.errors import BadInput
 from resift.ranking.spelling import Speller
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, write_folder
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
-from resift.word2doc.retriever import ARRAYS, HashedRetriever, best_of
+from resift.word2doc.retriever import ARRAYS, HashedRetriever, best_rows
 
 FILE = "word2doc.json"
 CONTEXT = 10
-SPELLING = 256
+NGRAM_DIM = 256
+_NGRAM_SIZES = (2, 3, 4)
 _BUCKETS = 2**15
-_SIZES = (2, 3, 4)
 
 
 class QueryView:
@@ -47,42 +47,37 @@ class QueryView:
 
     @property
     def dim(self) -> int:
-        """Dimensions."""
-        return self.table.dim + SPELLING
+        """Number of dimensions, D + 256."""
+        return self.table.dim + NGRAM_DIM
 
     @cached_property
     def _directions(self) -> Floats:
-        return np.random.default_rng(0).standard_normal((_BUCKETS, SPELLING), np.float32)
+        return np.random.default_rng(0).standard_normal((_BUCKETS, NGRAM_DIM), np.float32)
 
     def encode(self, queries: Sequence[str]) -> Floats:
-        """(n, dim)."""
-        found = np.zeros((len(queries), self.dim), np.float32)
-        for line, query in zip(found, queries, strict=True):
+        """Vectors of the queries, (n, D + 256) float32."""
+        by_words = np.zeros((len(queries), self.table.dim), np.float32)
+        by_ngrams = np.zeros((len(queries), NGRAM_DIM), np.float32)
+        for row, query in enumerate(queries):
             words = tokenize(query)
-            rows = np.array([row for row in map(self.table.index.__getitem__, words) if row >= 0], np.int64)
-            if len(rows):
-                line[: self.table.dim] = self.table.weights[rows] @ self.table.rows(rows)
-            buckets = [bucket for word in words for bucket in _buckets(word)]
+            ids = np.array([id for id in map(self.table.index.__getitem__, words) if id >= 0], np.int64)
+            if len(ids):
+                by_words[row] = self.table.weights[ids] @ self.table.rows(ids)
+            buckets = [bucket for word in words for bucket in hashed_ngrams(word, _NGRAM_SIZES, _BUCKETS)]
             if buckets:
-                line[self.table.dim :] = self._directions[buckets].sum(axis=0)
-        return np.hstack([unit_rows(found[:, : self.table.dim]), unit_rows(found[:, self.table.dim :])])
-
-
-def _buckets(word: str) -> list[int]:
-    marked = f"<{word}>".encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    return [
-        crc32(marked[start : start + size].encode()) % _BUCKETS
-        for size in _SIZES
-        for start in range(max(1, len(marked) - size + 1))
-    ]
+                by_ngrams[row] = self._directions[buckets].sum(axis=0)
+        return np.hstack([unit_rows(by_words), unit_rows(by_ngrams)])
 
 
 class Word2Doc:
     """A trained network with its retriever.
 
-    ``ids``: the documents' ids; ``view``: how a query is seen; ``speller``: reads mistyped words; ``layers``: ``query``
-    (D + 256, H), ``query_bias`` (H,), ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias`` (H,), ``output`` (N, H)
-    and ``output_bias`` (N,); ``mix``: what the retriever's scores, over the best one's, count beside the network's.
+    ``ids``: the N documents' ids; ``view``: how the network sees a query; ``speller``: corrects mistyped words;
+    ``layers``: ``query`` (D + 256, H), ``query_bias`` (H,), ``embeddings`` (N, H), ``hidden`` (H, H), ``hidden_bias``
+    (H,), ``output`` (N, H) and ``output_bias`` (N,); ``retriever_weight``: what the retriever's scores, divided by the
+    best one's, count beside the network's.
+
+    Raises BadInput if ids, retriever and layers are not of the same number of documents.
     """
 
     def __init__(
@@ -92,7 +87,7 @@ class Word2Doc:
         retriever: HashedRetriever,
         speller: Speller,
         layers: dict[str, NDArray[Any]],
-        mix: float = 0.0,
+        retriever_weight: float = 0.0,
         info: dict[str, Any] | None = None,
     ) -> None:
         if not len(ids) == retriever.documents == len(layers["embeddings"]) == len(layers["output"]):
@@ -102,7 +97,7 @@ class Word2Doc:
             )
         self.ids, self.view, self.retriever, self.speller = list(ids), view, retriever, speller
         self.layers = layers
-        self.mix, self.info = mix, dict(info or {})
+        self.retriever_weight, self.info = retriever_weight, dict(info or {})
 
     @cached_property
     def hash(self) -> str:
@@ -110,33 +105,41 @@ class Word2Doc:
         return content_hash(self._info(), self.ids, self._arrays())
 
     def scores(self, queries: Sequence[str]) -> Floats:
-        """A score for every document (Q, N); the higher the likelier."""
+        """A score for every document, (n, N) float32; the higher the likelier."""
         network, retrieved = self.parts(queries)
-        return np.asarray(network + np.float32(self.mix) * retrieved)
+        return np.asarray(network + np.float32(self.retriever_weight) * retrieved)
 
     def parts(self, queries: Sequence[str]) -> tuple[Floats, Floats]:
-        """The network's scores, and the retriever's over the best one's, (Q, N) each."""
-        layers = self.layers
-        queries = [" ".join(self.speller.correct(query)) for query in queries]
+        """The network's scores, and the retriever's divided by the best one's, (n, N) each."""
+        corrected = [" ".join(self.speller.correct(query)) for query in queries]
         retrieved = np.zeros((len(queries), len(self.ids)), np.float32)
-        found = np.zeros((len(queries), layers["embeddings"].shape[1]), np.float32)
-        for line, scores, query in zip(found, retrieved, queries, strict=True):
-            scores[:] = self.retriever.scores(query)
-            context = best_of(scores, CONTEXT)
-            line[:] = layers["embeddings"][context].astype(np.float32).sum(axis=0) / (1 + CONTEXT)
-            scores /= scores.max() or 1
-        found += (self.view.encode(queries) @ layers["query"] + layers["query_bias"]) / (1 + CONTEXT)
-        hidden = np.maximum(found @ layers["hidden"] + layers["hidden_bias"], 0)
-        network = hidden @ layers["output"].T.astype(np.float32) + layers["output_bias"]
-        return np.asarray(network, np.float32), retrieved
+        for row, query in zip(retrieved, corrected, strict=True):
+            row[:] = self.retriever.scores(query)
+        network = self._network(self.view.encode(corrected), [best_rows(scores, CONTEXT) for scores in retrieved])
+        retrieved /= np.maximum(retrieved.max(axis=1, initial=0, keepdims=True), np.finfo(np.float32).tiny)
+        return network, retrieved
+
+    def _network(self, inputs: Floats, contexts: Sequence[NDArray[np.int64]]) -> Floats:
+        """Scores (n, N) for queries (n, D + 256) and the rows of the documents retrieved for each.
+
+        h = (W q + b + Σ e_c) / (1 + 10), the mean of the query and its context; s = O relu(V h + c) + d.
+        """
+        layers = self.layers
+        joined = np.zeros((len(inputs), layers["embeddings"].shape[1]), np.float32)
+        for row, context in zip(joined, contexts, strict=True):
+            row[:] = layers["embeddings"][context].astype(np.float32).sum(axis=0) / (1 + CONTEXT)
+        joined += (inputs @ layers["query"] + layers["query_bias"]) / (1 + CONTEXT)
+        hidden = np.maximum(joined @ layers["hidden"] + layers["hidden_bias"], 0)
+        return np.asarray(hidden @ layers["output"].T.astype(np.float32) + layers["output_bias"], np.float32)
 
     def predict(self, query: str, count: int = 10) -> list[tuple[str, float]]:
-        """The likeliest documents' ids and scores, best first."""
+        """Ids and scores of the ``count`` likeliest documents, best first."""
         (scores,) = self.scores([query])
-        return [(self.ids[place], float(scores[place])) for place in np.argsort(-scores, kind="stable")[:count]]
+        return [(self.ids[row], float(scores[row])) for row in np.argsort(-scores, kind="stable")[:count]]
 
     def _info(self) -> dict[str, Any]:
-        return {**self.info, "mix": self.mix, "vectors": self.view.table.info, "words": self.view.table.words}
+        table = self.view.table
+        return {**self.info, "mix": self.retriever_weight, "vectors": table.info, "words": table.words}
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         known = "\n".join(self.speller.frequency).encode("utf-8", "surrogatepass")
@@ -152,7 +155,10 @@ class Word2Doc:
 
     @classmethod
     def load(cls, folder: str | Path) -> Word2Doc:
-        """Read a folder that :meth:`save` wrote; arrays stay on disk. Raises ModelNotFound or CorruptModel."""
+        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped.
+
+        Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
+        """
         info, ids, arrays = read_folder(folder, FILE)
         words, about = info.pop("words"), info.pop("vectors")
         table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)

@@ -8,10 +8,13 @@ weigh log(1 + tf) · max(0, log((N - n + .5) / (n + .5))) in a bin, and score by
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 import unicodedata
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats, batched
+from resift.arrays import Floats
+from resift.corpus import probabilistic_idf
 from resift.errors import BadInput
 from resift.stop_words import FUNCTION_WORDS
 
@@ -27,133 +31,172 @@ BINS = 2**24
 ARRAYS = ("bins", "offsets", "postings", "values", "idf")
 _TOKEN = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+|\S")
 _CHUNK = 1_000_000
+_COLUMNS = {"bin": np.int32, "document": np.int32, "count": np.float32}
 
 
-def grams(text: str) -> list[str]:
+def terms(text: str) -> list[str]:
     """A text's unigrams and bigrams.
 
-    >>> grams("The cost of Naïve Bayes, in theory") == ["cost", "nai\\u0308ve", "bayes", "theory", "nai\\u0308ve bayes"]
+    >>> terms("The cost of Naïve Bayes, in theory") == ["cost", "nai\\u0308ve", "bayes", "theory", "nai\\u0308ve bayes"]
     True
     """
     tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
-    kept = [token if token not in FUNCTION_WORDS and token[0].isalnum() else "" for token in tokens]
-    pairs = (f"{first} {second}" for first, second in pairwise(kept) if first and second)
-    return [*filter(None, kept), *pairs]
+    # an empty token stays where a stop word or a sign was, so that no bigram reaches over it
+    words = [token if token not in FUNCTION_WORDS and token[0].isalnum() else "" for token in tokens]
+    bigrams = (f"{first} {second}" for first, second in pairwise(words) if first and second)
+    return [*filter(None, words), *bigrams]
 
 
 def murmur3(texts: Sequence[str], seed: int = 0) -> NDArray[np.uint32]:
-    """32-bit MurmurHash3 (x86) of each text's UTF-8 bytes, (n,)."""
-    raw = [text.encode("utf-8", "surrogatepass") for text in texts]
-    lengths = np.array([len(each) for each in raw], np.uint32)
-    found = np.full(len(raw), seed, np.uint32)
-    if not len(raw):
-        return found
-    width = -(-max(1, int(lengths.max())) // 4) * 4
-    table = np.zeros((len(raw), width), np.uint8)
-    for line, each in zip(table, raw, strict=True):
-        line[: len(each)] = np.frombuffer(each, np.uint8)
-    blocks = table.view("<u4").astype(np.uint32)
+    """32-bit MurmurHash3 (x86) of each text's UTF-8 bytes, (n,); all texts are hashed at once, four bytes at a time."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.array([len(each) for each in encoded], np.uint32)
+    state = np.full(len(encoded), seed, np.uint32)
+    if not len(encoded):
+        return state
+    blocks = _blocks(encoded)
     with np.errstate(over="ignore"):
-        for place in range(width // 4):
-            mixed = blocks[:, place] * np.uint32(0xCC9E2D51)
-            mixed = _rotated(mixed, 15) * np.uint32(0x1B873593)
-            full, tail = lengths >= 4 * (place + 1), (lengths > 4 * place) & (lengths < 4 * (place + 1))
-            state = found ^ mixed
-            found = np.where(full, _rotated(state, 13) * np.uint32(5) + np.uint32(0xE6546B64), found)
-            found = np.where(tail, state, found)
-        found ^= lengths
-        found ^= found >> np.uint32(16)
-        found *= np.uint32(0x85EBCA6B)
-        found ^= found >> np.uint32(13)
-        found *= np.uint32(0xC2B2AE35)
-        found ^= found >> np.uint32(16)
-    return found
+        for number in range(blocks.shape[1]):
+            mixed = _rotated(blocks[:, number] * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+            begin, end = 4 * number, 4 * (number + 1)
+            is_full, is_tail = lengths >= end, (lengths > begin) & (lengths < end)
+            changed = state ^ mixed
+            state = np.where(is_full, _rotated(changed, 13) * np.uint32(5) + np.uint32(0xE6546B64), state)
+            state = np.where(is_tail, changed, state)
+        state ^= lengths
+        state ^= state >> np.uint32(16)
+        state *= np.uint32(0x85EBCA6B)
+        state ^= state >> np.uint32(13)
+        state *= np.uint32(0xC2B2AE35)
+        state ^= state >> np.uint32(16)
+    return state
+
+
+def _blocks(encoded: Sequence[bytes]) -> NDArray[np.uint32]:
+    """Each text's bytes as little-endian numbers of four, zeros filling up: (n, blocks of the longest)."""
+    width = -(-max(1, *map(len, encoded)) // 4) * 4
+    padded = np.zeros((len(encoded), width), np.uint8)
+    for row, each in zip(padded, encoded, strict=True):
+        row[: len(each)] = np.frombuffer(each, np.uint8)
+    return padded.view("<u4").astype(np.uint32)
 
 
 def _rotated(values: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
     return np.asarray((values << np.uint32(by)) | (values >> np.uint32(32 - by)))
 
 
-def counts(text: str) -> tuple[NDArray[np.int64], Floats]:
-    """Bins of a text, and how often each is hit."""
-    found = Counter(grams(text))
-    hashed = (murmur3(list(found)) % BINS).astype(np.int64)
-    bins, places = np.unique(hashed, return_inverse=True)
-    return bins, np.bincount(places, list(found.values()), len(bins)).astype(np.float32)
+def hashed_counts(text: str) -> tuple[NDArray[np.int64], Floats]:
+    """The bins (m,) of a text's terms, ascending, and how many terms fall into each, (m,)."""
+    counts = Counter(terms(text))
+    hashed = (murmur3(list(counts)) % BINS).astype(np.int64)
+    bins, rows = np.unique(hashed, return_inverse=True)
+    return bins, np.bincount(rows, list(counts.values()), len(bins)).astype(np.float32)
 
 
 class HashedRetriever:
-    """Postings by bin: ``bins`` (B,) those in use, ``offsets`` (B + 1,) where each one's begin in ``postings`` (P,)
-    documents and ``values`` (P,) their weights; ``idf`` (B,). The arrays may be memory-mapped."""
+    """Postings by bin.
+
+    ``bins`` (B,): those in use, ascending; ``offsets`` (B + 1,): where each one's begin in ``postings`` (P,), rows of
+    documents, and ``values`` (P,), their weights; ``idf`` (B,). The arrays may be memory-mapped.
+    """
 
     def __init__(self, documents: int, arrays: dict[str, NDArray[Any]]) -> None:
         self.documents, self._arrays = documents, {name: arrays[name] for name in ARRAYS}
         self.bins, self.offsets, self.postings, self.values, self.idf = self._arrays.values()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is saved."""
+        """What is saved, by name."""
         return self._arrays
 
     @classmethod
     def build(cls, texts: Iterable[str], folder: str | Path | None = None) -> HashedRetriever:
-        """Read texts once; counts go to files in ``folder`` (a temporary one), not into memory. BadInput without words.
+        """Read the texts once; their counts go to files in ``folder`` (a temporary one), not into memory.
 
-        Memory holds the bins in use and a million counts at a time.
+        Memory holds the bins in use and a million counts at a time. The files are deleted with the retriever.
+        Raises BadInput if the texts hold no word.
         """
-        where = Path(tempfile.mkdtemp(prefix="resift-hashed-", dir=folder))
-        names = {"bin": np.int32, "document": np.int32, "count": np.float32}
-        paths = {name: where / f"{name}.bin" for name in names}
-        documents = 0
-        with paths["bin"].open("wb") as bins, paths["document"].open("wb") as places, paths["count"].open("wb") as tf:
-            for batch in batched(texts, 1000):
-                for text in batch:
-                    found, number = counts(text)
-                    found.astype(np.int32).tofile(bins)
-                    np.full(len(found), documents, np.int32).tofile(places)
-                    number.tofile(tf)
-                    documents += 1
-        if not paths["bin"].stat().st_size:
+        work = Path(tempfile.mkdtemp(prefix="resift-hashed-", dir=folder))
+        documents = _write_columns(texts, work)
+        if not _column(work, "bin").stat().st_size:
             raise BadInput("the corpus holds no word", expected="texts")
-        raw = {name: np.memmap(paths[name], kind, "r") for name, kind in names.items()}
-        spans = [slice(start, start + _CHUNK) for start in range(0, len(raw["bin"]), _CHUNK)]
-        used = np.unique(np.concatenate([np.unique(raw["bin"][span]) for span in spans]))
-        holding = np.zeros(len(used), np.int64)
-        for span in spans:
-            holding += np.bincount(np.searchsorted(used, raw["bin"][span]), minlength=len(used))
-        idf = np.maximum(np.log((documents - holding + 0.5) / (holding + 0.5)), 0).astype(np.float32)
-        offsets = np.concatenate([[0], np.cumsum(holding)])
-        postings = np.lib.format.open_memmap(where / "postings.npy", "w+", np.int32, (len(raw["bin"]),))
-        values = np.lib.format.open_memmap(where / "values.npy", "w+", np.float32, (len(raw["bin"]),))
-        free = offsets[:-1].copy()
-        for span in spans:
-            rows = np.searchsorted(used, raw["bin"][span])
-            order = np.argsort(rows, kind="stable")
-            rows = rows[order]
-            first = np.searchsorted(rows, rows)
-            target = free[rows] + np.arange(len(rows)) - first
-            postings[target] = raw["document"][span][order]
-            values[target] = np.log1p(raw["count"][span][order]) * idf[rows]
-            free += np.bincount(rows, minlength=len(used))
-        arrays = {"bins": used, "offsets": offsets, "postings": postings, "values": values, "idf": idf}
-        return cls(documents, arrays)
+        columns = {name: np.memmap(_column(work, name), kind, "r") for name, kind in _COLUMNS.items()}
+        bins, frequency = _bins_in_use(columns["bin"])
+        idf = probabilistic_idf(frequency, documents).astype(np.float32)
+        offsets = np.concatenate([[0], np.cumsum(frequency)])
+        postings, values = _sorted_by_bin(columns, bins, offsets, idf, work)
+        arrays = {"bins": bins, "offsets": offsets, "postings": postings, "values": values, "idf": idf}
+        retriever = cls(documents, arrays)
+        weakref.finalize(retriever, shutil.rmtree, work, ignore_errors=True)
+        return retriever
 
     def scores(self, query: str) -> Floats:
         """Inner product of the query with every document, (N,)."""
-        bins, number = counts(query)
+        bins, counts = hashed_counts(query)
         rows = np.searchsorted(self.bins, bins)
         known = (rows < len(self.bins)) & (np.asarray(self.bins)[np.minimum(rows, len(self.bins) - 1)] == bins)
-        found = np.zeros(self.documents, np.float32)
-        for row, tf in zip(rows[known], number[known], strict=True):
+        scores = np.zeros(self.documents, np.float32)
+        for row, count in zip(rows[known], counts[known], strict=True):
             span = slice(int(self.offsets[row]), int(self.offsets[row + 1]))
-            found[self.postings[span]] += self.values[span] * (np.log1p(tf) * self.idf[row])
-        return found
+            scores[self.postings[span]] += self.values[span] * (np.log1p(count) * self.idf[row])
+        return scores
 
     def best(self, query: str, count: int) -> NDArray[np.int64]:
-        """At most ``count`` documents with a score above 0, best first, ties by place."""
-        return best_of(self.scores(query), count)
+        """Rows of at most ``count`` documents with a score above 0, best first, ties in the documents' order."""
+        return best_rows(self.scores(query), count)
 
 
-def best_of(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Places of at most ``count`` scores above 0, best first, ties by place."""
-    hit = np.flatnonzero(scores)
-    return np.asarray(hit[np.argsort(-scores[hit], kind="stable")[:count]])
+def best_rows(scores: Floats, count: int) -> NDArray[np.int64]:
+    """Rows of at most ``count`` scores other than 0, largest first, ties in their order."""
+    hits = np.flatnonzero(scores)
+    return np.asarray(hits[np.argsort(-scores[hits], kind="stable")[:count]])
+
+
+def _column(folder: Path, name: str) -> Path:
+    return folder / f"{name}.bin"
+
+
+def _write_columns(texts: Iterable[str], folder: Path) -> int:
+    """A file each for the bins, documents and counts of all texts, end to end; how many texts there were."""
+    documents = 0
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(_column(folder, name).open("wb")) for name in _COLUMNS}
+        for documents, text in enumerate(texts, 1):
+            bins, counts = hashed_counts(text)
+            values = {"bin": bins, "document": np.full(len(bins), documents - 1), "count": counts}
+            for name, kind in _COLUMNS.items():
+                values[name].astype(kind).tofile(files[name])
+    return documents
+
+
+def _spans(length: int) -> list[slice]:
+    return [slice(start, start + _CHUNK) for start in range(0, length, _CHUNK)]
+
+
+def _bins_in_use(column: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The bins that occur, ascending (B,), and how many documents hold each (B,)."""
+    spans = _spans(len(column))
+    bins = np.unique(np.concatenate([np.unique(column[span]) for span in spans]))
+    frequency = np.zeros(len(bins), np.int64)
+    for span in spans:
+        frequency += np.bincount(np.searchsorted(bins, column[span]), minlength=len(bins))
+    return bins, frequency
+
+
+def _sorted_by_bin(
+    columns: dict[str, Any], bins: NDArray[np.int32], offsets: NDArray[np.int64], idf: Floats, folder: Path
+) -> tuple[NDArray[np.int32], Floats]:
+    """Documents and weights in the order of the bins, on disk: a counting sort, a chunk at a time."""
+    size = (len(columns["bin"]),)
+    postings = np.lib.format.open_memmap(folder / "postings.npy", "w+", np.int32, size)
+    values = np.lib.format.open_memmap(folder / "values.npy", "w+", np.float32, size)
+    free = offsets[:-1].copy()
+    for span in _spans(len(columns["bin"])):
+        rows = np.searchsorted(bins, columns["bin"][span])
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order]
+        first = np.searchsorted(rows, rows)
+        target = free[rows] + np.arange(len(rows)) - first
+        postings[target] = columns["document"][span][order]
+        values[target] = np.log1p(columns["count"][span][order]) * idf[rows]
+        free += np.bincount(rows, minlength=len(bins))
+    return postings, values

@@ -1,4 +1,4 @@
-"""The hashed retriever against DrQA's formulas, MurmurHash3 against known values, and keywords."""
+"""The hashed retriever against DrQA's formulas, and MurmurHash3 against known values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.errors import BadInput
-from resift.word2doc import retriever as hashed
-from resift.word2doc.keywords import NOISES, noisy, rake
-from resift.word2doc.retriever import BINS, HashedRetriever, counts, grams, murmur3
+from resift.word2doc import retriever as module
+from resift.word2doc.retriever import BINS, HashedRetriever, hashed_counts, murmur3, terms
 
 TEXTS = ["Bush fire, bush fire near Sydney", "The army returned fire", "rain and rain and rain", "", "the of"]
 
@@ -40,7 +39,7 @@ def test_murmur3_of_a_text_does_not_depend_on_others(texts: list[str]) -> None:
 
 
 def test_bigrams_do_not_reach_over_stop_words_and_signs() -> None:
-    assert grams("Fire in bush land, coast of Sydney_bay") == [
+    assert terms("Fire in bush land, coast of Sydney_bay") == [
         "fire",
         "bush",
         "land",
@@ -52,18 +51,18 @@ def test_bigrams_do_not_reach_over_stop_words_and_signs() -> None:
 
 
 def test_scores_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(hashed, "_CHUNK", 5)
+    monkeypatch.setattr(module, "_CHUNK", 5)
     retriever = HashedRetriever.build(iter(TEXTS), tmp_path)
-    bags = [Counter(grams(text)) for text in TEXTS]
-    holding = Counter(gram for bag in bags for gram in bag)
+    bags = [Counter(terms(text)) for text in TEXTS]
+    holding = Counter(term for bag in bags for term in bag)
 
-    def weight(bag: Counter[str], gram: str) -> float:
-        idf = max(0.0, float(np.log((len(TEXTS) - holding[gram] + 0.5) / (holding[gram] + 0.5))))
-        return float(np.log1p(bag[gram])) * idf
+    def weight(bag: Counter[str], term: str) -> float:
+        idf = max(0.0, float(np.log((len(TEXTS) - holding[term] + 0.5) / (holding[term] + 0.5))))
+        return float(np.log1p(bag[term])) * idf
 
     query = "fire fire bush fire and rain in Atlantis"
-    asked = Counter(grams(query))
-    expected = [sum(weight(bag, gram) * weight(asked, gram) for gram in asked if gram in bag) for bag in bags]
+    wanted = Counter(terms(query))
+    expected = [sum(weight(bag, term) * weight(wanted, term) for term in wanted if term in bag) for bag in bags]
     np.testing.assert_allclose(retriever.scores(query), expected, rtol=1e-5)
     assert retriever.best(query, 2).tolist() == np.argsort(-np.array(expected), kind="stable")[:2].tolist()
     assert retriever.best("Atlantis", 3).tolist() == retriever.best("", 3).tolist() == []
@@ -71,31 +70,12 @@ def test_scores_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_hits_of_one_bin_are_added() -> None:
-    bins, number = counts("rain rain bush")
+    bins, number = hashed_counts("rain rain bush")
     assert dict(zip(bins.tolist(), number.tolist(), strict=True)) == {
-        int(murmur3([gram])[0]) % BINS: count for gram, count in Counter(grams("rain rain bush")).items()
+        int(murmur3([term])[0]) % BINS: count for term, count in Counter(terms("rain rain bush")).items()
     }
 
 
 def test_no_word_at_all() -> None:
     with pytest.raises(BadInput, match="no word"):
         HashedRetriever.build(["", "the"])
-
-
-def test_keywords_are_the_runs_between_stop_words() -> None:
-    text = "Deep neural networks. Deep learning of neural networks and of a cat; one two three four five words here"
-    found = rake(text)
-    assert found[0] == "deep neural networks"
-    assert "cat" in found
-    assert all(len(keyword.split()) <= 3 for keyword in found)
-    assert rake(text, 2) == found[:2]
-    assert rake("") == rake("the of 12") == []
-
-
-@pytest.mark.parametrize("kind", NOISES)
-def test_noise_is_seeded_and_never_empties(kind: str) -> None:
-    for query in ("linear constraints", "cat", "natural running numbers"):
-        changed = [noisy(query, kind, np.random.default_rng(seed)) for seed in (1, 1)]
-        assert changed[0] == changed[1]
-        assert changed[0].strip()
-        assert (changed[0] == query) == (kind == "clean" or query == "cat")

@@ -1,0 +1,57 @@
+"""Reading mistyped words as words of a corpus."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from resift.ranking.spelling import NgramIndex, Speller, edit_distance
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [
+        ("setlement", ["settlement"]),
+        ("Settlemnet fire", ["settlement", "fire"]),
+        ("bushfire", ["bush", "fire"]),
+        ("settlements", ["settlement"]),
+        ("fire", ["fire"]),
+        ("quixotic", ["quixotic"]),
+        ("xyz", ["xyz"]),
+        ("", []),
+    ],
+)
+def test_words_are_read_as_they_were_meant(query: str, read: list[str]) -> None:
+    assert Speller.from_texts(["bush fire settlement", "a fire sale"]).correct(query) == read
+
+
+def test_a_speller_of_nothing() -> None:
+    assert Speller.from_texts([]).correct("settlement") == ["settlement"]
+
+
+def test_scores_are_the_products_of_idf_vectors() -> None:
+    """Against dense vectors, with n-grams that occur twice in a word."""
+    words = ["banana", "bandana", "cabana"]
+    ngrams = [
+        [f"<{word}>"[i : i + n] for n in (2, 3, 4) for i in range(len(word) + 3 - n)] for word in [*words, "bananana"]
+    ]
+    known = sorted({ngram for each in ngrams[:-1] for ngram in each})
+    counts = np.array([[each.count(ngram) for ngram in known] for each in ngrams], float)
+    idf = np.log(4 / np.array([sum(each.count(ngram) for each in ngrams[:-1]) for ngram in known]))
+    # a word's length counts each occurrence of an n-gram by itself
+    rows = counts[:-1] * idf / np.sqrt((counts[:-1] * idf**2).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(NgramIndex(words).scores("bananana"), rows @ (counts[-1] * idf), rtol=1e-5)
+    assert NgramIndex(words).scores("xyz").tolist() == [0, 0, 0]
+
+
+def test_two_words_come_before_one_that_needs_two_edits() -> None:
+    frequency = {"bush": 3, "fire": 2, "bushfite": 9, "bus": 9, "hfire": 1}
+    assert Speller(frequency).correct("bushfire") == ["bushfite"]
+    assert Speller({**frequency, "bushfxxe": 9, "bushfite": 0}).correct("bushfire") == ["bushfite"]
+    del frequency["bushfite"]
+    assert Speller({**frequency, "bushfxxe": 9}).correct("bushfire") == ["bush", "fire"]
+
+
+def test_edit_distance() -> None:
+    for first, second, distance in [("", "abc", 3), ("ab", "ba", 1), ("ca", "abc", 3), ("same", "same", 0)]:
+        assert edit_distance(first, second) == edit_distance(second, first) == distance
