@@ -23,12 +23,19 @@ def evaluate() -> None:
     An encoder is mean, boew:K[,SIGMA], sfbow …; a baseline is tfidf, tfidf-stop, bm25, lsi:K, pv-dbow:K, mean-plain,
     dynamax, sif, model2vec, adapted, late or st:FOLDER (a sentence-transformers model). All figures are fractions or
     correlations, with bootstrap 95 % intervals; p is of a paired randomisation test.
+
+    Needs the extra 'eval', and word2doc the extra 'train'.
     """
 
 
 @evaluate.command("classes")
-@click.option("--train", required=True, metavar="FILE", help="The database: JSON lines {id, text, label}, plain or gz.")
-@click.option("--test", required=True, metavar="FILE", help="The queries, in the same form.")
+@click.option(
+    "--train",
+    required=True,
+    metavar="FILE",
+    help="The documents to search: JSON lines {id, text, label}, plain or gzip.",
+)
+@click.option("--test", required=True, metavar="FILE", help="The documents that are the queries, in the same form.")
 @system_options
 def classes(train: str, test: str, choice: SystemChoice) -> None:
     """Same-class retrieval: each test document searches the training documents; those of its label are relevant.
@@ -54,7 +61,8 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
 def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     """Sentence pairs: correlation with gold scores, averaged over tasks weighted by their pairs.
 
-    FILE: tab-separated, no quoting, with a header line: task, score, sentence1, sentence2; plain or gz.
+    Each FILE is tab-separated without quoting, plain or gzip. Its first line names the columns: task, score, sentence1,
+    sentence2.
     """
     from resift.evaluation.data import read_pairs
     from resift.evaluation.report import sts_report
@@ -69,13 +77,19 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
 
 @evaluate.command("retrieval")
 @click.argument("folder", metavar="DIR")
-@click.option("--hybrid", is_flag=True, help="Mix with BM25, both z-scored.")
+@click.option("--hybrid", is_flag=True, help="Combine the encoder's scores with BM25's, both as z-scores.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1),
-    help=f"The encoder's part in --hybrid; BM25 has the rest. [a trained reranker's own, else {ALPHA}]",
+    show_default=f"a trained reranker's own, else {ALPHA}",
+    help="Weight of the encoder in --hybrid; BM25 has the rest.",
 )
-@click.option("--part", metavar="NAME", help="Judgements of qrels/NAME.tsv: train, dev, test. [qrels.tsv, else test]")
+@click.option(
+    "--part",
+    metavar="NAME",
+    show_default="qrels.tsv, else test",
+    help="Use the judgements of qrels/NAME.tsv: train, dev or test.",
+)
 @click.option(
     "--split",
     "shares",
@@ -92,13 +106,13 @@ def retrieval(
     shares: tuple[float, ...] | None,
     choice: SystemChoice,
 ) -> None:
-    """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gz.
+    """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gzip.
 
-    Queries that the model was trained on are left out and counted (trained_on); where it was trained on all of them,
-    they are kept, with a warning.
+    Queries that the model was trained on are left out and counted (trained_on). If it was trained on all of them, all
+    are used, with a warning.
 
-    With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". --compare is by itself,
-    not mixed: "--hybrid --compare bm25" tells what the encoder adds.
+    With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
+    never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
     from resift.evaluation.data import block_split, read_collection, with_queries
     from resift.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries

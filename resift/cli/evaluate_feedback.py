@@ -23,22 +23,33 @@ _CODEWORDS = 64
 
 @click.command("feedback")
 @click.argument("folder", required=False, metavar="[DIR]")
-@click.option("--train", metavar="FILE", help="Labelled documents: the database, instead of DIR.")
-@click.option("--test", metavar="FILE", help="Labelled documents: the queries.")
-@click.option("--method", "methods", multiple=True, metavar="NAME", help=f"May be repeated. [{DEFAULT_METHOD}]")
-@option_of(FeedbackOptions, "queries", "Queries drawn.")
-@option_of(FeedbackOptions, "judgements", "Documents judged a round.")
-@option_of(FeedbackOptions, "rounds", "Times that the ranking is judged and made anew.")
-@option_of(FeedbackOptions, "noise", "The chance that a mark is wrong.")
-@click.option("--alpha", default=ALPHA, show_default=True, help="Of similarity against BM25, before any feedback.")
+@click.option("--train", metavar="FILE", help="Labelled documents to search, instead of DIR.")
+@click.option("--test", metavar="FILE", help="Labelled documents that are the queries.")
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    metavar="NAME",
+    show_default=DEFAULT_METHOD,
+    help="How the session learns. May be repeated.",
+)
+@option_of(FeedbackOptions, "queries", "Queries to draw by chance.")
+@option_of(FeedbackOptions, "judgements", "Documents that are judged in a round.")
+@option_of(FeedbackOptions, "rounds", "How often the ranking is judged and computed again.")
+@option_of(FeedbackOptions, "noise", "Probability that a judgement is wrong.")
+@click.option(
+    "--alpha", default=ALPHA, show_default=True, help="Weight of the similarity against BM25, before any feedback."
+)
 @click.option(
     "--first",
     metavar="NAME",
-    help="With --train: the encoder of the first ranking. "
-    f"[boew:{_CODEWORDS} if the encoder is adapted, else the same]",
+    show_default=f"boew:{_CODEWORDS} if the encoder is adapted, else the same",
+    help="With --train: the encoder of the first ranking.",
 )
-@click.option("--topics", is_flag=True, help="Two-topic sessions instead: a query, judged, and then another one.")
-@click.option("--baselines/--no-baselines", default=True, show_default=True, help="With their figures.")
+@click.option(
+    "--topics", is_flag=True, help="Measure sessions of two topics instead: a query that is judged, then another one."
+)
+@click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
 @system_options
 def feedback(
     folder: str | None,
@@ -56,12 +67,12 @@ def feedback(
 
     Without --encoder or --model the vectors are adapted to the documents, as "resift index --adapt" does.
 
-    Labelled documents (--train, --test): half relevant, half irrelevant ones of the first 30 are judged (Passalis and
-    Tefas 2018, Table 5). DIR: the first ten of the mix with BM25 are. All figures of DIR and those named residual are
-    of the ranking without the judged documents.
+    With labelled documents (--train, --test) relevant and irrelevant ones of the first 30 are judged, half of each
+    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged, ranked by the similarity and BM25.
+    All figures of DIR, and those named residual, are of the ranking without the judged documents.
 
     Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened; baselines: none, rocchio, rm3,
-    more_like_this. --compare is not used here: the ranking before is compared.
+    more_like_this. There is no --compare here: each method is compared with the ranking before.
     """
     if choice.compare:
         raise BadInput("--compare", value=choice.compare, expected="--method: methods are compared, not encoders")

@@ -83,15 +83,33 @@ def system_options(command: Command) -> Command:
 
     wrapped: Command = gathered
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table."),
-        click.option("--compare", metavar="NAME|DIR", help="A second encoder or model: differences and their p."),
-        click.option("--seed", default=0, show_default=True, help="Of what is learnt, and of intervals and tests."),
+        click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table."),
         click.option(
-            "--similarity", metavar="NAME", help="cosine, jaccard or, for pairs, dynamax. [the encoder's own]"
+            "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
         ),
-        click.option("--model", metavar="DIR", help="A saved model's folder, in place of --encoder and --vectors."),
-        click.option("--vectors", default=DEFAULT, show_default=True, metavar="DIR", help="Word vectors' folder."),
-        click.option("--encoder", metavar="NAME", help="An encoder or baseline. [mean]"),
+        click.option(
+            "--seed",
+            default=0,
+            show_default=True,
+            help="Number that random choices start from, in training, intervals and tests.",
+        ),
+        click.option(
+            "--similarity",
+            metavar="NAME",
+            show_default="the encoder's own",
+            help="cosine, jaccard or, for pairs, dynamax.",
+        ),
+        click.option(
+            "--model", metavar="DIR", help="The folder of a saved model, in place of --encoder and --vectors."
+        ),
+        click.option(
+            "--vectors",
+            default=DEFAULT,
+            show_default=True,
+            metavar="DIR",
+            help="The folder of the word vectors, or resift-en, the packaged ones.",
+        ),
+        click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
     ):
         wrapped = option(wrapped)
     return wrapped
