@@ -10,7 +10,8 @@ import pytest
 from tiny_transformer import save_sentence_transformer
 
 from resift.errors import BadInput, MissingExtra
-from resift.training.distill import distill, principal, read_words, rounded
+from resift.training.distill import distill, read_words, rounded
+from resift.training.principal import principal_components
 from resift.training.refine import fit, refine, sentences
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors, weights_by_rank
@@ -101,8 +102,8 @@ def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest
 def test_principal_components_of_a_known_plane() -> None:
     angles = np.linspace(0, 2 * np.pi, 100, endpoint=False)
     circle = np.stack([3 * np.cos(angles), np.sin(angles), np.full(100, 7.0)], axis=1)
-    assert np.allclose(principal(circle, 2), circle[:, :2], atol=1e-6)
-    assert np.allclose(principal(circle, 1, drop=1), circle[:, 1:2], atol=1e-6)
+    assert np.allclose(principal_components(circle, 2), circle[:, :2], atol=1e-6)
+    assert np.allclose(principal_components(circle, 1, drop=1), circle[:, 1:2], atol=1e-6)
 
 
 def test_rounded_rows_have_few_values_and_survive_int8() -> None:

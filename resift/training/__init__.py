@@ -1,1 +1,1 @@
-"""What makes or trains vectors with torch. Nothing in here is needed at query time."""
+"""Everything that learns, and what chooses and judges it. Nothing in here is needed to serve a model that exists."""

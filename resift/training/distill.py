@@ -1,30 +1,32 @@
 """Static word vectors from a sentence encoder: each word is encoded alone, once, and looked up ever after.
 
-The recipe: one forward pass a word (special tokens and pooling as the model has them), rows to length 1, the
-mean taken off, then principal components. The first d // 100 of a d-dimensional model are dropped ("all but
-the top", Mu and Viswanath 2018: they hold what most words share); the next ``dim`` are kept, unscaled.
+The recipe: one forward pass for each word (special tokens and pooling as the model has them), rows to length 1, the
+mean taken off, then principal components. The first d // 100 of a d-dimensional model are dropped ("all but the top",
+Mu and Viswanath 2018: they hold what most words share); the next ``dim`` are kept, unscaled.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from resift.arrays import batched
+from resift.arrays import Floats, batched
 from resift.errors import BadInput, MissingExtra
 from resift.text import tokenize
+from resift.training.principal import principal_components
+from resift.training.progress import Progress
 from resift.vectors.table import WordVectors
 
 TINY = np.finfo(np.float32).tiny
+_CHUNK = 8192  # words between two reports of progress
 
 
 def read_words(path: str | Path) -> Iterator[str]:
-    """Words of a UTF-8 text file, one a line; of a line with several columns, the first."""
+    """Words of a UTF-8 text file, one a line; of a line with several columns, the first. Raises BadInput otherwise."""
     try:
         with Path(path).open(encoding="utf-8", newline="\n") as handle:
             for line in handle:
@@ -34,20 +36,8 @@ def read_words(path: str | Path) -> Iterator[str]:
         raise BadInput(f"{path}: {error}", value=str(path), expected="a UTF-8 text file") from error
 
 
-def principal(rows: NDArray[Any], dim: int, drop: int = 0) -> NDArray[np.float32]:
-    """Centred ``rows`` (n, d) on ``dim`` principal components after the first ``drop``: (n, dim) float32.
-
-    Components come by falling variance, each with the sign that makes its largest loading positive.
-    """
-    centred = rows - rows.mean(axis=0, dtype=np.float64)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    axes = axes[:, ::-1][:, drop : drop + dim]
-    axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(dim)] < 0, -1, 1)
-    return np.asarray(centred @ axes, np.float32)
-
-
-def rounded(rows: NDArray[np.float32], levels: int) -> NDArray[np.float32]:
-    """Rows (n, d) rounded to ``levels`` steps either side of 0, a row's largest value being the last."""
+def rounded(rows: Floats, levels: int) -> Floats:
+    """Rows (n, d) rounded to ``levels`` steps on either side of 0, a row's largest value being the last step."""
     steps = np.maximum(np.abs(rows).max(axis=1, keepdims=True), TINY) / np.float32(levels)
     return np.asarray(np.rint(rows / steps) * steps, np.float32)
 
@@ -61,43 +51,28 @@ def distill(
     limit: int | None = None,
     levels: int | None = 31,
     batch: int = 256,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> WordVectors:
-    """Word vectors (V, dim) float32 from a local sentence-transformers folder, made as the module describes.
+    """Word vectors (V, ``dim``) float32 from a local sentence-transformers folder, made as the module describes.
 
-    ``words`` come most frequent first; those that the tokeniser would split are left out, and ``limit``
-    counts the rest. ``levels`` rounds each row to so many steps either side of 0, which int8 holds and zip
-    files compress; None keeps rows as they are. ``progress`` is told how many of how many words are done. The
-    same call on the same machine gives the same bytes.
+    ``words`` come most frequent first; those that the tokeniser would split are left out, and ``limit`` counts the
+    rest. ``levels`` rounds each row to so many steps on either side of 0, which int8 holds and zip files compress; None
+    keeps rows as they are. ``progress`` is called with the numbers of words done and of all. The same call on the same
+    machine gives the same bytes.
 
-    Raises MissingExtra without sentence-transformers, and BadInput where the folder holds no such model, no
-    word is usable, or ``dim`` is more than the model or the number of words allows.
+    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model, no word is
+    usable, or ``dim`` is more than the model or the number of words allows.
     """
-    usable: dict[str, None] = {}
-    for word in words:
-        found = tokenize(word)
-        if len(found) == 1 and len(found[0]) == len(word):
-            usable.setdefault(found[0])
-            if len(usable) == limit:
-                break
-    if not usable:
-        raise BadInput("no usable word to distill", expected="words of letters or digits")
-    model, encoded = load(model_folder), []
-    for chunk in batched(usable, 8192):
-        encoded.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))
-        if progress:
-            progress(sum(map(len, encoded)), len(usable))
-    rows = np.concatenate(encoded).astype(np.float32, copy=False)
+    usable = _usable(words, limit)
+    rows = _encoded(usable, load(model_folder), batch, progress)
     drop = rows.shape[1] // 100
-    most = min(rows.shape[1] - drop, len(rows) - 1)
-    if not 1 <= dim <= most:
-        raise BadInput(f"{dim} dimensions from {len(rows)} words", value=dim, expected=f"1 to {most}")
-    rows = principal(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY), dim, drop)
-    card = Path(model_folder) / "README.md"
-    licence = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
+    largest = min(rows.shape[1] - drop, len(rows) - 1)
+    if not 1 <= dim <= largest:
+        raise BadInput(f"{dim} dimensions from {len(rows)} words", value=dim, expected=f"1 to {largest}")
+    rows = principal_components(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY), dim, drop)
     info = {
         "source": Path(model_folder).resolve().name,
-        "licence": licence and licence[1],
+        "licence": _licence(model_folder),
         "recipe": f"one pass a word, l2, centred, principal components {drop + 1} to {drop + dim}",
         "levels": levels,
         "weighting": weighting,
@@ -106,11 +81,46 @@ def distill(
     return WordVectors.build(usable, rounded(rows, levels) if levels else rows, weighting, info)
 
 
+def _usable(words: Iterable[str], limit: int | None) -> list[str]:
+    """The first ``limit`` different words that the tokeniser leaves whole."""
+    usable: dict[str, None] = {}
+    for word in words:
+        tokens = tokenize(word)
+        if len(tokens) == 1 and len(tokens[0]) == len(word):
+            usable.setdefault(tokens[0])
+            if len(usable) == limit:
+                break
+    if not usable:
+        raise BadInput("no usable word to distill", expected="words of letters or digits")
+    return list(usable)
+
+
+def _encoded(words: Sequence[str], model: Any, batch: int, progress: Progress | None) -> Floats:
+    """A row of the model for each word, (V, d)."""
+    parts: list[Floats] = []
+    for chunk in batched(words, _CHUNK):
+        parts.append(model.encode(chunk, batch_size=batch, convert_to_numpy=True, show_progress_bar=False))
+        if progress:
+            progress(sum(map(len, parts)), len(words))
+    return np.concatenate(parts).astype(np.float32, copy=False)
+
+
+def _licence(model_folder: str | Path) -> str | None:
+    """The licence that the model's card names."""
+    card = Path(model_folder) / "README.md"
+    match = re.search(r"^license:\s*(\S+)", card.read_text("utf-8") if card.is_file() else "", re.MULTILINE)
+    return match and match[1]
+
+
 def load(folder: str | Path) -> Any:
-    """The SentenceTransformer of a local folder, on the CPU; nothing is fetched."""
+    """The SentenceTransformer of a local folder, on the CPU; nothing is downloaded.
+
+    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
+        # not by needs_extra, which would name the package as Python spells it
         raise MissingExtra("distilling needs sentence-transformers: pip install 'resift[distill]'") from error
     try:
         if not any(Path(folder, name).is_file() for name in ("modules.json", "config.json")):

@@ -57,41 +57,42 @@ def learn(
     Raises BadInput if there are not more documents than negatives, or if a query has no relevant document or nothing
     beside it.
     """
-    if len(collection.documents) <= options.negatives:
-        raise BadInput(
-            f"{len(collection.documents)} documents, and {options.negatives} negatives are wanted for each query",
-            value=len(collection.documents),
-            expected=f"more than {options.negatives} documents, or fewer negatives (--negatives)",
-        )
-    options = replace(options, pool=min(options.pool, len(collection.documents) - 1))
-    options = replace(options, epochs=options.epochs_for(len(split.train)))
+    options = _fitting(options, collection, len(split.train))
     final = np.concatenate([split.train, split.validation, *([split.test] if train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
     training = _Training(collection, table, options, candidates, steps)
-
     validation = _Validation(with_queries(collection, thinned(split.validation, _MAX_VALIDATION).tolist()))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
     epochs = int(np.argmax(validation.quality))
     untrained, trained = validation.reranker(0), validation.reranker(epochs)
-
-    judges = split.test if len(split.test) else split.validation
-    report = judge(with_queries(collection, thinned(judges, _MAX_TEST).tolist()), untrained, trained)
-    report |= {
-        "queries": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
-        "judged_on": "test" if len(split.test) else "validation",
+    report = {
+        **_judged_report(collection, split, untrained, trained),
         "epochs": epochs,
         "alpha": trained.alpha,
         "validation": validation.quality,
         "options": asdict(options),
     }
     report |= _verdict(report)
-    kept = trained if report["kept"] == "trained" else untrained
-    model = training.fit(final, epochs) if kept is trained else training.start
-    model = _finished(model, kept.alpha)
+    if report["kept"] == "trained":
+        model = _finished(training.fit(final, epochs), trained.alpha)
+    else:
+        model = _finished(training.start, untrained.alpha)
     seen = fingerprints([collection.queries[query] for query in final])
     model.info = {"report": report, "seen": "".join(sorted(set(seen)))}
     return model, report
+
+
+def _fitting(options: LateInteractionOptions, collection: Collection, queries: int) -> LateInteractionOptions:
+    """The options with a pool that the collection can fill, and enough epochs for so many training queries."""
+    documents = len(collection.documents)
+    if documents <= options.negatives:
+        raise BadInput(
+            f"{documents} documents, and {options.negatives} negatives are wanted for each query",
+            value=documents,
+            expected=f"more than {options.negatives} documents, or fewer negatives (--negatives)",
+        )
+    return replace(options, pool=min(options.pool, documents - 1), epochs=options.epochs_for(queries))
 
 
 class _Training:
@@ -175,6 +176,18 @@ def steadiest_alpha(values: NDArray[np.float64]) -> int:
     error = loss.std(axis=1) / np.sqrt(values.shape[1])
     as_good = np.flatnonzero(loss.mean(axis=1) <= error)
     return int(as_good[np.argmin(np.abs(np.array(ALPHAS)[as_good] - ALPHA))])
+
+
+def _judged_report(
+    collection: Collection, split: Split, untrained: LateInteraction, trained: LateInteraction
+) -> dict[str, Any]:
+    """What the test queries say, or the validation queries where there are none, and how many queries there are."""
+    judges = split.test if len(split.test) else split.validation
+    return {
+        **judge(with_queries(collection, thinned(judges, _MAX_TEST).tolist()), untrained, trained),
+        "queries": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
+        "judged_on": "test" if len(split.test) else "validation",
+    }
 
 
 def judge(collection: Collection, untrained: LateInteraction, trained: LateInteraction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Refining word vectors on texts: their weighted means come to stand to each other as the teacher's sentences do.
+"""Refining word vectors on texts: the cosines of their weighted means come to be those of the teacher's sentences.
 
 One pass a word leaves out what words mean together. Here the teacher (a sentence-transformers model) encodes sentences
 once, and the word rows are moved until the cosines between the sentences' weighted means equal the teacher's cosines.
@@ -8,22 +8,28 @@ It is relational distillation (Park et al. 2019) of a static model; no label is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput, MissingExtra
+from resift.errors import BadInput, needs_extra
 from resift.training.distill import load
+from resift.training.progress import Progress
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-_SHORTEST, _LONGEST = 4, 40
+if TYPE_CHECKING:
+    import torch
+
+_MIN_WORDS, _MAX_WORDS = 4, 40
 _POOL, _BATCH, _NEIGHBOURS = 2048, 256, 7
-_ODD = re.compile(r"[>|=_*]{2}|@")
+_NO_PROSE = re.compile(r"[>|=_*]{2}|@")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
 
 def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Generator) -> list[str]:
@@ -35,15 +41,21 @@ def sentences(sources: Iterable[Iterable[str]], limit: int, rng: np.random.Gener
     drawn: list[list[str]] = []
     for texts in sources:
         before = len(found)
-        for text in texts:
-            for part in re.split(r"(?<=[.!?])\s+|\n\s*\n", text):
-                words = part.split()
-                if _SHORTEST <= len(words) <= _LONGEST and not _ODD.search(part):
-                    found.setdefault(" ".join(words))
+        for sentence in _prose(texts):
+            found.setdefault(sentence)
         fresh = list(found)[before:]
         drawn.append([fresh[i] for i in rng.permutation(len(fresh))])
     turns = (sentence for turn in zip_longest(*drawn) for sentence in turn if sentence is not None)
     return list(islice(turns, limit))
+
+
+def _prose(texts: Iterable[str]) -> Iterator[str]:
+    """The texts' sentences that are long enough and of words, with single blanks between them."""
+    for text in texts:
+        for part in _SENTENCE_END.split(text):
+            words = part.split()
+            if _MIN_WORDS <= len(words) <= _MAX_WORDS and not _NO_PROSE.search(part):
+                yield " ".join(words)
 
 
 def refine(
@@ -55,88 +67,96 @@ def refine(
     epochs: int = 6,
     rate: float = 0.006,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> WordVectors:
     """Word vectors (V, D) float32 whose texts' cosines follow those of the teacher in ``model_folder``.
 
-    Sentences are drawn from all ``sources`` alike (:func:`sentences`).
-    ``progress`` is told how many of how many steps are done; the teacher's encoding is the first half. The same call
-    on the same machine gives the same vectors.
+    At most ``limit`` sentences are drawn from all ``sources`` alike (:func:`sentences`); ``rate`` is Adam's.
+    ``progress`` is called with the numbers of steps done and of all, of which the teacher's encoding is the first half.
+    The same call on the same machine gives the same vectors.
 
-    Raises MissingExtra without torch or sentence-transformers, BadInput where the texts hold too few sentences.
+    Raises MissingExtra without torch or sentence-transformers, and BadInput if the folder holds no such model or the
+    texts hold too few sentences.
     """
     rng = np.random.default_rng(seed)
     chosen = sentences(sources, limit, rng)
     if len(chosen) < 2 * _NEIGHBOURS:
         raise BadInput(f"{len(chosen)} sentences to refine on", value=len(chosen), expected="more texts")
-    teacher = load(model_folder)
-    encoded: list[NDArray[np.float32]] = []
     total = 2 * len(chosen)
-    for start in range(0, len(chosen), _POOL):
-        part = chosen[start : start + _POOL]
-        encoded.append(teacher.encode(part, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
-        if progress:
-            progress(start + len(part), total)
+    targets = _encoded(chosen, load(model_folder), lambda done: progress(done, total) if progress else None)
 
-    def told(epoch: float) -> None:
+    def report(epochs_done: float) -> None:
         if progress:
-            progress(round(len(chosen) * (1 + epoch / epochs)), total)
+            progress(round(len(chosen) * (1 + epochs_done / epochs)), total)
 
-    rows = fit(vectors, chosen, unit_rows(np.concatenate(encoded)), epochs, rate, rng, told)
+    rows = fit(vectors, chosen, targets, epochs, rate, rng, report)
     info = {**vectors.info, "refined": f"on {len(chosen)} sentences, {epochs} epochs, rate {rate:g}, seed {seed}"}
     return WordVectors(vectors.words, rows, vectors.weights, info=info)
+
+
+def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
+    """The teacher's vectors at length 1, (n, T); ``report`` is called with how many texts are done."""
+    parts: list[Floats] = []
+    for start in range(0, len(texts), _POOL):
+        chunk = texts[start : start + _POOL]
+        parts.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
+        report(start + len(chunk))
+    return unit_rows(np.concatenate(parts))
 
 
 def fit(
     vectors: WordVectors,
     texts: list[str],
-    wanted: Floats,
+    targets: Floats,
     epochs: int,
     rate: float,
     rng: np.random.Generator,
-    told: Callable[[float], None] = lambda epoch: None,
+    report: Callable[[float], None] = lambda epochs_done: None,
 ) -> Floats:
-    """Rows (V, D) such that cosines of the texts' weighted means are those of ``wanted`` (n, T), rows of length 1.
+    """Rows (V, D) such that cosines of the texts' weighted means are those of ``targets`` (n, T), rows of length 1.
 
-    A batch is 256 texts with the seven nearest of each among 2,048, since few texts drawn at random are alike; a pair
-    of cosine c counts 1 + 8 c². Lazy Adam: only rows of the batch's words move. The rate falls to 0.
+    A batch is 256 texts with the seven nearest of each among 2,048, since few texts drawn at random are alike. Sparse
+    Adam moves only the rows of the batch's words; its ``rate`` falls to 0. ``report`` is called with the epochs done.
+    Raises MissingExtra without torch.
     """
-    try:
+    with needs_extra("train", "refining"):
         import torch
-    except ImportError as error:
-        raise MissingExtra("refining needs torch: pip install 'resift[train]'") from error
     ids, offsets = vectors.ids(texts)
     weights = np.maximum(vectors.weights, np.finfo(np.float32).tiny)[:, None]
     bags = torch.nn.EmbeddingBag.from_pretrained(
         torch.tensor(vectors.rows() * weights), freeze=False, mode="sum", sparse=True
     )
     adam = torch.optim.SparseAdam([bags.weight], lr=rate)
-    target = torch.tensor(wanted)
+    goal = torch.tensor(targets)
     for epoch in range(epochs):
         order = rng.permutation(len(texts))
         for group in adam.param_groups:
             group["lr"] = rate * (1 - epoch / epochs)
         for start in range(0, len(order), _POOL):
             pool = order[start : start + _POOL]
-            told(epoch + start / len(order))
-            for batch in _batches(target[pool].numpy()):
+            report(epoch + start / len(order))
+            for batch in _batches(goal[pool].numpy()):
                 chosen = pool[batch]
                 words = [ids[offsets[i] : offsets[i + 1]] for i in chosen]
                 starts = np.concatenate([[0], np.cumsum([len(each) for each in words])[:-1]])
                 sums = bags(torch.tensor(np.concatenate(words), dtype=torch.int64), torch.tensor(starts))
-                units = torch.nn.functional.normalize(sums, dim=1)
-                goal = target[chosen] @ target[chosen].T
-                loss = ((1 + 8 * goal.clamp(min=0) ** 2) * (units @ units.T - goal) ** 2).mean()
+                loss = _relational_loss(torch.nn.functional.normalize(sums, dim=1), goal[chosen])
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
     return np.asarray(bags.weight.detach().numpy() / weights, np.float32)
 
 
+def _relational_loss(units: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Mean squared difference of cosines; a pair of cosine c counts 1 + 8 c², since most pairs are nearly unrelated."""
+    cosines = targets @ targets.T
+    return ((1 + 8 * cosines.clamp(min=0) ** 2) * (units @ units.T - cosines) ** 2).mean()
+
+
 def _batches(pool: Floats) -> list[NDArray[np.int64]]:
     """Positions of the pool in batches: 256 of them and the nearest seven of each."""
     cosines = pool @ pool.T
     np.fill_diagonal(cosines, -1)
-    near = np.argpartition(-cosines, min(_NEIGHBOURS, len(pool) - 1), axis=1)[:, :_NEIGHBOURS]
+    nearest = np.argpartition(-cosines, min(_NEIGHBOURS, len(pool) - 1), axis=1)[:, :_NEIGHBOURS]
     spans = [np.arange(start, min(start + _BATCH, len(pool))) for start in range(0, len(pool), _BATCH)]
-    return [np.unique(np.concatenate([span, near[span].ravel()])) for span in spans]
+    return [np.unique(np.concatenate([span, nearest[span].ravel()])) for span in spans]

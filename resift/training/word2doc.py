@@ -31,7 +31,7 @@ from resift.word2doc.keywords import NOISES, with_noise
 from resift.word2doc.model import CONTEXT, QueryView, Word2Doc
 from resift.word2doc.retriever import HashedRetriever
 
-MIXES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+RETRIEVER_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _MAX_CHOOSING = 2000
 
 
@@ -72,7 +72,7 @@ def train(
     network = _trained(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
     model = Word2Doc(ids, view, retriever, speller, network.layers(), info=report)
-    model.retriever_weight = _best_mix(model, pairs.choosing, options.seed)
+    model.retriever_weight = _best_retriever_weight(model, pairs.choosing, options.seed)
     model.info["held_back"] = pairs.judging
     model.info["collection"] = texts_digest(texts)
     return model, judge(model, options.seed)
@@ -216,18 +216,18 @@ def sample_negatives(
     return drawn
 
 
-def _best_mix(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
+def _best_retriever_weight(model: Word2Doc, choosing: dict[str, int], seed: int) -> float:
     """The weight of the retriever's scores with which most of the queries, each with a typo or none, are answered."""
     rng = np.random.default_rng([seed, len(NOISES)])
     keywords = list(choosing)[:_MAX_CHOOSING]
     queries = [with_noise(keyword, NOISES[number % len(NOISES)], rng) for number, keyword in enumerate(keywords)]
     answers = [choosing[keyword] for keyword in keywords]
-    right = np.zeros(len(MIXES))
+    right = np.zeros(len(RETRIEVER_WEIGHTS))
     for start in range(0, len(queries), BATCH):
         network, retrieved = model.parts(queries[start : start + BATCH])
-        for row, mix in enumerate(MIXES):
-            right[row] += (np.argmax(network + mix * retrieved, axis=1) == answers[start : start + BATCH]).sum()
-    return MIXES[int(np.argmax(right))]
+        for row, weight in enumerate(RETRIEVER_WEIGHTS):
+            right[row] += (np.argmax(network + weight * retrieved, axis=1) == answers[start : start + BATCH]).sum()
+    return RETRIEVER_WEIGHTS[int(np.argmax(right))]
 
 
 def texts_digest(texts: Sequence[str]) -> str:

@@ -17,7 +17,11 @@ def train_word2vec(
     weighting: str = "zipf",
     seed: int = 0,
 ) -> WordVectors:
-    """Word2vec (skip-gram, gensim) on any corpus; one thread, so that a seed gives the same vectors again."""
+    """Word2vec vectors (skip-gram with ten negatives, Mikolov et al. 2013) of any corpus, (V, ``dim``), by gensim.
+
+    Words that occur less often than ``min_count`` get no row. Training runs in one thread, so that a seed gives the
+    same vectors again. Raises BadInput if no word is left, and MissingExtra without gensim.
+    """
     with needs_extra("vectors", "Training word2vec"):
         from gensim.models import Word2Vec
 
