@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from evaluation_fixtures import write_lines
 
 from resift.errors import BadInput
 from resift.evaluation.data import read_classes, read_collection, read_labelled, read_pairs
+
+
+def assert_refused(read: Callable[[Any], object], path: str | Path, message: str) -> None:
+    """A reader says what is wrong and what it expected."""
+    with pytest.raises(BadInput, match=message) as caught:
+        read(path)
+    assert caught.value.expected
 
 
 @pytest.mark.parametrize(
@@ -27,9 +36,7 @@ from resift.evaluation.data import read_classes, read_collection, read_labelled,
 )
 def test_malformed_classes(here: Path, content: bytes, message: str) -> None:
     (here / "bad.jsonl").write_bytes(content)
-    with pytest.raises(BadInput, match=message) as caught:
-        read_classes(here / "bad.jsonl")
-    assert caught.value.expected
+    assert_refused(read_classes, here / "bad.jsonl", message)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +52,7 @@ def test_malformed_classes(here: Path, content: bytes, message: str) -> None:
 )
 def test_malformed_pairs(here: Path, content: str, message: str) -> None:
     (here / "bad.tsv").write_text(content)
-    with pytest.raises(BadInput, match=message) as caught:
-        read_pairs(here / "bad.tsv")
-    assert caught.value.expected
+    assert_refused(read_pairs, here / "bad.tsv", message)
 
 
 @pytest.mark.parametrize(
@@ -72,9 +77,7 @@ def test_malformed_collections(collection: str, name: str, content: str | None, 
         path.unlink()
     else:
         path.write_text(content)
-    with pytest.raises(BadInput, match=message) as caught:
-        read_collection(collection)
-    assert caught.value.expected
+    assert_refused(read_collection, collection, message)
 
 
 def test_qrels_beside_the_corpus_and_titles(collection: str) -> None:
