@@ -126,6 +126,9 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
     assert resumed.hash == whole.hash
     with pytest.raises(BadInput, match="other documents or options"):
         train(*corpus(), vectors, Word2DocOptions(hidden=8), None, tmp_path / "checkpoint", resume=True)
+    others = WordVectors(vectors.words, vectors.rows() + 1)
+    with pytest.raises(BadInput, match="other word vectors"):
+        train(*corpus(), others, SMALL, None, tmp_path / "checkpoint", resume=True)
     (tmp_path / "checkpoint").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="checkpoint"):
         train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)

@@ -92,7 +92,7 @@ def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as
         click.echo(json.dumps({"predictions": found}, ensure_ascii=False))
         return
     with needs_extra("train", "measuring"):
-        from resift.training.word2doc import judge
+        from resift.training.word2doc_report import judge
 
     report = judge(model, seed)
     if as_json:

@@ -56,7 +56,7 @@ def _fill_by_stem(rows: NDArray[np.int64], words: Sequence[str], vectors: WordVe
     row_of_stem: dict[str, int] = {}
     for row, word in enumerate(vectors.words):
         row_of_stem.setdefault(stem(word), row)
-    for position in np.flatnonzero(rows < 0):
+    for position in np.flatnonzero(rows < 0).tolist():
         word = words[position]
         # a corpus may hold stems, whose own stem is another one ("univers" gives "univ")
         rows[position] = row_of_stem.get(word, row_of_stem.get(stem(word), -1))

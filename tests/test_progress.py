@@ -1,0 +1,26 @@
+"""Several stages of a training, reported as one."""
+
+from __future__ import annotations
+
+from resift.training.progress import StepCounter
+
+
+def test_stages_follow_each_other() -> None:
+    reports: list[tuple[int, int]] = []
+    steps = StepCounter(lambda *report: reports.append(report), 10)
+    first = steps.stage()
+    first(2, 4)
+    first(4, 4)
+    steps.advance(1)
+    steps.stage()(3, 5)
+    assert reports == [(2, 10), (4, 10), (5, 10), (8, 10)]
+
+
+def test_a_total_that_was_too_small_is_not_exceeded_and_may_be_corrected() -> None:
+    reports: list[tuple[int, int]] = []
+    steps = StepCounter(lambda *report: reports.append(report), 2)
+    steps.advance(3)
+    steps.total = 6
+    steps.advance(3)
+    assert reports == [(2, 2), (6, 6)]
+    StepCounter(None, 2).advance(1)
