@@ -202,7 +202,7 @@ def sweep(name: str, sizes: Sequence[int]) -> Table:
     ]
     learn = f"train rn-bof --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --size"
     heads = [Row(f"RN-BoF, N_R {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
-    note = "Told on the test split; nothing here was chosen by it."
+    note = "Measured on the test split; nothing was chosen by it."
     rows = (*untrained, *trained, *heads, *sigmas, *vectors)
     return Table(f"Effect of K, σ, N_R and the vectors: {name}", note, CLASS_COLUMNS, rows)
 

@@ -32,17 +32,20 @@ WAYS = ("mean", "max", "max weighted", "max count", "max weighted count", "max w
 
 
 def lines(path: Path) -> list[str]:
+    """The lines of a gzip file."""
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as handle:
         return [line.rstrip("\r\n") for line in handle]
 
 
 def bags(vectors: WordVectors, texts: list[str]) -> Iterator[tuple[Floats, Floats]]:
+    """The rows of each text's words, each once, and how often each occurs."""
     ids, offsets = vectors.ids(texts)
     for start, end in pairwise(offsets):
         yield np.unique(ids[start:end], return_counts=True)
 
 
 def pool(vectors: WordVectors, way: str, texts: list[str]) -> Floats:
+    """A row a text, by one of WAYS."""
     rows = vectors.rows() * (1 if way in ("max", "max count") else vectors.weights[:, None])
     if way == "mean":
         sums = np.stack([counts @ rows[ids] for ids, counts in bags(vectors, texts)])
@@ -63,11 +66,13 @@ def similar(way: str, left: Floats, right: Floats) -> Floats:
 
 
 def jaccard(left: Floats, right: Floats) -> Floats:
+    """Fuzzy Jaccard of rows with rows."""
     union = np.maximum(left, right).sum(axis=-1)
     return np.asarray(np.minimum(left, right).sum(axis=-1) / np.maximum(union, 1e-12))
 
 
 def dynamax(vectors: WordVectors, left: list[str], right: list[str]) -> Floats:
+    """DynaMax of each pair of texts."""
     rows, scores = vectors.rows() * vectors.weights[:, None], []
     for (a, _), (b, _) in zip(bags(vectors, left), bags(vectors, right), strict=True):
         universe = rows[np.concatenate([a, b])].T
@@ -76,6 +81,7 @@ def dynamax(vectors: WordVectors, left: list[str], right: list[str]) -> Floats:
 
 
 def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
+    """Spearman x 100 of a year's pairs, and how many there are."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
         scores = dynamax(vectors, left, right)
@@ -89,6 +95,7 @@ def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
 
 
 def ndcg(folder: Path, vectors: WordVectors, way: str, k: int = 10) -> float:
+    """nDCG@k x 100, the mean over a collection's queries."""
     documents = [json.loads(line) for line in lines(folder / "corpus.jsonl.gz")]
     queries = [json.loads(line) for line in lines(folder / "queries.jsonl.gz")]
     grades: dict[str, dict[str, float]] = defaultdict(dict)
