@@ -165,6 +165,7 @@ class Indexer:
         with ThreadPoolExecutor(self.engine.writers) as pool:
             for batch in batches:
                 vectors = self.model.encode([document_text(record.source, fields) for record in batch])
+                # with one writer a thread gains nothing: batches would only wait for each other there
                 if self.engine.writers == 1:
                     self._send(batch, vectors)
                     yield
@@ -212,6 +213,7 @@ class Indexer:
         try:
             return self.engine.bulk(self.index, documents), None
         except (EngineUnavailable, EngineError) as error:
+            # 413: the request is larger than the cluster allows, and half of it may be taken
             if error.status == 413 and len(pending) > 1:
                 return self._bulk_in_halves(pending)
             rejections = [

@@ -169,6 +169,7 @@ def _json_rows(stream: BinaryIO) -> _Rows:
 
 
 def _no_constant(name: str) -> Any:
+    # Python's reader takes NaN and Infinity, which engines refuse
     raise ValueError(f"{name} is not JSON")
 
 
@@ -180,8 +181,10 @@ def _text_rows(stream: BinaryIO) -> _Rows:
 
 
 def _table_rows(stream: BinaryIO, delimiter: str) -> _Rows:
+    # csv refuses fields of more than 128 KiB, which a document's text may well have
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
+    # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
     rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
     try:
         while True:
@@ -196,4 +199,5 @@ def _table_rows(stream: BinaryIO, delimiter: str) -> _Rows:
             fault = f"expected {len(rows.fieldnames or [])} columns"
             yield rows.line_num, _BadRow(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
     finally:
+        # a wrapper that is collected closes the stream below it, which may be stdin
         lines.detach()

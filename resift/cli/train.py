@@ -95,6 +95,7 @@ def _train_labelled(file: str, out: str, vectors: str, resume: bool, options: Ro
     with progress_bar("training") as progress:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint, resume)
     _print_summary(summary, time.perf_counter() - started)
+    # None where nothing was held back that could judge
     if summary["better"] is False:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         checkpoint.unlink(missing_ok=True)

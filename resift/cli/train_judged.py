@@ -182,6 +182,7 @@ def emboost_command(folder: str, out: str, shares: tuple[float, ...] | None, sou
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]
+    # what is left of the mixture's dimensions are those made from letters
     blocks.append(table.dim - sum(blocks))
     with progress_bar("training") as progress:
         model, curve = choose_encoder(data.collection, table, blocks, data.split, EmBoostOptions(**settings), progress)

@@ -63,6 +63,7 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
         raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
     table = load_vectors(vectors)
     model = _adapted(files, fields, table, AdaptOptions())
+    # indexing reads the files again, and its progress bar starts from here
     files.position = 0
     if not _is_better(model):
         click.echo("warning: adapting made nothing better; the untrained vectors are used", err=True)
