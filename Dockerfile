@@ -5,10 +5,12 @@ RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /d
 
 WORKDIR /app
 COPY . .
-# Compiled in the image, so that no new container starts without the compiled loops.
-RUN pip install --no-cache-dir -c requirements.lock '.[fast]' && python -m resift.encoders
+RUN pip install --no-cache-dir -c requirements.lock '.[fast]'
 
 USER resift
+# Compiled in the image, so that no new container starts without the compiled loops: by the user who runs them, since
+# numba reads only a cache that it may write to, and not in /app, whose source would be imported for the package.
+RUN cd / && python -m resift.encoders
 ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
 VOLUME /data
 EXPOSE 8080

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from pathlib import Path
 
@@ -79,3 +80,11 @@ def test_hits_of_one_bin_are_added() -> None:
 def test_no_word_at_all() -> None:
     with pytest.raises(BadInput, match="no word"):
         HashedRetriever.build(["", "the"])
+
+
+def test_its_files_go_with_it(tmp_path: Path) -> None:
+    retriever = HashedRetriever.build(TEXTS, tmp_path)
+    assert list(tmp_path.iterdir())
+    del retriever
+    gc.collect()
+    assert not list(tmp_path.iterdir())

@@ -1,5 +1,7 @@
 """Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
 
+By the names that :func:`resift.encoders.registry.build_model` and the trainings give them:
+
 ================  =========================================  =====  ==========
 name              row of a word                              pool   similarity
 ================  =========================================  =====  ==========
@@ -12,7 +14,8 @@ name              row of a word                              pool   similarity
 ``sfbow:U``       its products with the rows of a universe   max    jaccard
 ================  =========================================  =====  ==========
 
-Memberships are computed once a word when the model is built, so that encoding a text only gathers rows.
+Memberships are computed once a word when the model is built, so that encoding a text only gathers rows. EmBoost's
+networks are in :mod:`resift.encoders.residual`.
 """
 
 from __future__ import annotations
@@ -55,12 +58,15 @@ class Model:
     With ``segments`` S > 1 a text's words fall into S consecutive parts of equal length (give or take a word), which
     are pooled each by itself and joined; ``head``: (S·K, R), after which a vector is relu(headᵀ s), R long (Passalis
     and Tefas 2017, Neural bag-of-features, eq. 8 and section 3.2.3); both want pool ``mean``. Vectors for cosine have
-    length 1. Words without a row are skipped; a text without any known word has the zero
-    vector, which is similar to nothing.
+    length 1. Words without a row are skipped; a text without any known word has the zero vector, which is similar to
+    nothing.
 
     ``alpha``: weight of the similarity against the engine's score in a window of hits, 0 to 1, unless a search names
     one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
     by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
+
+    Raises BadInput for another pool or similarity, or segments or a head that want pool ``mean``, and
+    DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
     """
 
     kind = "pooled"
@@ -147,7 +153,10 @@ class Model:
         return map_in_threads(self._encode, text_batches(texts, batch_size), threads)
 
     def encode_one(self, text: str) -> Floats:
-        """The vector of one text, shape (dim,), float32; for queries, sooner than a batch of one."""
+        """The vector of one text, shape (dim,), float32; for queries, faster than a batch of one.
+
+        Raises BadInput where ``text`` is not a string.
+        """
         if not self._plain or not isinstance(text, str):
             return self.encode([text]).reshape(self.dim)
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
@@ -166,7 +175,7 @@ class Model:
     def _pool(self, texts: Sequence[str]) -> Floats:
         """Pooled rows of each text's parts, (n · S, K)."""
         ids, offsets = self.table.ids(texts)
-        starts = self._parts(offsets)
+        starts = self._part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         loops = pooling.KERNELS.for_texts(texts) or pooling
         if self.pool == "mean":
@@ -175,11 +184,12 @@ class Model:
             loops.pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
-    def _parts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where each part of each text starts, and the end: (n · S + 1,)."""
         if self.segments == 1:
             return offsets
         lengths = np.diff(offsets)[:, None]
+        # minus the floor of a negative number: rounded up, so that the longer parts come first
         starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
         return np.append(starts.ravel(), offsets[-1])
 
@@ -191,14 +201,18 @@ class Model:
     def counts(self, texts: Sequence[str]) -> csr_matrix:
         """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
         ids, offsets = self.table.ids(texts)
-        return sparse_counts(ids, self._parts(offsets), len(self.table))
+        return sparse_counts(ids, self._part_starts(offsets), len(self.table))
 
     def _finish(self, pooled: Floats) -> Floats:
+        """Pooled parts (n, S·K) weighed by the mask and put through the head."""
         masked = pooled * self.mask
         return np.asarray(masked if self.head is None else np.maximum(masked @ self.head, 0))
 
     def score(self, query: NDArray[Any], documents: NDArray[Any], mask: NDArray[Any] | None = None) -> Floats:
-        """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,)."""
+        """Similarity of ``query`` (dim,) with each of ``documents`` (n, dim), all weighted by ``mask`` (dim,); (n,).
+
+        Raises DimensionMismatch if query or documents have another number of dimensions than the model.
+        """
         for vectors in (query, documents):
             if np.shape(vectors)[-1] != self.dim:
                 raise DimensionMismatch(
@@ -249,7 +263,10 @@ class Model:
         return {**self.table.arrays(), "mask": self.mask, **head}
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model as a folder of JSON, words and arrays, whole or not at all."""
+        """Write the model as a folder of JSON, words and arrays, whole or not at all; its path.
+
+        Raises BadInput if the folder holds other files.
+        """
         settings = {"kind": self.kind, "alpha": self.alpha, "max_alpha": self.max_alpha}
         return write_folder(folder, MODEL_FILE, {**self._info(), **settings}, self.table.words, self._arrays())
 

@@ -49,13 +49,16 @@ def build_universe(name: str, rows: Floats, seed: int = 0) -> Floats:
 
 
 def _fits(kind: str, number: float | None, rows: Floats) -> bool:
+    """Whether a universe of this kind can have this number behind its name, or none."""
     if kind in ("identity", "signed"):
         return number is None
     if kind == "dbscan":
         return number is not None and 0 < number < 2
-    most = {"pca": rows.shape[1], "hdbscan": _DENSITY_WORDS}.get(kind, min(FREQUENT, len(rows)))
-    least = 2 if kind == "hdbscan" else 1
-    return kind == "pca" if number is None else number.is_integer() and least <= number <= most
+    if number is None:
+        return kind == "pca"
+    largest = {"pca": rows.shape[1], "hdbscan": _DENSITY_WORDS}.get(kind, min(FREQUENT, len(rows)))
+    smallest = 2 if kind == "hdbscan" else 1
+    return number.is_integer() and smallest <= number <= largest
 
 
 def principal_axes(rows: Floats, size: int) -> Floats:
@@ -92,6 +95,7 @@ def _density_clusters(kind: str, number: float, units: Floats) -> Floats:
         "dbscan": lambda: DBSCAN(eps=number, min_samples=5, metric="cosine"),
         "hdbscan": lambda: HDBSCAN(min_cluster_size=int(number), copy=True),
     }
+    # words that belong to no cluster have the label -1
     labels = by_name[kind]().fit_predict(units)  # type: ignore[attr-defined]
     if labels.max(initial=-1) < 0:
         raise BadInput(

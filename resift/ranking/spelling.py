@@ -100,7 +100,7 @@ class NgramIndex:
         spans = [slice(self._offsets[row], self._offsets[row + 1]) for row in ids]
         weights = [self._weights[span] * self._idf[row] for span, row in zip(spans, ids, strict=True)]
         rows = np.concatenate([self._rows[span] for span in spans])
-        return np.bincount(rows, np.concatenate(weights), len(self.words))
+        return np.bincount(rows, np.concatenate(weights), len(self.words)).astype(np.float64, copy=False)
 
 
 def _ngrams(word: str) -> list[str]:

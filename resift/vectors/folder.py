@@ -32,14 +32,19 @@ def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, N
 def write_folder(
     folder: str | Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
 ) -> Path:
-    """Save JSON, words and arrays as one folder, swapped in whole so that a reader never meets half of it."""
+    """Save JSON, words and arrays as one folder, swapped in whole so that a reader never meets half of it.
+
+    ``name`` is the JSON file's; words go to ``words.txt``, each array to a file of its own; the folder's path is
+    returned. A folder that holds such a JSON file is replaced; BadInput is raised if it holds other files only.
+    """
     target = Path(folder)
     if target.exists() and not (target / name).exists() and any(target.iterdir()):
         raise BadInput(f"{target} holds other files", value=str(target), expected=f"a new folder, or one with a {name}")
     target.parent.mkdir(parents=True, exist_ok=True)
+    # beside the target, because a folder can only be renamed within its file system
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        fresh.chmod(0o755)
+        fresh.chmod(0o755)  # mkdtemp's is for its owner alone
         settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
         saved = {
             **settings,
@@ -61,7 +66,11 @@ def write_folder(
 
 
 def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
-    """What :func:`write_folder` saved, its hash checked; arrays are memory-mapped and read-only."""
+    """What :func:`write_folder` saved, its hash checked: (JSON without hash and format, words, arrays by name).
+
+    The arrays are memory-mapped and read-only. Raises ModelNotFound if there is no such folder, and CorruptModel if it
+    cannot be read, was changed since, or has another format.
+    """
     path = Path(folder)
     if not (path / name).is_file():
         raise ModelNotFound(f"no {name} in {path}", value=str(path), expected="a folder that Resift saved")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from resift.vectors.table import WordVectors
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT = "resift-en"
 
 
 def load_vectors(name: str | Path = DEFAULT) -> WordVectors:
-    """Word vectors by their folder, or the packaged ones by their name, ``resift-en``."""
+    """Word vectors by their folder, or the packaged ones by their name, ``resift-en``.
+
+    Raises ModelNotFound where there are none, CorruptModel where the folder's content is not what was saved.
+    """
     return WordVectors.load(str(files("resift") / "data" / DEFAULT) if str(name) == DEFAULT else name)

@@ -31,7 +31,8 @@ def weights_by_rank(count: int, weighting: str) -> Floats:
     """Weights of ``count`` words ordered by frequency, most frequent first; shape (count,).
 
     ``zipf`` is log(rank + 2), which grows as words get rarer. ``sif`` is a / (a + p) with a = 1e-3 (Arora et al.
-    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all.
+    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all. Raises BadInput for another
+    ``weighting``.
     """
     ranks = np.arange(count, dtype=np.float64)
     if weighting == "none":
@@ -59,7 +60,9 @@ class WordVectors:
     ``matrix`` is (V, D) float32, float16, or int8 together with ``scales`` (V,) float32, a row's value being
     ``matrix[i] * scales[i]``. ``weights`` (V,) float32 is what a word counts when a text's words are pooled.
     Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
-    no part in a text.
+    no part in a text. ``info`` is provenance, JSON, which is saved too.
+
+    Raises BadInput if there are no words, not a row for each, or int8 without scales (or another dtype with them).
     """
 
     def __init__(
@@ -97,18 +100,19 @@ class WordVectors:
         ``words`` come most frequent first, and ``weighting`` follows their rank. Raises BadInput on NaN or infinite
         rows, and where nothing is left.
         """
-        kept: dict[str, int] = {}
+        usable: dict[str, int] = {}
         for row, word in enumerate(words):
-            found = tokenize(word)
-            if len(found) == 1 and len(found[0]) == len(word):
-                kept.setdefault(found[0], row)
-        if not kept:
+            tokens = tokenize(word)
+            # of the same length: "(fire)" is one token too, but not all of the word
+            if len(tokens) == 1 and len(tokens[0]) == len(word):
+                usable.setdefault(tokens[0], row)
+        if not usable:
             raise BadInput("no usable word in the vocabulary", expected="words of letters or digits")
-        rows = np.asarray(matrix)[list(kept.values())]
+        rows = np.asarray(matrix)[list(usable.values())]
         if not np.isfinite(rows).all():
-            word = list(kept)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
+            word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
             raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
-        return cls(list(kept), rows, weights_by_rank(len(kept), weighting), info=info)
+        return cls(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -126,8 +130,8 @@ class WordVectors:
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
         if kernels := LOOKUP.for_texts(texts):
-            found: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
-            return found
+            compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
+            return compiled
         tokens = [tokenize(text) for text in texts]
         rows = np.fromiter(map(self.index.__getitem__, chain.from_iterable(tokens)), np.int32)
         known = rows >= 0

@@ -119,7 +119,7 @@ class HashedRetriever:
         documents = _write_columns(texts, work)
         if not _column(work, "bin").stat().st_size:
             raise BadInput("the corpus holds no word", expected="texts")
-        columns = {name: np.memmap(_column(work, name), kind, "r") for name, kind in _COLUMNS.items()}
+        columns: dict[str, Any] = {name: np.memmap(_column(work, name), kind, "r") for name, kind in _COLUMNS.items()}
         bins, frequency = _bins_in_use(columns["bin"])
         idf = probabilistic_idf(frequency, documents).astype(np.float32)
         offsets = np.concatenate([[0], np.cumsum(frequency)])
