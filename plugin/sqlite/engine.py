@@ -28,6 +28,7 @@ from resift.plugin.documents import (
 from resift.plugin.engine import Engine, Headers
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body
 from resift.plugin.sqlite.bm25 import matching_rows
+from resift.plugin.sqlite.connection import connect
 from resift.plugin.sqlite.hits import page_hits
 from resift.plugin.sqlite.knn import ExactKnn
 from resift.plugin.sqlite.query import natural_number, translate
@@ -75,7 +76,7 @@ class SqliteEngine(Engine):
         # damage it. Servers fork their workers after the engine is open, so the process is compared, too.
         if getattr(self._local, "pid", None) != os.getpid():
             try:
-                db = sqlite3.connect(self.path, timeout=30, isolation_level=None)
+                db = connect(self.path)
                 db.execute("PRAGMA journal_mode = WAL")
             except sqlite3.Error as error:
                 raise EngineUnavailable(f"{self.path} cannot be opened: {error}", value=self.path) from error

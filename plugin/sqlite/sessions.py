@@ -11,6 +11,7 @@ from typing import Any
 
 from resift.errors import BadInput, SessionsUnavailable
 from resift.plugin.session_store import PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.plugin.sqlite.connection import connect
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS session_log (
@@ -47,7 +48,7 @@ class SqliteSessionStore(SessionStore):
             try:
                 db = idle.pop()  # not asked first whether there is one: another thread may take the last
             except IndexError:
-                db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
+                db = connect(self.path)
                 # With a write-ahead log this loses nothing when a process dies, and writes need not wait for the disk.
                 db.execute("PRAGMA synchronous = NORMAL")
             try:
