@@ -1,11 +1,9 @@
-"""Documents from JSON lines (BEIR's layout or any other), CSV, TSV or plain text, compressed or not, or a stream."""
+"""Documents from JSON (BEIR's layout or any other), CSV, TSV or plain text, compressed or not, or from a stream."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import hashlib
-import io
 import json
 import os
 import sys
@@ -16,12 +14,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from resift.errors import BadInput
+from resift.ingest.encodings import plain_text
+from resift.ingest.json_rows import json_rows
+from resift.ingest.rows import BadRow, Rows, table_rows, text_rows
 
-FORMATS = ("jsonl", "csv", "tsv", "text")
+FORMATS = ("jsonl", "json", "csv", "tsv", "text")
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
-    ".json": "jsonl",
+    ".json": "json",
     ".csv": "csv",
     ".tsv": "tsv",
     ".txt": "text",
@@ -103,18 +104,16 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     document it holds.
 
     Args:
-        stream: bytes in UTF-8, plain or gzip, which is recognised by its first two bytes.
+        stream: bytes in UTF-8 or UTF-16, plain or gzip, which is recognised by its first two bytes.
         format: one of FORMATS.
         columns: which column is the id, and what is renamed.
         name: what records give as their file.
 
-    Raises BadInput if compressed bytes are damaged or end too early.
+    Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text.
     """
-    buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-    source: Any = gzip.GzipFile(fileobj=buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
     try:
-        for line, row in _rows(source, format):
-            if isinstance(row, _BadRow):
+        for line, row in _rows(plain_text(stream, name), format):
+            if isinstance(row, BadRow):
                 yield BadLine(name, line, row.raw, row.reason)
             else:
                 yield record_of(name, line, row, columns)
@@ -122,22 +121,13 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
         raise BadInput(f"{name} is damaged: {error}", value=name, expected="a complete gzip file") from error
 
 
-@dataclass(frozen=True)
-class _BadRow:
-    raw: str
-    reason: str
-
-
-_Rows = Iterator[tuple[int, dict[str, Any] | _BadRow]]
-
-
-def _rows(stream: BinaryIO, format: str) -> _Rows:
-    """The rows of a stream, each with its line, from 1."""
-    if format == "jsonl":
-        return _json_rows(stream)
+def _rows(stream: BinaryIO, format: str) -> Rows:
+    """The rows of a stream of UTF-8, each with its line, from 1."""
+    if format in ("json", "jsonl"):
+        return json_rows(stream)
     if format == "text":
-        return _text_rows(stream)
-    return _table_rows(stream, "\t" if format == "tsv" else ",")
+        return text_rows(stream)
+    return table_rows(stream, "\t" if format == "tsv" else ",;\t|")
 
 
 def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:
@@ -155,49 +145,3 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     if name is None:
         return Record(file, line, hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20], source)
     return Record(file, line, str(row[name]), source)
-
-
-def _json_rows(stream: BinaryIO) -> _Rows:
-    for number, raw in enumerate(stream, 1):
-        if raw.strip():
-            try:
-                row = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
-                fault = None if isinstance(row, dict) else f"a {type(row).__name__}, expected an object"
-            except (ValueError, RecursionError) as error:
-                fault = f"not JSON: {error}"
-            yield number, row if fault is None else _BadRow(raw.decode("utf-8", "replace").rstrip("\r\n"), fault)
-
-
-def _no_constant(name: str) -> Any:
-    # Python's reader takes NaN and Infinity, which engines refuse
-    raise ValueError(f"{name} is not JSON")
-
-
-def _text_rows(stream: BinaryIO) -> _Rows:
-    for number, raw in enumerate(stream, 1):
-        text = raw.decode("utf-8", "replace").strip()
-        if text:
-            yield number, {"_id": str(number), "text": text}
-
-
-def _table_rows(stream: BinaryIO, delimiter: str) -> _Rows:
-    # csv refuses fields of more than 128 KiB, which a document's text may well have
-    csv.field_size_limit(100 * 2**20)
-    lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
-    # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
-    rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
-    try:
-        while True:
-            try:
-                row = next(rows)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield rows.line_num, _BadRow("", f"malformed table: {error}")
-                continue
-            wrong = "" in row or None in row.values()
-            fault = f"expected {len(rows.fieldnames or [])} columns"
-            yield rows.line_num, _BadRow(json.dumps(row, ensure_ascii=False), fault) if wrong else dict(row)
-    finally:
-        # a wrapper that is collected closes the stream below it, which may be stdin
-        lines.detach()

@@ -1,0 +1,80 @@
+"""Rows of a stream of UTF-8 bytes: plain text, or a table with a header; JSON has a module of its own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+_MOST_HEADER = 8192
+_NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """What stands where a row should be, and why it is none."""
+
+    raw: str
+    reason: str
+
+
+Rows = Iterator[tuple[int, dict[str, Any] | BadRow]]
+
+
+def shown(text: str) -> str:
+    """A text that can be written: for lone surrogates, such as those of bytes that were not UTF-8, stands U+FFFD."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def text_rows(stream: BinaryIO) -> Rows:
+    """A row for each line that is not blank, each with its line, from 1."""
+    for number, raw in enumerate(stream, 1):
+        try:
+            text = raw.decode("utf-8-sig").strip()
+        except UnicodeDecodeError:
+            yield number, BadRow(raw.decode("utf-8", "replace").strip(), _NOT_UTF8)
+            continue
+        if text:
+            yield number, {"_id": str(number), "text": text}
+
+
+def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
+    """A row for each line of a table after its header, each with the line it ends in.
+
+    The delimiter is the one of ``delimiters`` that the header has most of, the first if it has none.
+    """
+    # csv refuses fields of more than 128 KiB, which a document's text may well have
+    csv.field_size_limit(100 * 2**20)
+    header = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
+    delimiter = max(delimiters, key=lambda one: header.count(one.encode()))
+    lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+    # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
+    rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
+    try:
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rows.line_num, BadRow("", f"malformed table: {error}")
+                continue
+            fault = _fault(row, len(rows.fieldnames or []))
+            yield (
+                rows.line_num,
+                dict(row) if fault is None else BadRow(shown(json.dumps(row, ensure_ascii=False)), fault),
+            )
+    finally:
+        # a wrapper that is collected closes the stream below it, which may be stdin
+        lines.detach()
+
+
+def _fault(row: dict[str, Any], columns: int) -> str | None:
+    """What is wrong with a row of a table; None if nothing is."""
+    if "" in row or None in row.values():
+        return f"expected {columns} columns"
+    cells = "".join([*row, *row.values()])
+    return None if cells.isascii() or cells == cells.encode("utf-8", "replace").decode() else _NOT_UTF8

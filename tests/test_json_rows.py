@@ -1,0 +1,113 @@
+"""JSON in every layout: lines, objects over several lines, arrays, one object around an array; other encodings."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resift.errors import BadInput
+from resift.ingest.json_rows import json_rows
+from resift.ingest.readers import BadLine, Record, read
+from resift.ingest.rows import BadRow
+
+
+def rows(text: str) -> list[tuple[int, Any]]:
+    """The rows of a text, each with its line."""
+    return list(json_rows(io.BufferedReader(io.BytesIO(text.encode("utf-8", "surrogatepass")))))  # type: ignore[arg-type]
+
+
+def reasons(text: str) -> list[Any]:
+    """The rows of a text; of those that are bad, the reason."""
+    return [row.reason if isinstance(row, BadRow) else row for _, row in rows(text)]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.lists(st.dictionaries(st.text(), VALUES, max_size=4), max_size=6)
+
+
+@given(OBJECTS, st.sampled_from([None, 0, 2]), st.booleans())
+def test_every_layout_gives_the_same_objects(objects: list[dict[str, Any]], indent: int | None, ascii: bool) -> None:
+    array = json.dumps(objects, indent=indent, ensure_ascii=ascii)
+    assert [row for _, row in rows(array)] == objects
+    texts = [json.dumps(one, indent=indent, ensure_ascii=ascii) for one in [{"text": "one two three four"}, *objects]]
+    assert [row for _, row in rows("\n".join(texts))][1:] == objects
+    if objects:
+        assert [row for _, row in rows(json.dumps({"total": len(objects), "found": objects}, indent=indent))] == objects
+
+
+def test_lines_are_those_where_values_begin() -> None:
+    assert [line for line, _ in rows('\n[\n  {"a": 1},\n  {"a": [\n 2]},\n\n {"a": 3}]\n')] == [3, 4, 7]
+    assert [line for line, _ in rows('\n{"a":\n1}\n{\n"a": 2}')] == [2, 4]
+
+
+def test_a_large_array_is_read_value_by_value() -> None:
+    documents = [{"n": number, "text": "word " * 50} for number in range(2000)]
+    assert [row for _, row in rows(json.dumps(documents))] == documents
+    stream = io.BufferedReader(io.BytesIO(json.dumps(documents).encode()))  # type: ignore[arg-type]
+    next(json_rows(stream))
+    assert stream.tell() < 2**18
+
+
+def test_faults_of_an_array() -> None:
+    assert reasons('[{"a": 1}, 2, {"a": NaN}, {"a": 3}]') == [
+        {"a": 1},
+        "a int, expected an object",
+        "not JSON: NaN is not JSON",
+        {"a": 3},
+    ]
+    for text in ('[{"a": 1}, {"a": 2', '[{"a": 1}, {broken}, {"a": 2}]', '[{"a": 1}', '[{"a": 1}]\n{"a": 2}'):
+        first, fault = reasons(text)
+        assert first == {"a": 1}
+        assert isinstance(fault, str)
+    assert len(rows("[" * 100_000)) == 1
+
+
+def test_a_document_with_a_list_of_objects_stays_one() -> None:
+    document = {"title": "Of mice and men", "text": "A few words", "authors": [{"name": "John"}]}
+    assert reasons(json.dumps(document)) == reasons(json.dumps(document, indent=1)) == [document]
+    assert reasons('{"list": [{"a": 1}]}\n{"list": [{"a": 2}]}') == [{"list": [{"a": 1}]}, {"list": [{"a": 2}]}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("format", ["json", "csv", "tsv", "text"])
+def test_unicode_encodings(encoding: str, format: str) -> None:
+    text = {"json": '[{"text": "é 日本\u2028語"}]', "csv": 'id,text\n1,"é 日本\u2028語"\n', "text": "é 日本\u2028語\n"}
+    data = text.get(format, "id\ttext\n1\té 日本\u2028語\n").encode(encoding)
+    (one,) = read(io.BytesIO(data), format)
+    assert isinstance(one, Record)
+    assert one.source["text"] == "é 日本\u2028語"
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(100), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0", b"\xff\xfe\xff\xd8\xff\xd8"]
+)
+@pytest.mark.parametrize("format", ["jsonl", "csv", "text"])
+def test_binary_files_are_refused(data: bytes, format: str) -> None:
+    with pytest.raises(BadInput, match="photo is a binary file"):
+        list(read(io.BytesIO(data), format, name="photo"))
+
+
+@pytest.mark.parametrize(("format", "text"), [("csv", "id,text\n1,café\n2,tea\n"), ("text", "café\ntea")])
+def test_what_is_not_utf8_is_not_read_as_something_else(format: str, text: str) -> None:
+    bad, good = read(io.BytesIO(text.encode("latin-1")), format)
+    assert isinstance(bad, BadLine)
+    assert "not UTF-8" in bad.reason
+    assert "caf�" in bad.raw
+    assert isinstance(good, Record)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_header_tells_the_delimiter_of_a_csv(delimiter: str) -> None:
+    data = f"id{delimiter}text\n1{delimiter}a b\n"
+    (one,) = read(io.BytesIO(data.encode()), "csv")
+    assert isinstance(one, Record)
+    assert one.source == {"id": "1", "text": "a b"}
