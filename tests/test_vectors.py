@@ -26,7 +26,7 @@ def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> 
         assert loaded.words == original.words
         np.testing.assert_array_equal(loaded.rows(), original.rows())
         np.testing.assert_array_equal(loaded.weights, original.weights)
-        assert isinstance(loaded.matrix, np.memmap)
+        assert not isinstance(loaded.matrix, np.memmap)  # somebody may write over the files of a running server
         assert not loaded.matrix.flags.writeable
 
 

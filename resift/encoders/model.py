@@ -65,8 +65,8 @@ class Model:
     one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
     by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
 
-    Raises BadInput for another pool or similarity, or segments or a head that want pool ``mean``, and
-    DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
+    Raises BadInput for another pool or similarity, segments or a head that want pool ``mean``, or an alpha out of its
+    range, and DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
     """
 
     kind = "pooled"
@@ -89,11 +89,14 @@ class Model:
             raise BadInput(f"{segments} segments, pool {pool!r}", expected="1 or more, and with a head: pool mean")
         self.name, self.table, self.pool, self.similarity, self.segments = name, table, pool, similarity, segments
         self.alpha, self.max_alpha = alpha, max_alpha
+        for setting, value in (("alpha", alpha), ("max_alpha", max_alpha)):
+            if not 0 <= value <= 1:
+                raise BadInput(f"{setting} is {value}", value=value, expected="0 to 1")
         width = segments * table.dim
         self.mask = np.ones(width, np.float32) if mask is None else np.asarray(mask, np.float32)
         self.head = None if head is None else np.asarray(head, np.float32)
         shapes = [self.mask.shape, *([] if self.head is None else [self.head.shape[:-1]])]
-        if any(shape != (width,) for shape in shapes):
+        if any(shape != (width,) for shape in shapes) or not self.dim:
             raise DimensionMismatch(f"mask and head of {shapes} weights", expected=f"{width}, segments times codewords")
 
     @property

@@ -12,7 +12,7 @@ from resift.encoders.model import MODEL_FILE, Model
 from resift.encoders.residual import Residual
 from resift.encoders.universe import build_universe
 from resift.errors import BadInput, CorruptModel
-from resift.vectors.folder import read_folder
+from resift.vectors.folder import read_folder, restoring
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -83,8 +83,9 @@ def load_model(name: str | Path = DEFAULT) -> Model:
         model.name = DEFAULT
         return model
     info, words, arrays = read_folder(name, MODEL_FILE)
-    table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
-    kind = info.get("kind", Model.kind)
-    if kind not in KINDS:
-        raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
-    return KINDS[kind].restore(info, table, arrays)
+    with restoring(name):
+        kind = info.get("kind", Model.kind)
+        if kind not in KINDS:
+            raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
+        table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
+        return KINDS[kind].restore(info, table, arrays)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import DimensionMismatch
+from resift.errors import BadInput, DimensionMismatch
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -38,6 +38,8 @@ class Residual(Model):
 
     def __init__(self, name: str, table: WordVectors, kernels: NDArray[Any], bias: NDArray[Any], scale: float) -> None:
         super().__init__(name, table, "mean", "cosine")
+        if not np.isfinite(scale):
+            raise BadInput(f"scale is {scale}", value=scale, expected="a finite number")
         taps = 1 if name == "fcrr" else WINDOW
         if kernels.shape != (taps, table.dim, table.dim) or bias.shape != (table.dim,):
             raise DimensionMismatch(

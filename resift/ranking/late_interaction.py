@@ -22,15 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.batching import BATCH, text_batches
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
-from resift.vectors.folder import content_hash, read_folder, write_folder
+from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"
 SPELLING, IDF_POWER, ALPHA = (128, 0.6), 1.2, 0.7
 _MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
+_CHARACTERS, _SIMILARITIES = 2**19, 2**22  # of documents, and of word pairs, at a time
 _FINGERPRINT_LENGTH = 12
 
 
@@ -138,7 +140,11 @@ class LateInteraction:
 
         Raises BadInput if one of the documents is not a string.
         """
-        prepared = documents if isinstance(documents, PreparedDocuments) else self.prepare(documents)
+        if not isinstance(documents, PreparedDocuments):
+            # a part of them at a time: words and their vectors take a hundred times the memory of the texts
+            parts = [self.scores(query, self.prepare(part)) for part in text_batches(documents, BATCH, _CHARACTERS)]
+            return np.concatenate([np.zeros(0, np.float32), *parts])
+        prepared = documents
         words = list(dict.fromkeys(tokenize(query)))
         if not words or not len(prepared.positions):
             return np.zeros(len(prepared.lengths), np.float32)
@@ -161,7 +167,7 @@ class LateInteraction:
         return np.asarray(np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0), np.float32)
 
     def _unit_rows(self, ids: NDArray[np.int64]) -> Floats:
-        rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32)
+        rows: Floats = np.asarray(self.table.matrix).take(ids, 0).astype(np.float32, copy=False)
         rows *= self._factors.take(ids)[:, None]
         return rows
 
@@ -170,8 +176,14 @@ class LateInteraction:
 
         ``rows``: what :meth:`rows` gives for the documents, if it is at hand.
         """
-        known = prepared.words < len(self.table)
         rows = self.rows(prepared) if rows is None else rows
+        # a part of the query's words at a time, for a long query and a long document
+        size = max(1, _SIMILARITIES // max(1, len(prepared.positions)))
+        parts = [self._matches(words[i : i + size], prepared, rows) for i in range(0, len(words), size)]
+        return np.concatenate([np.zeros((0, len(prepared.lengths)), np.float32), *parts])
+
+    def _matches(self, words: Sequence[str], prepared: PreparedDocuments, rows: Floats) -> Floats:
+        known = prepared.words < len(self.table)
         in_table = self._ids(words) >= 0
         similarities = np.zeros((len(words), len(prepared.words)), np.float32)
         query_rows = self._query_rows([word for word, there in zip(words, in_table, strict=True) if there])
@@ -228,13 +240,14 @@ class LateInteraction:
 
     @classmethod
     def load(cls, folder: str | Path) -> LateInteraction:
-        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if its hash differs."""
+        """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if it is damaged."""
         info, words, arrays = read_folder(folder, FILE)
-        table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info.pop("vectors"))
-        shifts = dict(zip(info.pop("shifted"), np.asarray(arrays["shifts"]), strict=True))
-        name, _, _ = (info.pop(key) for key in ("name", "kind", "tokenizer"))
-        numbers = {key: info.pop(key) for key in ("threshold", "length", "mean_length", "alpha")}
-        return cls(name, table, shifts, **numbers, info=info)
+        with restoring(folder):
+            table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info.pop("vectors"))
+            shifts = dict(zip(info.pop("shifted"), arrays["shifts"], strict=True))
+            name, _, _ = (info.pop(key) for key in ("name", "kind", "tokenizer"))
+            numbers = {key: info.pop(key) for key in ("threshold", "length", "mean_length", "alpha")}
+            return cls(name, table, shifts, **numbers, info=info)
 
 
 def _tokenize_all(texts: Sequence[str]) -> list[list[str]]:

@@ -1,14 +1,21 @@
-"""Folders of JSON, words and arrays: written whole or not at all, checked by hash, memory-mapped."""
+"""Folders of JSON, words and arrays: written whole or not at all, checked by hash, and read into memory.
+
+What was read does not change under a running process, whatever becomes of the files: a memory-mapped file that somebody
+shortens ends the process that looks at it (SIGBUS). Processes that are forked share what was read before.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +23,18 @@ from numpy.typing import NDArray
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 
 FORMAT = 1
+_CHUNK = 2**20
+_NUMBERS = "fiu"  # kinds of dtypes: floats, and integers with and without a sign
+# what content of another shape than expected leads to where it is read and put together
+_MISREAD = (
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> str:
@@ -35,57 +54,148 @@ def write_folder(
     """Save JSON, words and arrays as one folder, swapped in whole so that a reader never meets half of it.
 
     ``name`` is the JSON file's; words go to ``words.txt``, each array to a file of its own; the folder's path is
-    returned. A folder that holds such a JSON file is replaced; BadInput is raised if it holds other files only.
+    returned. A folder that holds such a JSON file is replaced. Raises BadInput if it holds other files only, if it
+    cannot be written (an earlier one stays as it was), or if a word cannot be a line of a file.
     """
     target = Path(folder)
-    if target.exists() and not (target / name).exists() and any(target.iterdir()):
-        raise BadInput(f"{target} holds other files", value=str(target), expected=f"a new folder, or one with a {name}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # beside the target, because a folder can only be renamed within its file system
-    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    for word in words:
+        if "\n" in word or "\r" in word or not _is_unicode(word):
+            raise BadInput(f"{word!r} cannot be a line of {target}", value=word, expected="Unicode text of one line")
     try:
-        fresh.chmod(0o755)  # mkdtemp's is for its owner alone
-        settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
-        saved = {
-            **settings,
-            "format": FORMAT,
-            "hash": content_hash(settings, words, arrays),
-            "arrays": sorted(arrays),
-        }
-        (fresh / name).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        (fresh / "words.txt").write_text("\n".join(words), "utf-8", newline="\n")
-        for stem, array in arrays.items():
-            np.save(fresh / f"{stem}.npy", array, allow_pickle=False)
-        if target.exists():
-            shutil.rmtree(target)
-        fresh.rename(target)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+        if target.exists() and not (target / name).exists() and any(target.iterdir()):
+            expected = f"a new folder, or one with a {name}"
+            raise BadInput(f"{target} holds other files", value=str(target), expected=expected)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # beside the target, because a folder can only be renamed within its file system
+        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            fresh.chmod(0o755)  # mkdtemp's is for its owner alone
+            _write_files(fresh, name, info, words, arrays)
+            _swap(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as error:
+        expected = "a folder that can be written, on a disk with space left"
+        raise BadInput(f"{target} cannot be written: {error}", value=str(target), expected=expected) from error
     return target
 
 
-def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
+def _is_unicode(text: str) -> bool:
+    return text.encode("utf-8", "replace").decode() == text
+
+
+def _write_files(
+    folder: Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
+) -> None:
+    settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
+    saved = {
+        **settings,
+        "format": FORMAT,
+        "hash": content_hash(settings, words, arrays),
+        "arrays": sorted(arrays),
+    }
+    (folder / name).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    (folder / "words.txt").write_text("\n".join(words), "utf-8", newline="\n")
+    for stem, array in arrays.items():
+        np.save(folder / f"{stem}.npy", array, allow_pickle=False)
+
+
+def _swap(fresh: Path, target: Path) -> None:
+    """Rename ``fresh`` to ``target``; an earlier folder of that name is then at ``fresh``, to be deleted."""
+    if not target.exists():
+        fresh.rename(target)
+        return
+    # The earlier folder is deleted only when the new one is in its place: deleting takes time, and a process that is
+    # killed meanwhile would leave neither of them.
+    aside = fresh.with_name(f"{fresh.name}-old")
+    target.rename(aside)
+    try:
+        fresh.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    aside.rename(fresh)
+
+
+@contextmanager
+def restoring(folder: str | Path) -> Iterator[None]:
+    """Raise CorruptModel, which names ``folder`` and what is wrong, where its content cannot be put together."""
+    try:
+        yield
+    except ModelNotFound:
+        raise
+    except CorruptModel:
+        raise
+    except BadInput as error:
+        raise CorruptModel(f"{folder}: {error.message}", value=str(folder), expected=error.expected) from error
+    except KeyError as error:
+        raise CorruptModel(f"{folder} lacks {error}", value=str(folder), expected="what Resift saved") from error
+    except _MISREAD as error:
+        message = f"{folder} cannot be read: {error or type(error).__name__}"
+        raise CorruptModel(message, value=str(folder), expected="what Resift saved") from error
+
+
+def read_folder(
+    folder: str | Path, name: str, mapped: bool = False
+) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
     """What :func:`write_folder` saved, its hash checked: (JSON without hash and format, words, arrays by name).
 
-    The arrays are memory-mapped and read-only. Raises ModelNotFound if there is no such folder, and CorruptModel if it
-    cannot be read, was changed since, or has another format.
+    The arrays are read-only, and hold finite numbers. With ``mapped`` they stay on disk, memory-mapped, for arrays that
+    may be larger than memory: such a folder must not change while it is in use. Raises ModelNotFound if there is no
+    such folder, and CorruptModel if it cannot be read, was changed since, or has another format.
     """
     path = Path(folder)
     if not (path / name).is_file():
         raise ModelNotFound(f"no {name} in {path}", value=str(path), expected="a folder that Resift saved")
-    try:
+    with restoring(path):
         info = json.loads((path / name).read_text("utf-8"))
         words = (path / "words.txt").read_text("utf-8").split("\n")
-        arrays = {
-            stem: np.load(path / f"{Path(stem).name}.npy", mmap_mode="r", allow_pickle=False)
-            for stem in info.pop("arrays")
-        }
         version, recorded = info.pop("format"), info.pop("hash")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptModel(f"{path} cannot be read: {error}", value=str(path)) from error
-    if version != FORMAT:
-        raise CorruptModel(f"{path} has format {version}", value=str(path), expected=f"format {FORMAT}")
-    if content_hash(info, words, arrays) != recorded:
-        raise CorruptModel(f"{path} was changed since it was saved", value=str(path), expected=f"hash {recorded}")
+        if version != FORMAT:
+            raise CorruptModel(f"{path} has format {version}", value=str(path), expected=f"format {FORMAT}")
+        stems = info.pop("arrays")
+        # Path(…).name: what the JSON names must not lead out of the folder
+        arrays = {stem: _read_array(path / f"{Path(stem).name}.npy", mapped) for stem in stems}
+        if content_hash(info, words, arrays) != recorded:
+            raise CorruptModel(f"{path} was changed since it was saved", value=str(path), expected=f"hash {recorded}")
+        for stem, array in arrays.items():
+            if not _is_finite(array):
+                raise CorruptModel(f"{path}: {stem} hold NaN or infinity", value=stem, expected="finite numbers")
     return info, words, arrays
+
+
+def _read_array(path: Path, mapped: bool) -> NDArray[Any]:
+    """The array of a ``.npy`` file, read-only. Raises ValueError or OSError for anything but an array of numbers."""
+    with path.open("rb") as file:
+        shape, fortran, dtype = _read_header(file)
+        if dtype.kind not in _NUMBERS or min(shape, default=0) < 0:
+            raise ValueError(f"{path.name} holds {dtype} of shape {shape}, expected an array of numbers")
+        start = file.tell()
+        size = os.fstat(file.fileno()).st_size - start
+        # before any memory is asked for: a damaged header may claim any size
+        if math.prod(shape) * dtype.itemsize != size:
+            raise ValueError(f"{path.name} has {size} bytes for {dtype} of shape {shape}")
+        order = "F" if fortran else "C"
+        if mapped and size:  # an empty file cannot be mapped
+            return np.memmap(file, dtype, "r", start, shape, order)  # type: ignore[call-overload,no-any-return]
+        array = np.fromfile(file, dtype).reshape(shape, order=order)
+    array.flags.writeable = False
+    return array
+
+
+def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and dtype, of a ``.npy`` file that is read up to its numbers."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        return read(file)
+    except Exception as error:  # NumPy parses it as Python, and raises nearly anything on a damaged one
+        raise ValueError(f"{file.name} is no array that NumPy saved: {error}") from error
+
+
+def _is_finite(array: NDArray[Any]) -> bool:
+    if array.dtype.kind != "f":
+        return True
+    # in parts, because isfinite makes an array of its own, and this one may be memory-mapped
+    flat = array.reshape(-1, order="A")
+    return all(bool(np.isfinite(flat[start : start + _CHUNK]).all()) for start in range(0, len(flat), _CHUNK))

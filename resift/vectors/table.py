@@ -1,8 +1,8 @@
 """Word vectors: a vocabulary, a matrix and a weight for each word, in a folder that is safe to load.
 
 The folder holds ``vectors.json`` (sizes, provenance, content hash), ``words.txt`` (UTF-8, one word a line, most
-frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle,
-and the matrix is memory-mapped, so that processes share one copy of it.
+frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle.
+It is read into memory, which processes share that are forked afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.compiled import CompiledModule
-from resift.vectors.folder import read_folder, write_folder
+from resift.vectors.folder import read_folder, restoring, write_folder
 
 LOOKUP = CompiledModule("resift.vectors.kernels")
 WEIGHTINGS = ("none", "zipf", "sif")
@@ -62,7 +62,8 @@ class WordVectors:
     Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
     no part in a text. ``info`` is provenance, JSON, which is saved too.
 
-    Raises BadInput if there are no words, not a row for each, or int8 without scales (or another dtype with them).
+    Raises BadInput if there are no words, one stands there twice, not each has a row, a weight and, with scales, a
+    scale, or for another dtype (or int8 without scales, or another with them).
     """
 
     def __init__(
@@ -73,19 +74,25 @@ class WordVectors:
         scales: NDArray[Any] | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
-        if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
+        if matrix.ndim != 2 or len(words) != len(matrix) or not matrix.size:
             raise BadInput(
                 f"{len(words)} words and a matrix of shape {matrix.shape}",
                 expected="one row for each word, not none",
             )
-        if (matrix.dtype == np.int8) != (scales is not None):
+        if (matrix.dtype.kind != "f" and matrix.dtype != np.int8) or (matrix.dtype == np.int8) != (scales is not None):
             raise BadInput(f"matrix of dtype {matrix.dtype}", expected="int8 with scales, or a float without")
+        for name, numbers in (("weights", weights), ("scales", scales)):
+            if numbers is not None and np.shape(numbers) != (len(words),):
+                raise BadInput(f"{name} of shape {np.shape(numbers)}", expected=f"({len(words)},), one for each word")
         self.words = list(words)
         self.matrix = matrix
         self.scales = scales
         self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
         self.info = dict(info or {})
         self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
+        if len(self.index) < len(self.words):
+            word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
+            raise BadInput(f"{word!r} has more than one row", value=word, expected="different words")
 
     @classmethod
     def build(
@@ -165,9 +172,10 @@ class WordVectors:
 
     @classmethod
     def load(cls, folder: str | Path) -> WordVectors:
-        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped.
+        """Read a folder that :meth:`save` wrote.
 
         Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
         """
         info, words, arrays = read_folder(folder, "vectors.json")
-        return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
+        with restoring(folder):
+            return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)

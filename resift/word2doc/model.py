@@ -23,7 +23,7 @@ from resift.corpus import hashed_ngrams
 from resift.errors import BadInput
 from resift.ranking.spelling import Speller
 from resift.text import tokenize
-from resift.vectors.folder import content_hash, read_folder, write_folder
+from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 from resift.word2doc.retriever import ARRAYS, HashedRetriever, best_rows
@@ -77,7 +77,7 @@ class Word2Doc:
     (H,), ``output`` (N, H) and ``output_bias`` (N,); ``retriever_weight``: what the retriever's scores, divided by the
     best one's, count beside the network's.
 
-    Raises BadInput if ids, retriever and layers are not of the same number of documents.
+    Raises BadInput if ids, retriever and layers are not of the same number of documents, or the layers of other shapes.
     """
 
     def __init__(
@@ -95,6 +95,19 @@ class Word2Doc:
                 f"{len(ids)} ids, {retriever.documents} documents retrieved, {len(layers['output'])} predicted",
                 expected="the same documents",
             )
+        width = layers["embeddings"].shape[1]
+        shapes = {
+            "query": (view.dim, width),
+            "query_bias": (width,),
+            "embeddings": (len(ids), width),
+            "hidden": (width, width),
+            "hidden_bias": (width,),
+            "output": (len(ids), width),
+            "output_bias": (len(ids),),
+        }
+        for name, shape in shapes.items():
+            if layers[name].shape != shape:
+                raise BadInput(f"{name} of shape {layers[name].shape}", expected=str(shape))
         self.ids, self.view, self.retriever, self.speller = list(ids), view, retriever, speller
         self.layers = layers
         self.retriever_weight, self.info = retriever_weight, dict(info or {})
@@ -155,14 +168,15 @@ class Word2Doc:
 
     @classmethod
     def load(cls, folder: str | Path) -> Word2Doc:
-        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped.
+        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped, and must not change there.
 
         Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
         """
-        info, ids, arrays = read_folder(folder, FILE)
-        words, about = info.pop("words"), info.pop("vectors")
-        table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)
-        retriever = HashedRetriever(len(ids), {name: arrays.pop(name) for name in ARRAYS})
-        known = arrays.pop("known").tobytes().decode("utf-8", "surrogatepass").split("\n")
-        speller = Speller(dict(zip(known, arrays.pop("frequency").tolist(), strict=True)))
-        return cls(ids, QueryView(table), retriever, speller, arrays, info.pop("mix"), info)
+        info, ids, arrays = read_folder(folder, FILE, mapped=True)
+        with restoring(folder):
+            words, about = info.pop("words"), info.pop("vectors")
+            table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)
+            retriever = HashedRetriever(len(ids), {name: arrays.pop(name) for name in ARRAYS})
+            known = arrays.pop("known").tobytes().decode("utf-8", "surrogatepass").split("\n")
+            speller = Speller(dict(zip(known, arrays.pop("frequency").tolist(), strict=True)))
+            return cls(ids, QueryView(table), retriever, speller, arrays, info.pop("mix"), info)

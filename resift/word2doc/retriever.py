@@ -98,11 +98,29 @@ class HashedRetriever:
 
     ``bins`` (B,): those in use, ascending; ``offsets`` (B + 1,): where each one's begin in ``postings`` (P,), rows of
     documents, and ``values`` (P,), their weights; ``idf`` (B,). The arrays may be memory-mapped.
+
+    Raises BadInput for arrays that do not fit together.
     """
 
     def __init__(self, documents: int, arrays: dict[str, NDArray[Any]]) -> None:
         self.documents, self._arrays = documents, {name: arrays[name] for name in ARRAYS}
         self.bins, self.offsets, self.postings, self.values, self.idf = self._arrays.values()
+        self._check()
+
+    def _check(self) -> None:
+        bins, postings = (len(self.bins),), (len(self.postings),)
+        expected = {"bins": bins, "offsets": (bins[0] + 1,), "postings": postings, "values": postings, "idf": bins}
+        shapes = {name: array.shape for name, array in self._arrays.items()}
+        if shapes != expected:
+            raise BadInput(f"postings of shapes {shapes}", expected=str(expected))
+        integers = all(array.dtype.kind in "iu" for array in (self.bins, self.offsets, self.postings))
+        if not integers or not len(self.bins) or (np.diff(self.bins) <= 0).any():
+            raise BadInput("bins out of order", expected="ascending whole numbers")
+        if self.offsets[0] != 0 or self.offsets[-1] != postings[0] or (np.diff(self.offsets) < 0).any():
+            raise BadInput("offsets out of order", expected=f"0 to {postings[0]}, ascending")
+        spans = _spans(postings[0])
+        if any(self.postings[span].min() < 0 or self.postings[span].max() >= self.documents for span in spans):
+            raise BadInput("a posting of no document", expected=f"rows below {self.documents}")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is saved, by name."""
