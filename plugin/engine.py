@@ -38,7 +38,8 @@ class Engine(ABC):
         """Create an index whose text ``fields`` are searched, and encoded by ``model``.
 
         ``analyzer`` is ``english`` (stems words) or ``standard``. Raises BadInput for a name, field list or analyzer
-        that cannot be, and EngineError with status 400 if the index exists.
+        that cannot be, and EngineError with status 400 if there is another index of that name. One that is made of
+        the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
         """
 
     @abstractmethod

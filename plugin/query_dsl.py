@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from resift.arrays import Floats
+from resift.errors import BadInput
 
 Body = dict[str, Any]  # a search body, or a clause of one
 VECTOR_FIELD, CODE_FIELD = "resift_vector", "resift_code"
@@ -37,54 +38,98 @@ def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     'A\\nb\\nc'
     """
     if fields:
-        values = [field_value(source, name) for name in fields]
+        values = [value for name in fields for value in values_of(source, name)]
     else:
         values = [value for value in source.values() if isinstance(value, str)]
-    return "\n".join(part for value in values for part in _texts(value))
+    return "\n".join(str(value) for value in values if value is not None and not isinstance(value, Mapping))
 
 
-def field_value(source: Any, name: str) -> Any:
-    """The value of a field, or None. A name with dots stands for an inner field, unless a field has just that name.
+def values_of(source: Any, name: str) -> Iterator[Any]:
+    """Each value of a field, lists flattened; a name with dots stands for an inner field, in each item of a list.
 
-    >>> field_value({"meta": {"title": "A"}}, "meta.title")
-    'A'
+    >>> list(values_of({"a": [{"b": 1}, {"b": [2, None]}], "a.b": {"c": 3}}, "a.b"))
+    [{'c': 3}, 1, 2, None]
     """
-    for key in [name] if isinstance(source, Mapping) and name in source else name.split("."):
-        source = source.get(key) if isinstance(source, Mapping) else None
-    return source
+    for value in _fields_of(source, name):
+        yield from _flat(value)
 
 
-def _texts(value: Any) -> list[str]:
+def _fields_of(source: Any, name: str) -> Iterator[Any]:
+    """The value of each field that a name stands for: {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch."""
+    if isinstance(source, list):
+        for item in source:
+            yield from _fields_of(item, name)
+    if isinstance(source, Mapping):
+        if name in source:
+            yield source[name]
+        for at, sign in enumerate(name):
+            if sign == "." and name[:at] in source:
+                yield from _fields_of(source[name[:at]], name[at + 1 :])
+
+
+def _flat(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
-        return [text for item in value for text in _texts(item)]
-    return [] if value is None or isinstance(value, Mapping) else [str(value)]
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
 
 
 def filter_source(source: Body, spec: Any) -> Body | None:
     """The fields of a document that a search body's ``_source`` asks for; None if it asks for none at all.
 
-    ``spec`` is a boolean, a pattern, a list of patterns, or an object with ``includes`` and ``excludes``.
+    ``spec`` is a boolean, a pattern, a list of patterns, or an object with ``includes`` and ``excludes``. A pattern
+    with dots stands for inner fields, and the name of an object for all that is in it.
 
-    >>> filter_source({"title": "A", "text": "B"}, {"excludes": "te*"})
-    {'title': 'A'}
+    >>> filter_source({"title": "A", "meta": {"tags": ["b"], "n": 1}}, {"includes": ["meta.*"], "excludes": "*.n"})
+    {'meta': {'tags': ['b']}}
     """
     if spec is None or isinstance(spec, bool):
         return None if spec is False else source
     if not isinstance(spec, Mapping):
         spec = {"includes": spec}
     includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
-    return {
-        name: value
-        for name, value in source.items()
-        if (not includes or any(fnmatchcase(name, pattern) for pattern in includes))
-        and not any(fnmatchcase(name, pattern) for pattern in excludes)
-    }
+    return _filtered(source, "", includes, excludes) if includes or excludes else source
+
+
+def _filtered(source: Body, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Body:
+    """The fields of an object at a ``path`` ("" or ending in a dot) that are included and not excluded."""
+    kept: Body = {}
+    for key, value in source.items():
+        name = f"{path}{key}"
+        if not _matches(name, excludes):
+            # what is inside an included object is included, whatever the patterns say of its name
+            inner = [] if _matches(name, includes) else includes
+            found = _kept(value, f"{name}.", inner, excludes)
+            if found is not None or not inner:
+                kept[key] = found
+    return kept
+
+
+def _kept(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+    """What is kept of a value, None for nothing: all of it, unless there are still ``includes`` to be met."""
+    if isinstance(value, Mapping):
+        inner = _filtered(dict(value), path, includes, excludes)
+        return inner if inner or not includes else None
+    if isinstance(value, list):
+        items = [_kept(item, path, includes, excludes) for item in value]
+        return [item for item in items if item is not None] or None if includes else items
+    return None if includes else value
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
-    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list."""
+    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list. Raises BadInput if they are no patterns."""
     value = spec.get(kind) or []
-    return [value] if isinstance(value, str) else list(value)
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+        raise BadInput(
+            f"malformed _source {kind}", value=value, expected="a field's name or pattern, or a list of them"
+        )
+    return list(found)
 
 
 def without_vector(spec: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.encoders.model import Model
@@ -39,3 +39,18 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
         "_meta": {"resift": index_meta(fields, model)},
         "dynamic_templates": [{"strings": keyword}],
     }
+
+
+def is_mapped_alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether an index with the mappings ``found`` was made as one with ``wanted`` would be."""
+    analyzers = dict(_analyzers(found.get("properties", {})))
+    meant = dict(_analyzers(wanted["properties"]))
+    return found.get("_meta") == wanted["_meta"] and all(analyzers.get(name) == meant[name] for name in meant)
+
+
+def _analyzers(properties: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """The name and the analyser of each text field; an answer leaves out the analyser that is the default."""
+    for name, field in properties.items():
+        if field.get("type") == "text":
+            yield f"{path}{name}", field.get("analyzer", "standard")
+        yield from _analyzers(field.get("properties", {}), f"{path}{name}.")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, EngineError, EngineUnavailable, NotFound, ResiftError
+from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable, NotFound
 from resift.plugin.documents import (
     Document,
     IndexInfo,
@@ -26,111 +22,72 @@ from resift.plugin.documents import (
     index_meta,
 )
 from resift.plugin.engine import Engine, Headers
-from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body
-from resift.plugin.sqlite.bm25 import matching_rows
-from resift.plugin.sqlite.connection import connect
+from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body, names_vector
+from resift.plugin.sqlite.bm25 import FieldStatistics
+from resift.plugin.sqlite.database import Database
+from resift.plugin.sqlite.highlights import FieldHighlight, parse_highlight
 from resift.plugin.sqlite.hits import page_hits
-from resift.plugin.sqlite.knn import ExactKnn
-from resift.plugin.sqlite.query import natural_number, translate
+from resift.plugin.sqlite.knn import ExactKnn, parse_knn
+from resift.plugin.sqlite.matching import Matcher
+from resift.plugin.sqlite.query import natural_number, parse_query
 from resift.plugin.sqlite.tables import (
     SCHEMA,
+    IndexTables,
     count_change,
     create_tables,
     delete_document,
     drop_tables,
     find_tables,
+    stored_object,
+    stored_vector,
     write_document,
 )
 
 _BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
-# What a value of another type than the query language has leads to, here or in SQLite.
-_MALFORMED = (
-    TypeError,
-    AttributeError,
-    ValueError,
-    KeyError,
-    OverflowError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
 
 
 class SqliteEngine(Engine):
     """An engine in the SQLite file at ``path``, which is created if there is none.
 
     A bulk request is a transaction. Threads and processes may share the file and the engine. Raises EngineUnavailable
-    if the file cannot be opened.
+    if the file cannot be opened or is a newer version's, and CorruptEngine, as every method does, if it is damaged.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._local = threading.local()
+        self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)
         self._knn = ExactKnn()
-        with self._transaction() as db:
-            db.execute(SCHEMA)
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        # A connection must not be carried across a fork: both processes would write to the file by the same locks and
-        # damage it. Servers fork their workers after the engine is open, so the process is compared, too.
-        if getattr(self._local, "pid", None) != os.getpid():
-            try:
-                db = connect(self.path)
-                db.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.Error as error:
-                raise EngineUnavailable(f"{self.path} cannot be opened: {error}", value=self.path) from error
-            self._local.db, self._local.pid = db, os.getpid()
-        connection: sqlite3.Connection = self._local.db
-        return connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        db = self._db
-        try:
-            # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            if db.in_transaction:  # some errors, such as a full disk, have ended it already
-                db.execute("ROLLBACK")
-            raise EngineUnavailable(f"{self.path}: {error}", value=self.path) from error
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
+        self._statistics: dict[int, tuple[int, FieldStatistics]] = {}  # by index number, with its count of changes
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        if getattr(self._local, "pid", None) == os.getpid():
-            self._local.db.close()
-            self._local.pid = None
+        """Close the connections."""
+        self._database.close()
 
     def ping(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        meta = {**index_meta(fields, model), "space": model.space_type}
-        with self._transaction() as db:
-            create_tables(db, index, meta, analyzer)
+        meta = {**index_meta(fields, model), "space": model.space_type, "analyzer": analyzer}
+        with self._database.transaction() as db:
+            create_tables(db, index, meta)
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        meta = find_tables(self._db, index).meta
-        return IndexInfo(index, tuple(meta["fields"]), meta["model"], meta["model_name"], meta["dim"])
+        with self._database.transaction(write=False) as db:
+            meta = find_tables(db, index).meta
+        return IndexInfo(index, tuple(meta["fields"]), meta["model"], meta["model_name"], meta["dim"], (index,))
 
     def drop(self, index: str) -> None:
-        tables = find_tables(self._db, index)
-        with self._transaction() as db:
-            drop_tables(db, tables)
+        with self._database.transaction() as db:
+            drop_tables(db, find_tables(db, index))
 
     def refresh(self, index: str) -> None:
-        find_tables(self._db, index)
+        self.info(index)
 
     def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
-        tables = find_tables(self._db, index)
         rejected = []
-        with self._transaction() as db:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
             for position, document in enumerate(documents):
                 reason = check_document(document, tables.fields, tables.dim)
                 if reason is None:
@@ -141,18 +98,19 @@ class SqliteEngine(Engine):
         return rejected
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        tables = find_tables(self._db, index)
-        row = self._db.execute(f"SELECT source, version FROM {tables.documents} WHERE id = ?", (id,)).fetchone()
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            row = db.execute(f"SELECT source, version FROM {tables.documents} WHERE id = ?", (id,)).fetchone()
         if row is None:
             raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
-        return json.loads(row[0]), row[1]
+        return stored_object(row[0], f"document {id!r}"), row[1]
 
     def put(self, index: str, document: Document, version: Any) -> bool:
-        tables = find_tables(self._db, index)
-        reason = check_document(document, tables.fields, tables.dim)
-        if reason is not None:
-            raise EngineError(reason, status=400, value=document.id)
-        with self._transaction() as db:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            reason = check_document(document, tables.fields, tables.dim)
+            if reason is not None:
+                raise EngineError(reason, status=400, value=document.id)
             row = db.execute(f"SELECT version FROM {tables.documents} WHERE id = ?", (document.id,)).fetchone()
             if row is None or row[0] != version:
                 return False
@@ -161,60 +119,63 @@ class SqliteEngine(Engine):
         return True
 
     def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
-        tables = find_tables(self._db, index)
         last = 0
         # By pages instead of one cursor, since the caller may write to the index between two documents, and a read that
         # stays open keeps SQLite from clearing its log.
         while True:
-            sql = f"SELECT row, id, source, vector FROM {tables.documents} WHERE row > ? ORDER BY row LIMIT 500"
-            rows = self._db.execute(sql, (last,)).fetchall()
+            with self._database.transaction(write=False) as db:
+                tables = find_tables(db, index)
+                sql = f"SELECT row, id, source, vector FROM {tables.documents} WHERE row > ? ORDER BY row LIMIT 500"
+                rows = db.execute(sql, (last,)).fetchall()
             for _, id, source, blob in rows:
-                yield id, json.loads(source), None if blob is None else np.frombuffer(blob, "<f4")
+                where = f"document {id!r}"
+                yield id, stored_object(source, where), stored_vector(blob, tables.dim, where)
             if not rows:
                 return
             last = rows[-1][0]
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
-        tables = find_tables(self._db, index)
-        with self._transaction() as db:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
             deleted = sum(delete_document(db, tables, id) for id in ids)
             count_change(db, tables)
         return deleted
 
     def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
         started = time.perf_counter()
-        try:
-            result = self._search(index, body, vectors)
-        except ResiftError:
-            raise
-        except _MALFORMED as error:
-            raise BadInput(
-                f"malformed search body: {error}", value=body, expected="OpenSearch's query language"
-            ) from error
-        result.response["took"] = round((time.perf_counter() - started) * 1000)
-        return result
-
-    def _search(self, index: str, body: Body, vectors: bool) -> SearchResult:
-        db = self._db
-        tables = find_tables(db, index)
         start, size = _checked_page(body)
-        query = body.get("query", {"match_all": {}})
-        if isinstance(query, dict) and set(query) == {"knn"}:
-            scored = self._knn.nearest_rows(db, tables, query["knn"])
-        else:
-            scored = matching_rows(db, tables, translate(query, tables.fields, tables.words))
-        hits, hit_vectors = page_hits(db, tables, body, scored[start : start + size])
+        query, source = body.get("query", {"match_all": {}}), body.get("_source")
+        names_vector(source)  # raises BadInput for a malformed one
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            matcher = Matcher(db, tables, self._statistics_of(db, tables))
+            if isinstance(query, dict) and set(query) == {"knn"}:
+                scored = self._knn.nearest_rows(matcher, parse_knn(query["knn"], tables))
+                highlights: dict[str, FieldHighlight] = {}
+            else:
+                clause = parse_query(query, tables.fields, tables.analyzer)
+                highlights = parse_highlight(body.get("highlight"), clause, tables.fields)
+                scored = matcher.ranking(clause)
+            hits, hit_vectors = page_hits(db, tables, scored[start : start + size], source, highlights)
         response = {
-            "took": 0,
+            "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
             "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
             "hits": {
                 "total": {"value": len(scored), "relation": "eq"},
-                "max_score": scored[0][1] if scored else None,
+                "max_score": scored[0][1] if scored and size else None,
                 "hits": hits,
             },
         }
         return SearchResult(response, hit_vectors if vectors else [None] * len(hits))
+
+    def _statistics_of(self, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
+        """The statistics of an index, read again when it changed."""
+        changes, statistics = self._statistics.get(tables.number, (None, None))
+        if statistics is None or changes != tables.changes:
+            statistics = FieldStatistics.of(db, tables)
+            self._statistics[tables.number] = tables.changes, statistics
+        return statistics
 
     def masked_body(
         self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True

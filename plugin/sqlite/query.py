@@ -1,198 +1,283 @@
-"""OpenSearch's query language, the part that the embedded engine knows, as SQL.
+"""OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
 Known are ``match_all``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists`` and ``bool``
-of them. One text clause, alone or in ``bool.must``, and those in ``bool.should`` beside it or alone, give the BM25
-score, each times its ``boost``; a text in any other place only filters.
+of them, to any depth that a person writes; ``bool``, ``match``, ``term`` and ``range`` mean what they mean on
+OpenSearch, scores included.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 from resift.errors import BadInput, UnsupportedQuery
-from resift.text import tokenize
+from resift.plugin.sqlite.analysis import terms_of
+from resift.plugin.sqlite.field_tests import Comparison, Exists, FieldTest, OneOf, scalar
 
-_KNOWN = "match_all | match | multi_match | ids | term | terms | range | exists | bool"
-_COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_TEXT = ("match", "multi_match")
-Scored = tuple[str, float]  # an FTS5 expression, and the boost of its BM25 score
-Where = tuple[str, tuple[Any, ...]]  # an SQL condition, and the values of its question marks
+MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
+MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
+_COMPARISONS = ("gt", "gte", "lt", "lte")
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A query as SQL: ``where`` over the documents table ``d`` with its ``values``, and the expressions that score.
+class Everything:
+    """All documents, with one score."""
 
-    The text ``required`` must match if there is one, and ``optional`` texts add to its score; without it one of the
-    optional texts must match.
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The documents with these ids, with one score."""
+
+    ids: frozenset[str]
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The documents whose fields pass a test, with one score."""
+
+    test: FieldTest
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """The documents that hold terms in the best of some text fields, with that field's BM25 score.
+
+    ``boosts``: text field → its weight. ``terms``: as often as they occur in the query. ``every``: whether all terms
+    must be in one field; else one is enough.
     """
 
-    where: str
-    values: tuple[Any, ...]
-    required: Scored | None = None
-    optional: tuple[Scored, ...] = ()
-
-    @property
-    def expression(self) -> str | None:
-        """One FTS5 expression for all that scores; None if nothing does."""
-        scored = [*([self.required] if self.required else []), *self.optional]
-        return " OR ".join(f"({expression})" for expression, _ in scored) or None
+    boosts: dict[str, float]
+    terms: tuple[str, ...]
+    every: bool = False
+    boost: float = 1.0
 
 
-def translate(query: Any, fields: Sequence[str], words: str) -> Condition:
-    """The condition of a query clause over an index whose text ``fields`` are the columns of the table ``words``.
+@dataclass(frozen=True)
+class Bool:
+    """What all of ``must`` and ``filter`` match, none of ``must_not``, and ``least`` of ``should``.
+
+    The score is the sum of the scores of ``must`` and ``should``.
+    """
+
+    must: tuple[Clause, ...] = ()
+    should: tuple[Clause, ...] = ()
+    filter: tuple[Clause, ...] = ()
+    must_not: tuple[Clause, ...] = ()
+    least: int = 0
+    boost: float = 1.0
+
+
+Clause = Everything | Ids | Passing | Text | Bool
+
+
+def parse_query(query: Any, fields: Sequence[str], analyzer: str) -> Clause:
+    """A query clause over an index whose text ``fields`` are cut by ``analyzer``, checked in every part.
 
     Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what no engine does.
     """
-    kind, body = _single(query)
-    if kind in _TEXT:
-        return Condition("1", (), _scored(query, fields))
-    if kind == "bool":
-        return _translate_bool(body, fields, words)
-    return Condition(*_Filter(fields, words).clause(query))
+    clause = _Parser(fields, analyzer).clause(query, MAX_DEPTH)
+    count = sum(_count(part) for part in parts_of(clause))
+    if count > MAX_CLAUSES:
+        raise BadInput(f"the query has {count} clauses", value=count, expected=f"at most {MAX_CLAUSES}")
+    return clause
 
 
-def _translate_bool(body: Any, fields: Sequence[str], words: str) -> Condition:
-    """The condition of a ``bool`` at the top, whose texts score; whatever else it holds becomes a filter."""
-    must, should = _as_list(body.get("must", [])), _as_list(body.get("should", []))
-    required, optional = _text_clauses(must), _text_clauses(should)
-    if len(required) > 1:
-        _unsupported("bool.must with several text clauses", "one text clause")
-    at_least = body.get("minimum_should_match", 0 if must or body.get("filter") else 1)
-    filtering = {**body, "must": [clause for clause in must if clause not in required]}
-    filtering["minimum_should_match"] = at_least
-    if not required:
-        if at_least == 1 and len(optional) == len(should):
-            # Searching for the texts finds nothing but what matches one of them: no need to filter by them as well.
-            del filtering["minimum_should_match"]
-            filtering.pop("should", None)
-        else:
-            # Searching for the texts would lose the documents that match without them, so they only filter.
-            optional = []
-    where, values = _Filter(fields, words).clause({"bool": filtering})
-    scored = [_scored(clause, fields) for clause in (*required, *optional)]
-    return Condition(where, values, scored[0] if required else None, tuple(scored[len(required) :]))
+def parts_of(clause: Clause, prohibited: bool = True) -> Iterator[Clause]:
+    """A clause and all clauses inside it; without the ``prohibited`` ones, what ``must_not`` holds is left out."""
+    yield clause
+    if isinstance(clause, Bool):
+        for inner in clause.must + clause.should + clause.filter + (clause.must_not if prohibited else ()):
+            yield from parts_of(inner, prohibited)
 
 
-def _text_clauses(clauses: list[Any]) -> list[Any]:
-    return [clause for clause in clauses if _single(clause)[0] in _TEXT]
+def _count(clause: Clause) -> int:
+    """What a clause counts of MAX_CLAUSES: each word in each field by itself, as Lucene does."""
+    if isinstance(clause, Text):
+        return len(clause.boosts) * len(clause.terms)
+    return 0 if isinstance(clause, Bool) else 1
 
 
-class _Filter:
-    """Query clauses as SQL conditions, one method for each kind of clause."""
+class _Parser:
+    """Query clauses to :data:`Clause`, one method for each kind."""
 
-    def __init__(self, fields: Sequence[str], words: str) -> None:
-        self.fields, self.words = fields, words
+    def __init__(self, fields: Sequence[str], analyzer: str) -> None:
+        self.fields, self.analyzer = fields, analyzer
+        self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
+            "match_all": self._match_all,
+            "match": self._match,
+            "multi_match": self._multi_match,
+            "ids": self._ids,
+            "term": self._term,
+            "terms": self._terms,
+            "range": self._range,
+            "exists": self._exists,
+        }
 
-    def clause(self, query: Any) -> Where:
-        kind, body = _single(query)
-        if kind in _TEXT:
-            matching = f"d.row IN (SELECT rowid FROM {self.words} WHERE {self.words} MATCH ?)"
-            return matching, (_expression(kind, body, self.fields),)
-        handler = getattr(self, f"_{kind}", None)
-        if handler is None:
-            _unsupported(f"query {kind!r}", _KNOWN)
-        result: Where = handler(body)
-        return result
+    def clause(self, query: Any, depth: int) -> Clause:
+        kind, body = _single(query, "query")
+        if not isinstance(body, Mapping):
+            raise BadInput(f"malformed {kind} query", value=body, expected="an object")
+        if kind == "bool":
+            if depth == 0:
+                expected = f"at most {MAX_DEPTH} of them"
+                raise BadInput("bool queries are too deep inside each other", value=MAX_DEPTH + 1, expected=expected)
+            return self._bool(body, depth - 1)
+        if kind not in self.kinds:
+            _unsupported(f"query {kind!r}", " | ".join([*self.kinds, "bool"]))
+        return self.kinds[kind](body)
 
-    def _match_all(self, body: Any) -> Where:
-        return "1", ()
+    def _match_all(self, body: Mapping[str, Any]) -> Clause:
+        return Everything(_boost_of("match_all", body))
 
-    def _ids(self, body: Any) -> Where:
-        values = _as_list(body.get("values", []))
-        return f"d.id IN ({', '.join('?' * len(values))})", tuple(map(str, values))
+    def _ids(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("ids", body, "values")
+        return Ids(frozenset(_text(value, "ids") for value in _as_list(body.get("values"))), boost)
 
-    def _term(self, body: Any) -> Where:
-        name, value = _single(body)
-        return self._terms({name: [value["value"] if isinstance(value, Mapping) else value]})
+    def _term(self, body: Mapping[str, Any]) -> Clause:
+        name, value = _field(body, "term")
+        boost = 1.0
+        if isinstance(value, Mapping):
+            boost = _boost_of("term", value, "value")
+            value = value.get("value")
+        return self._one_of(name, [value], boost)
 
-    def _terms(self, body: Any) -> Where:
-        name, values = _single(body)
+    def _terms(self, body: Mapping[str, Any]) -> Clause:
+        name, values = _field({name: value for name, value in body.items() if name != "boost"}, "terms")
         if not isinstance(values, list):
             raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
-        return _each(name, f"value IN ({', '.join('?' * len(values))})", values)
+        if len(values) > MAX_TERMS:
+            message = f"{len(values)} terms on {name!r}"
+            raise BadInput(message, value=len(values), expected=f"at most {MAX_TERMS}")
+        return self._one_of(name, values, _boost(body.get("boost", 1.0)))
 
-    def _range(self, body: Any) -> Where:
-        name, bounds = _single(body)
-        if not isinstance(bounds, Mapping) or not bounds or set(bounds) - set(_COMPARE):
-            raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(_COMPARE))
-        return _each(name, " AND ".join(f"value {_COMPARE[op]} ?" for op in bounds), list(bounds.values()))
+    def _one_of(self, name: str, values: Sequence[Any], boost: float) -> Clause:
+        checked = [scalar(value, name) for value in values]
+        if name in self.fields:  # a text field has its words for values
+            terms = dict.fromkeys(str(value) for value in checked)
+            if len(checked) == 1:
+                return Text({name: 1.0}, tuple(terms), boost=boost)
+            # Several terms are a filter with one score, and not each with a score of its own.
+            either = Bool(should=tuple(Text({name: 1.0}, (term,)) for term in terms), least=1)
+            return Bool(must=(Everything(),), filter=(either,), boost=boost)
+        return Passing(OneOf.of(name, checked), boost)
 
-    def _exists(self, body: Any) -> Where:
-        return _each(body.get("field", ""), "value IS NOT NULL", [])
+    def _range(self, body: Mapping[str, Any]) -> Clause:
+        name, bounds = _field(body, "range")
+        if not isinstance(bounds, Mapping):
+            raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(_COMPARISONS))
+        boost = _boost_of("range", bounds, *_COMPARISONS)
+        limits = [(op, scalar(bounds[op], name)) for op in _COMPARISONS if bounds.get(op) is not None]
+        return Passing(Comparison(name, tuple(limits)) if limits else Exists(name), boost)
 
-    def _bool(self, body: Any) -> Where:
-        # A boost changes nothing: a filter has no score, and a bool at the top would multiply all scores alike.
-        unknown = set(body) - {"must", "filter", "must_not", "should", "minimum_should_match", "boost"}
-        if unknown or body.get("minimum_should_match", 1) not in (0, 1):
-            _unsupported("this bool query", "must, filter, must_not, should, minimum_should_match of 0 or 1")
-        required = _as_list(body.get("must", [])) + _as_list(body.get("filter", []))
-        parts = [self.clause(clause) for clause in required]
-        for clause in _as_list(body.get("must_not", [])):
-            where, values = self.clause(clause)
-            parts.append((f"NOT ({where})", values))
-        optional = [self.clause(clause) for clause in _as_list(body.get("should", []))]
-        if optional and body.get("minimum_should_match", 0 if required else 1):
-            parts.append((" OR ".join(where for where, _ in optional), sum((v for _, v in optional), ())))
-        return " AND ".join(f"({where})" for where, _ in parts) or "1", sum((v for _, v in parts), ())
+    def _exists(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("exists", body, "field")
+        return Passing(Exists(_field_name(body.get("field"))), boost)
+
+    def _match(self, body: Mapping[str, Any]) -> Clause:
+        name, settings = _field(body, "match")
+        if name not in self.fields:
+            self._not_text(name)
+        return self._words("match", {name: 1.0}, settings if isinstance(settings, Mapping) else {"query": settings})
+
+    def _multi_match(self, body: Mapping[str, Any]) -> Clause:
+        if body.get("type", "best_fields") != "best_fields":
+            _unsupported(f"the multi_match type {body['type']!r}", "best_fields")
+        settings = {name: value for name, value in body.items() if name not in ("fields", "type")}
+        return self._words("multi_match", self._boosts(_as_list(body.get("fields") or ["*"])), settings)
+
+    def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any]) -> Clause:
+        """The clause for the words of a text in some fields."""
+        boost = _boost_of(kind, body, "query", "operator", "zero_terms_query")
+        operator = str(body.get("operator", "or")).lower()
+        when_empty = body.get("zero_terms_query", "none")
+        if operator not in ("or", "and") or when_empty not in ("none", "all"):
+            raise BadInput(
+                f"malformed {kind} query", value=body, expected="operator or | and; zero_terms_query none | all"
+            )
+        terms = terms_of(str(scalar(body.get("query"), "query")), self.analyzer)
+        if not terms and when_empty == "all":
+            return Everything(boost)
+        return Text(boosts, tuple(terms), operator == "and", boost)
+
+    def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
+        """The text fields that names or patterns stand for, each with the number after its ``^``, or 1."""
+        boosts: dict[str, float] = {}
+        for name in names:
+            pattern, _, boost = _text(name, "fields").partition("^")
+            for field in self.fields:
+                if fnmatchcase(field, pattern):
+                    boosts[field] = boosts.get(field, 1.0) * (_boost(boost) if boost else 1.0)
+        return boosts or self._not_text(names[0])
+
+    def _not_text(self, name: Any) -> NoReturn:
+        raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=" | ".join(self.fields))
+
+    def _bool(self, body: Mapping[str, Any], depth: int) -> Clause:
+        boost = _boost_of("bool", body, "must", "should", "filter", "must_not", "minimum_should_match")
+
+        def clauses(occurrence: str) -> tuple[Clause, ...]:
+            return tuple(self.clause(clause, depth) for clause in _as_list(body.get(occurrence, [])))
+
+        must, should, filtering, must_not = map(clauses, ("must", "should", "filter", "must_not"))
+        # Where nothing else has to match, one of the alternatives must.
+        alone = 0 if must or filtering or not should else 1
+        least = max(alone, natural_number(body, "minimum_should_match", alone))
+        if not (must or should or filtering or must_not):
+            must = (Everything(),)
+        return Bool(must, should, filtering, must_not, least, boost)
 
 
-def _each(name: str, test: str, values: Sequence[Any]) -> Where:
-    """The condition that a value of a field, or one of a list of values, passes an SQL test."""
-    # json_each gives one row for a single value and one for each item of a list, so that a list matches by any item.
-    # Strings are whole values here already, which OpenSearch's default mapping has under NAME.keyword.
-    path = "$" + "".join(f'."{part}"' for part in name.removesuffix(".keyword").split("."))
-    if not name or '"' in name:
-        raise BadInput(f"malformed field name {name!r}", value=name, expected="a field's name")
-    return f"EXISTS (SELECT 1 FROM json_each(d.source, ?) WHERE {test})", (path, *values)
+def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
+    """A clause's boost. Raises UnsupportedQuery for a setting that is neither ``known`` nor common to all clauses."""
+    unknown = sorted(map(str, set(body) - {"boost", "_name", *known}))
+    if unknown:
+        _unsupported(f"{unknown[0]!r} in {kind}", " | ".join([*known, "boost"]))
+    return _boost(body.get("boost", 1.0))
 
 
-def _scored(query: Any, fields: Sequence[str]) -> Scored:
-    """A text clause's FTS5 expression and its boost."""
-    kind, body = _single(query)
-    settings = _single(body)[1] if kind == "match" else body
-    boost = settings.get("boost", 1.0) if isinstance(settings, Mapping) else 1.0
-    if isinstance(boost, bool) or not isinstance(boost, (int, float)) or not 0 <= boost < math.inf:
-        raise BadInput(f"boost is {boost!r}", value=boost, expected="a number, 0 or more")
-    return _expression(kind, body, fields), float(boost)
+def _boost(value: Any) -> float:
+    try:
+        boost = float(value)
+    except (TypeError, ValueError):
+        boost = -1.0
+    if isinstance(value, bool) or not 0 <= boost < math.inf:
+        raise BadInput(f"boost is {value!r}", value=value, expected="a number, 0 or more")
+    return boost
 
 
-def _expression(kind: str, body: Any, fields: Sequence[str]) -> str:
-    """The FTS5 expression of a text clause: its words, any or all of them, in some columns or all."""
-    names, text, operator = _text_parts(kind, body)
-    if not isinstance(text, str) or str(operator).lower() not in ("or", "and"):
-        raise BadInput(f"malformed {kind} query", value=body, expected="a text, and operator or | and")
-    columns = [f"c{i}" for i, name in enumerate(fields) if name in names or "*" in names]
-    if not columns:
-        raise BadInput(f"{names} are not text fields of this index", value=names[0], expected=" | ".join(fields))
-    # An expression must not be empty; the empty string matches nothing, as a text without words should.
-    joined = f" {str(operator).upper()} ".join(f'"{word}"' for word in dict.fromkeys(tokenize(text))) or '""'
-    return f"{{{' '.join(columns)}}} : ({joined})"
-
-
-def _text_parts(kind: str, body: Any) -> tuple[list[str], Any, Any]:
-    """The field names, the text and the operator of a text clause."""
-    if kind == "multi_match":
-        names = [name.split("^")[0] for name in body.get("fields", ["*"])]
-        return names, body.get("query"), body.get("operator", "or")
-    name, settings = _single(body)
-    if isinstance(settings, str):
-        return [name], settings, "or"
-    return [name], settings.get("query"), settings.get("operator", "or")
-
-
-def _single(query: Any) -> tuple[str, Any]:
+def _single(query: Any, what: str) -> tuple[str, Any]:
     """The key and the value of an object that has one."""
     if not isinstance(query, Mapping) or len(query) != 1:
-        raise BadInput("malformed query", value=query, expected="an object with one key")
+        raise BadInput(f"malformed {what}", value=query, expected="an object with one key")
     ((kind, body),) = query.items()
-    # _Filter finds its methods by the key with an underscore before it: another one would reach its special methods.
-    if not isinstance(kind, str) or kind.startswith("_"):
-        raise BadInput("malformed query", value=query, expected=_KNOWN)
-    return kind, body
+    return str(kind), body
+
+
+def _field(body: Mapping[str, Any], kind: str) -> tuple[str, Any]:
+    """The field's name and what is asked of it, in the body of a clause about one field."""
+    name, value = _single(body, f"{kind} query")
+    return _field_name(name), value
+
+
+def _field_name(name: Any) -> str:
+    # A name with a NUL means nothing to any client, and nobody's document has such a field.
+    if not name or "\0" in _text(name, "field"):
+        raise BadInput(f"malformed field name {name!r}", value=name, expected="a field's name")
+    return str(name)
+
+
+def _text(value: Any, what: str) -> str:
+    """A value that has to be a text, or for an id a whole number."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise BadInput(f"malformed {what}: {value!r}", value=value, expected="a text")
+    return str(scalar(value, what))
 
 
 def _as_list(value: Any) -> list[Any]:

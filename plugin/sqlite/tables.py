@@ -1,31 +1,33 @@
-"""The tables of the embedded engine: a row of ``indices`` for each index, and two tables of its own.
+"""The tables of the embedded engine: a row of ``indices`` for each index, and four tables of its own.
 
-``documents_N`` holds the documents of index number N, and ``words_N``, an FTS5 table, the words of its text fields, one
-column c0, c1, … for each; the same document has the same row in both.
+``documents_N`` holds the documents of index number N. ``words_N``, an FTS5 table, holds the terms of their text fields
+in the order of the text, joined by blanks, one column c0, c1, … a field; ``postings_N`` reads it term by term; and
+``lengths_N`` says how many terms each field has. The same document has the same row everywhere.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from resift.errors import EngineError, IndexNotFound
+from resift.arrays import Floats
+from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.plugin.documents import Document
 from resift.plugin.query_dsl import document_text
-from resift.text import UNSPACED
+from resift.plugin.sqlite.analysis import terms_of
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS indices (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL,
-    meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0
-)"""
-WORD_EDGE = "\u200b"  # a space without width, which snippets of a text can leave out again
-_UNSPACED = re.compile(f"([{UNSPACED}])")
+FORMAT = 1  # of the whole file, kept as user_version; it counts up when what is stored changes
+SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, "
+    "meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0)",
+)
+# The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
+_SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
+_TOKENIZER = "ascii tokenchars '{}'".format(_SIGNS.replace("'", "''"))
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,18 @@ class IndexTables:
 
     @property
     def words(self) -> str:
-        """The name of the table of words."""
+        """The name of the table of terms."""
         return f"words_{self.number}"
+
+    @property
+    def postings(self) -> str:
+        """The name of the table that has a row for each place of a term: term, doc, col, offset."""
+        return f"postings_{self.number}"
+
+    @property
+    def lengths(self) -> str:
+        """The name of the table of lengths."""
+        return f"lengths_{self.number}"
 
     @property
     def fields(self) -> list[str]:
@@ -54,24 +66,46 @@ class IndexTables:
         return fields
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the text fields' columns."""
+        return [f"c{i}" for i in range(len(self.fields))]
+
+    @property
+    def analyzer(self) -> str:
+        """One of ``resift.plugin.documents.ANALYZERS``."""
+        return str(self.meta["analyzer"])
+
+    @property
     def dim(self) -> int:
         """The length K of the vectors."""
         return int(self.meta["dim"])
 
 
-def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any], analyzer: str) -> None:
-    """Create the tables of an index. Raises EngineError with status 400 if it exists."""
-    try:
-        row = db.execute("INSERT INTO indices (name, meta) VALUES (?, ?)", (index, json.dumps(meta)))
-    except sqlite3.IntegrityError:
-        raise EngineError(f"index {index!r} exists already", status=400, value=index) from None
+def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
+    """Create the tables of an index. Raises EngineError with status 400 if there is another one of that name.
+
+    One that has the same ``meta`` is left as it is.
+    """
+    row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, json.dumps(meta)))
+    if row.rowcount == 0:
+        if find_tables(db, index).meta != meta:
+            raise EngineError(f"index {index!r} exists already, and is another one", status=400, value=index)
+        return
     tables = IndexTables(index, int(row.lastrowid or 0), meta, 0)
     db.execute(
         f"CREATE TABLE {tables.documents} (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, "
         "source TEXT NOT NULL, vector BLOB, version INTEGER NOT NULL)"
     )
-    tokenizer = "porter unicode61" if analyzer == "english" else "unicode61"
-    db.execute(f"CREATE VIRTUAL TABLE {tables.words} USING fts5({_columns(tables)}, tokenize = '{tokenizer}')")
+    _create_word_tables(db, tables)
+
+
+def _create_word_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
+    columns = ", ".join(tables.columns)
+    tokenizer = _TOKENIZER.replace("'", "''")
+    db.execute(f"CREATE VIRTUAL TABLE {tables.words} USING fts5({columns}, tokenize = '{tokenizer}')")
+    db.execute(f"CREATE VIRTUAL TABLE {tables.postings} USING fts5vocab({tables.words}, instance)")
+    lengths = ", ".join(f"{column} INTEGER NOT NULL" for column in tables.columns)
+    db.execute(f"CREATE TABLE {tables.lengths} (row INTEGER PRIMARY KEY, {lengths})")
 
 
 def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
@@ -81,18 +115,18 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
         names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name LIMIT 20")]
         expected = " | ".join(names) or "an index made by: resift index"
         raise IndexNotFound(f"no index {index!r}", value=index, expected=expected)
-    return IndexTables(index, row[0], json.loads(row[1]), row[2])
+    return IndexTables(index, row[0], stored_object(row[1], f"index {index!r}"), row[2])
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
     """Drop the tables of an index, and forget it."""
-    db.execute(f"DROP TABLE {tables.documents}")
-    db.execute(f"DROP TABLE {tables.words}")
+    for table in (tables.postings, tables.words, tables.lengths, tables.documents):
+        db.execute(f"DROP TABLE {table}")
     db.execute("DELETE FROM indices WHERE number = ?", (tables.number,))
 
 
 def count_change(db: sqlite3.Connection, tables: IndexTables) -> None:
-    """Note that documents changed, so that every process reads the vectors again."""
+    """Note that documents changed, so that every process reads vectors and lengths again."""
     db.execute("UPDATE indices SET changes = changes + 1 WHERE number = ?", (tables.number,))
 
 
@@ -107,21 +141,58 @@ def write_document(db: sqlite3.Connection, tables: IndexTables, document: Docume
         "version = version + 1 RETURNING row",
         (document.id, source, vector),
     ).fetchall()
-    # FTS5 takes a run of characters without spaces for one word, where our tokeniser has one word a character.
-    texts = [
-        _UNSPACED.sub(f"{WORD_EDGE}\\1{WORD_EDGE}", document_text(document.source, [name])) for name in tables.fields
-    ]
+    _write_words(db, tables, row, document.source)
+
+
+def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: dict[str, Any]) -> None:
+    """Index the text fields of a document, in place of what was indexed of its row."""
+    terms = [terms_of(document_text(source, [name]), tables.analyzer) for name in tables.fields]
+    columns, marks = ", ".join(tables.columns), ", ".join("?" * (len(terms) + 1))
     db.execute(f"DELETE FROM {tables.words} WHERE rowid = ?", (row,))
-    marks = ", ".join("?" * (len(texts) + 1))
-    db.execute(f"INSERT INTO {tables.words} (rowid, {_columns(tables)}) VALUES ({marks})", (row, *texts))
+    db.execute(f"INSERT INTO {tables.words} (rowid, {columns}) VALUES ({marks})", (row, *map(" ".join, terms)))
+    db.execute(f"INSERT OR REPLACE INTO {tables.lengths} VALUES ({marks})", (row, *map(len, terms)))
 
 
 def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> bool:
     """Delete a document; whether there was one."""
     rows = db.execute(f"DELETE FROM {tables.documents} WHERE id = ? RETURNING row", (id,)).fetchall()
     db.executemany(f"DELETE FROM {tables.words} WHERE rowid = ?", rows)
+    db.executemany(f"DELETE FROM {tables.lengths} WHERE row = ?", rows)
     return bool(rows)
 
 
-def _columns(tables: IndexTables) -> str:
-    return ", ".join(f"c{i}" for i in range(len(tables.fields)))
+def reindex_all(db: sqlite3.Connection) -> None:
+    """Index the texts of all documents again, of a file with format 0.
+
+    There FTS5 cut the texts itself, by rules of its own, and its table's definition said by which analyser.
+    """
+    for (name,) in db.execute("SELECT name FROM indices").fetchall():
+        old = find_tables(db, name)
+        ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (old.words,)).fetchall()
+        meta = {**old.meta, "analyzer": "english" if "porter" in sql else "standard"}
+        tables = IndexTables(name, old.number, meta, old.changes)
+        db.execute("UPDATE indices SET meta = ? WHERE number = ?", (json.dumps(meta), tables.number))
+        db.execute(f"DROP TABLE {tables.words}")
+        _create_word_tables(db, tables)
+        for row, source in db.execute(f"SELECT row, source FROM {tables.documents} ORDER BY row"):
+            _write_words(db, tables, row, stored_object(source, f"row {row}"))
+
+
+def stored_object(text: Any, where: str) -> dict[str, Any]:
+    """A JSON object as it was stored. Raises CorruptEngine if it is none."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise CorruptEngine(f"{where} is damaged: {error}", value=where) from error
+    if not isinstance(value, dict):
+        raise CorruptEngine(f"{where} is damaged: no JSON object", value=where)
+    return value
+
+
+def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:
+    """A vector (K,) as it was stored. Raises CorruptEngine if it has not ``dim`` numbers."""
+    if blob is None:
+        return None
+    if not isinstance(blob, bytes) or len(blob) != 4 * dim:
+        raise CorruptEngine(f"the vector of {where} is damaged", value=where, expected=f"{dim} numbers")
+    return np.frombuffer(blob, "<f4")

@@ -1,0 +1,105 @@
+"""Texts as words, in the way of OpenSearch's analysers ``standard`` and ``english``.
+
+Both cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it) and lower the words.
+``english`` also takes the possessive 's away, leaves stop words out, and stems the rest by Porter's rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from resift.plugin.sqlite.porter import stem
+
+MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
+_STOP_WORDS = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
+    | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
+    | {"with"}
+)
+_ASCII_UNIT = "(?:[0-9]+(?:[.,;'][0-9]+)*|[A-Za-z]+(?:[.:'][A-Za-z]+)*)+"
+# Underscores join and stay. The look-behind keeps a long run of them from being tried from each of its characters.
+_ASCII = re.compile(f"(?:(?<!_)_+)?{_ASCII_UNIT}(?:_+{_ASCII_UNIT})*_*")
+
+
+class Word(NamedTuple):
+    """A word of a text: the ``term`` that it is indexed by, and where it stands in the text."""
+
+    term: str
+    start: int
+    end: int
+
+
+def terms_of(text: str, analyzer: str) -> list[str]:
+    """The terms that a text is indexed and searched by, in order.
+
+    >>> terms_of("The dog's 3.14 covid19 runs", "english")
+    ['dog', '3.14', 'covid19', 'run']
+    >>> terms_of("Straße 東京 l'été", "standard")
+    ['straße', '東', '京', "l'été"]
+    """
+    term = _TERMS[analyzer]
+    words = _pattern(text).findall(text)
+    if len(text) > MAX_WORD:
+        words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
+    return [found for found in map(term, words) if found]
+
+
+def words_of(text: str, analyzer: str) -> Iterator[Word]:
+    """The same terms with their places in the text."""
+    for match in _pattern(text).finditer(text):
+        for start in range(match.start(), match.end(), MAX_WORD):
+            end = min(start + MAX_WORD, match.end())
+            term = _TERMS[analyzer](text[start:end])
+            if term:
+                yield Word(term, start, end)
+
+
+def _pattern(text: str) -> Any:
+    return _ASCII if text.isascii() else _unicode()
+
+
+@cache
+def _unicode() -> Any:
+    """A word of any text: the rules of Lucene's grammar (``StandardTokenizerImpl.jflex``), one by one."""
+    # re knows no properties of Unicode. Imported here since texts in ASCII, most of English, do not need it.
+    import regex
+
+    after = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"  # marks belong to the character before them
+    letter, hebrew = rf"[\p{{WB=ALetter}}\p{{WB=Hebrew_Letter}}]{after}", rf"\p{{WB=Hebrew_Letter}}{after}"
+    digit, katakana = rf"\p{{WB=Numeric}}{after}", rf"\p{{WB=Katakana}}{after}"
+    joiner = rf"\p{{WB=ExtendNumLet}}{after}"
+    between_letters = rf"[\p{{WB=MidLetter}}\p{{WB=MidNumLet}}\p{{WB=Single_Quote}}]{after}"
+    between_digits = rf"[\p{{WB=MidNum}}\p{{WB=MidNumLet}}\p{{WB=Single_Quote}}]{after}"
+    hebrew_quotes = rf"(?:\p{{WB=Double_Quote}}{after}(?={hebrew})|\p{{WB=Single_Quote}}{after})"
+    letters = rf"(?:{hebrew}{hebrew_quotes}|{letter}(?:{between_letters}(?={letter}))?)+"
+    digits = rf"(?:{digit}(?:{between_digits}(?={digit}))?)+"
+    unit = rf"(?:(?:{letters}|{digits})+|(?:{katakana})+)"
+    word = rf"(?:(?<!\p{{WB=ExtendNumLet}})(?:{joiner})+)?{unit}(?:(?:{joiner})+{unit})*(?:{joiner})*"
+    flag, keycap = rf"\p{{RI}}{after}\p{{RI}}{after}", r"[0-9#*]\uFE0F?\u20E3"
+    picture = r"[\p{Extended_Pictographic}\p{EMod}]"
+    emoji = rf"{picture}{after}(?:(?<=\u200D){picture}{after})*"
+    # Scripts that write no spaces: South-East Asian ones by the run, Han and Hiragana by the character.
+    unspaced = rf"(?:\p{{LB=SA}}{after})+|[\p{{Script=Han}}\p{{Script=Hiragana}}]{after}"
+    return regex.compile(rf"{keycap}|{word}|{flag}|{emoji}|{unspaced}")
+
+
+@lru_cache(1 << 17)
+def _lowered(word: str) -> str:
+    """A word in lower case, character by character: a final Σ is σ, and İ is i."""
+    lowered = word.lower()
+    return lowered if "Σ" not in word and "İ" not in word else "".join(letter.lower()[0] for letter in word)
+
+
+@lru_cache(1 << 17)
+def _stemmed(word: str) -> str:
+    """The stem of a word; "" for a stop word."""
+    lowered = _lowered(word)
+    if lowered.endswith(("'s", "’s", "＇s")):
+        lowered = lowered[:-2]
+    return "" if lowered in _STOP_WORDS else stem(lowered)
+
+
+_TERMS: dict[str, Callable[[str], str]] = {"standard": _lowered, "english": _stemmed}

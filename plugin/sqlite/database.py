@@ -1,0 +1,183 @@
+"""The SQLite file that an engine or a session store works on: how it is opened, shared, and found to be damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from resift.errors import ResiftError
+from resift.plugin.sqlite.tables import FORMAT, reindex_all
+
+_TIMEOUT = 30.0  # seconds that a writer waits for others
+# What SQLite says of a file that may be in order. Anything else that it says of our own statements is damage.
+_PASSING = ("locked", "full", "disk I/O", "unable to open", "readonly", "out of memory", "interrupted")
+
+
+class Database:
+    """The file at ``path``, which threads and processes may share; it is created if there is none.
+
+    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. A file of an earlier format
+    is brought up to date, one that cannot be written is opened for reading. Raises ``unavailable`` if the file cannot
+    be opened or was written by a newer Resift, and ``corrupt``, as every method does, if it is damaged. A commit is on
+    the disk when it returns, or, if it is not ``durable``, survives a process that dies but not a power cut.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        table: str,
+        schema: Sequence[str],
+        unavailable: type[ResiftError],
+        corrupt: type[ResiftError],
+        durable: bool = True,
+    ) -> None:
+        self.path, self._durable = path, durable
+        self._unavailable, self._corrupt = unavailable, corrupt
+        self._uri = ""  # set where the file can only be read
+        self._idle: dict[int, list[_Connection]] = {}
+        with self._translated():
+            try:
+                with self._connection() as db:
+                    self._prepare(db, table, schema)
+            except sqlite3.OperationalError as error:
+                if not self._can_only_be_read(error):
+                    raise
+                self._uri = _read_only_uri(path)
+                with self._connection() as db:
+                    self._check_format(db, at_least=FORMAT)
+
+    @contextmanager
+    def transaction(self, write: bool = True) -> Iterator[sqlite3.Connection]:
+        """A connection inside a transaction, which is committed at the end of the block, or undone by an exception.
+
+        A reader sees the file all the while as it was at its first statement.
+        """
+        with self._translated(), self._connection() as db:
+            # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            yield db
+            db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close this process's connections."""
+        idle = self._idle.pop(os.getpid(), [])
+        while idle:
+            idle.pop().close()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread is using."""
+        # By process: a connection must not be carried across a fork, since both processes would write by the same
+        # locks, and servers fork their workers after the file is open.
+        idle = self._idle.setdefault(os.getpid(), [])
+        try:
+            db = idle.pop()  # not asked first whether there is one: another thread may take the last
+        except IndexError:
+            db = self._connect()
+        try:
+            yield db
+        except BaseException:
+            db.close()  # which undoes what was not committed, whatever state the error left the transaction in
+            raise
+        idle.append(db)
+
+    def _connect(self) -> _Connection:
+        if not self._uri and not os.path.exists(self.path):
+            with suppress(OSError):  # SQLite says better what is wrong
+                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
+        db = sqlite3.connect(
+            self._uri or self.path,
+            uri=bool(self._uri),
+            timeout=_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+        )
+        db.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        return db
+
+    def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
+        """Bring the file to the format of this version."""
+        version = self._check_format(db)
+        has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+        if version == FORMAT and db.execute(has_table, (table,)).fetchone() == (1,):
+            return  # nothing to write, so no waiting for those who write
+        _use_write_ahead_log(db)
+        db.execute("BEGIN IMMEDIATE")
+        if self._check_format(db) < FORMAT and db.execute(has_table, ("indices",)).fetchone() == (1,):
+            reindex_all(db)
+        for statement in schema:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+        db.execute("COMMIT")
+
+    def _check_format(self, db: sqlite3.Connection, at_least: int = 0) -> int:
+        """The number of the file's format. Raises ``unavailable`` if it is not between ``at_least`` and ours."""
+        ((version,),) = db.execute("PRAGMA user_version")
+        if version > FORMAT:
+            message = f"{self.path} has format {version}, and this version of Resift reads {FORMAT}"
+            raise self._unavailable(message, value=self.path, expected="a newer Resift, or another file")
+        if version < at_least:
+            message = (
+                f"{self.path} has the earlier format {version} and cannot be written, so not be brought up to date"
+            )
+            raise self._unavailable(message, value=self.path, expected="to be opened once where it can be written")
+        return int(version)
+
+    def _can_only_be_read(self, error: sqlite3.OperationalError) -> bool:
+        # A folder that cannot be written is "unable to open", since SQLite keeps its log beside the file.
+        unwritable = "readonly" in str(error) or "unable to open" in str(error)
+        return unwritable and os.path.isfile(self.path) and os.access(self.path, os.R_OK)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Our errors in place of SQLite's."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if any(phrase in str(error) for phrase in _PASSING):
+                raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
+            raise self.damage(str(error)) from error
+
+    def damage(self, what: str) -> ResiftError:
+        """The error for a file that holds what was never written."""
+        expected = "a copy of the file, or the documents indexed again into a new one"
+        return self._corrupt(f"{self.path} is damaged: {what}", value=self.path, expected=expected)
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that closes itself when nothing refers to it any more."""
+
+    def __del__(self) -> None:
+        # From Python 3.13 on a connection that nobody closed is a ResourceWarning, and not everybody who opens an
+        # engine closes it. One that could not be opened cannot be closed either.
+        with suppress(sqlite3.ProgrammingError):
+            self.close()
+
+
+def _use_write_ahead_log(db: sqlite3.Connection) -> None:
+    """Let readers and a writer work at the same time."""
+    # SQLite does not wait here as it does elsewhere: of two processes that open a new file one is told that it is
+    # locked, at once.
+    end = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
+
+
+def _read_only_uri(path: str) -> str:
+    """The address of a file that cannot be written."""
+    # In a folder that cannot be written either, SQLite opens a file with a write-ahead log only if it is told that
+    # nobody changes it; which nobody can, but for a writer who left such a log.
+    log = Path(f"{path}-wal")
+    changing = log.exists() and log.stat().st_size > 0
+    return f"{Path(path).absolute().as_uri()}?mode=ro{'' if changing else '&immutable=1'}"

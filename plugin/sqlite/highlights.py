@@ -1,0 +1,114 @@
+"""Highlights: the words of a query between tags, in the fields of a hit."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from resift.errors import BadInput
+from resift.plugin.query_dsl import values_of
+from resift.plugin.sqlite.analysis import Word, words_of
+from resift.plugin.sqlite.query import Clause, Text, natural_number, parts_of
+
+_FRAGMENTS, _FRAGMENT_WORDS = 5, 40
+
+
+@dataclass(frozen=True)
+class FieldHighlight:
+    """How a field is highlighted: the ``terms`` between two tags, in at most ``fragments`` fragments (0: all text)."""
+
+    terms: frozenset[str]
+    before: str
+    after: str
+    escape: Callable[[str], str]
+    fragments: int
+
+    def of(self, source: Mapping[str, Any], field: str, analyzer: str) -> list[str]:
+        """The fragments of a document: of each text of the field that holds a term, one."""
+        texts = (str(value) for value in values_of(source, field) if isinstance(value, (str, int, float)))
+        found = [fragment for text in texts if (fragment := self._fragment(text, list(words_of(text, analyzer))))]
+        return found[: self.fragments or None]
+
+    def _fragment(self, text: str, words: Sequence[Word]) -> str | None:
+        """The part of a text with the most terms, or all of it; None if it holds none."""
+        places = [place for place, word in enumerate(words) if word.term in self.terms]
+        if not places:
+            return None
+        if not self.fragments or len(words) <= _FRAGMENT_WORDS:
+            return self._tagged(text, 0, len(text), [words[place] for place in places])
+        first = _densest(places)
+        last = min(first + _FRAGMENT_WORDS, len(words)) - 1
+        start = 0 if first == 0 else words[first].start
+        end = len(text) if last == len(words) - 1 else words[last].end
+        tagged = self._tagged(text, start, end, [words[place] for place in places if first <= place <= last])
+        return f"{'…' if start else ''}{tagged}{'…' if end < len(text) else ''}"
+
+    def _tagged(self, text: str, start: int, end: int, words: Sequence[Word]) -> str:
+        parts, at = [], start
+        for word in words:
+            parts += [
+                self.escape(text[at : word.start]),
+                self.before,
+                self.escape(text[word.start : word.end]),
+                self.after,
+            ]
+            at = word.end
+        return "".join([*parts, self.escape(text[at:end])])
+
+
+def _densest(places: Sequence[int]) -> int:
+    """The first word of the window that holds most of the places, a few words before the first of them."""
+    held = [sum(1 for other in places[i:] if other < place + _FRAGMENT_WORDS - 5) for i, place in enumerate(places)]
+    return max(0, places[held.index(max(held))] - 5)
+
+
+def parse_highlight(body: Any, clause: Clause, fields: Sequence[str]) -> dict[str, FieldHighlight]:
+    """What a body's ``highlight`` asks for: field → how. Raises BadInput if it is malformed."""
+    if not body:
+        return {}
+    if not isinstance(body, Mapping):
+        raise BadInput("malformed highlight", value=body, expected="an object with fields")
+    asked = dict(_asked_fields(body.get("fields", {})))
+    found = {}
+    for name in fields:
+        patterns = [pattern for pattern in asked if fnmatchcase(name, pattern)]
+        terms = frozenset(_terms(clause, name))
+        if patterns and terms:
+            found[name] = _field_highlight({**body, **asked[patterns[0]]}, terms)
+    for settings in asked.values():  # also where no text field is meant, or no word
+        _field_highlight({**body, **settings}, frozenset())
+    return found
+
+
+def _field_highlight(settings: Mapping[str, Any], terms: Collection[str]) -> FieldHighlight:
+    if ("pre_tags" in settings) != ("post_tags" in settings):
+        raise BadInput("one of pre_tags and post_tags is missing", value=dict(settings), expected="both or none")
+    before, after = _tag(settings, "pre_tags", "<em>"), _tag(settings, "post_tags", "</em>")
+    escape = html.escape if settings.get("encoder") == "html" else str
+    return FieldHighlight(
+        frozenset(terms), before, after, escape, natural_number(settings, "number_of_fragments", _FRAGMENTS)
+    )
+
+
+def _asked_fields(asked: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Name or pattern and settings of each field; they stand in an object, or each in an object of its own."""
+    for group in asked if isinstance(asked, list) else [asked]:
+        if not isinstance(group, Mapping) or not all(isinstance(settings, Mapping) for settings in group.values()):
+            raise BadInput("malformed fields of highlight", value=asked, expected="an object of objects")
+        yield from group.items()
+
+
+def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
+    tags = settings.get(name, [default])
+    if not isinstance(tags, list) or not tags or not isinstance(tags[0], str):
+        raise BadInput(f"{name} is {tags!r}", value=tags, expected="a list with a text")
+    return tags[0]
+
+
+def _terms(clause: Clause, field: str) -> Iterator[str]:
+    for part in parts_of(clause, prohibited=False):
+        if isinstance(part, Text) and field in part.boosts:
+            yield from part.terms
