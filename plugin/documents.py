@@ -12,7 +12,7 @@ import numpy as np
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import field_value
+from resift.plugin.query_dsl import values_of
 
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
@@ -24,7 +24,7 @@ class IndexInfo:
 
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
-    Resift did not make.
+    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for.
     """
 
     name: str
@@ -32,6 +32,7 @@ class IndexInfo:
     model: str | None
     model_name: str | None
     dim: int | None
+    indices: tuple[str, ...] = ()
 
     def require(self, model: Model) -> None:
         """Check that ``model`` made the vectors of this index. Raises ModelMismatch if another model, or none, did."""
@@ -108,7 +109,7 @@ def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> s
     if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
         return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
     for name in fields:
-        if isinstance(field_value(document.source, name), Mapping):
+        if any(isinstance(value, Mapping) for value in values_of(document.source, name)):
             return f"field {name!r} is an object, expected text"
     # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
     vector = document.vector

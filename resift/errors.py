@@ -72,6 +72,42 @@ class UnsupportedQuery(BadInput):
     code = "unsupported_query"
 
 
+class UnsupportedMediaType(BadInput):
+    """The request's Content-Type is not JSON's, which pages of other sites could send unasked."""
+
+    code, status = "unsupported_media_type", 415
+
+
+class Unauthorized(ResiftError):
+    """The request has no API key, or one that is not known."""
+
+    code, status = "unauthorized", 401
+
+
+class Forbidden(ResiftError):
+    """The API key lacks the scope that the endpoint needs."""
+
+    code, status = "forbidden", 403
+
+
+class IndexNotServed(ResiftError):
+    """The index is none of those that are served."""
+
+    code, status = "index_not_served", 403
+
+
+class HostNotAllowed(ResiftError):
+    """The request was sent to a name of this server that is not allowed."""
+
+    code, status = "host_not_allowed", 403
+
+
+class OriginNotAllowed(ResiftError):
+    """A page of another site asked for a change."""
+
+    code, status = "origin_not_allowed", 403
+
+
 class MissingExtra(ResiftError, ImportError):
     """An optional package is needed; the message names the pip extra."""
 
@@ -140,6 +176,12 @@ class EngineUnavailable(ResiftError):
     """The engine did not answer."""
 
     code, status = "engine_unavailable", 503
+
+
+class CorruptEngine(EngineUnavailable):
+    """The embedded engine's file is damaged; trying again does not help."""
+
+    code = "corrupt_engine"
 
 
 @contextmanager
