@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
+from importlib.resources import files
 from typing import Any, NoReturn
 
 import numpy as np
 import orjson
 from flask import current_app, request
 from numpy.typing import NDArray
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
 from resift.plugin.vector_code import decode_vectors
 from resift.ranking.judgements import Judgement
+from resift.reranker.limits import MAX_DOCUMENTS, check_count, check_json_size
+from resift.reranker.sessions import MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
 
@@ -31,7 +36,8 @@ def json_body(data: bool = False) -> dict[str, Any]:
     ``data``: it holds texts or vectors, and is read by orjson, which is faster. Search bodies are not: orjson would
     round their whole numbers beyond 64 bits, and the engine would be asked for others.
     """
-    raw = request.get_data(cache=False)
+    raw = _raw_body()
+    check_json_size(raw)
     try:
         body = _parsed_fast(raw) if data else json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -48,7 +54,42 @@ def json_body(data: bool = False) -> dict[str, Any]:
             value=raw[:100].decode("utf-8", "replace"),
             expected="a JSON object",
         )
+    _refuse_unknown(body)
     return body
+
+
+def _raw_body() -> bytes:
+    """The body's bytes. Raises RequestEntityTooLarge beyond the configured limit, and BadInput if it is malformed."""
+    limit = current_app.config["RESIFT"].max_body
+    # One byte more than is allowed: of a body without a length, which comes in chunks, Werkzeug would drop the rest
+    # at its limit and say nothing.
+    request.max_content_length = limit + 1
+    try:
+        raw = request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as error:  # the server's own kinds: of a malformed chunk, or of a connection that ended
+        raise BadInput(f"the body cannot be read: {error}", value="body", expected="a body that is whole") from None
+    if len(raw) > limit:
+        raise RequestEntityTooLarge
+    return raw
+
+
+def _refuse_unknown(body: dict[str, Any]) -> None:
+    """Raises BadInput for a field that the endpoint does not have: misspelt, it would be left out without a word."""
+    known = _documented_fields(str(request.url_rule).replace("<", "{").replace(">", "}"), request.method.lower())
+    for name in body:
+        if known and name not in known:
+            raise BadInput(f"unknown field {name!r}", value=name, expected=" | ".join(known))
+
+
+@cache
+def _documented_fields(path: str, method: str) -> tuple[str, ...]:
+    """The fields of an endpoint's body as openapi.json lists them; none where it says that there may be others."""
+    spec = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
+    schema = spec["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    schema = spec["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return () if schema.get("additionalProperties") else tuple(schema["properties"])
 
 
 def _parsed_fast(raw: bytes) -> Any:
@@ -81,21 +122,26 @@ def limited(value: str, name: str, truncate: bool = False) -> str:
     limit = current_app.config["RESIFT"].max_text
     if len(value) > limit and not truncate:
         raise TextTooLong(f"{name} has {len(value)} characters", value=len(value), expected=f"at most {limit}")
-    unicode = value[:limit].encode("utf-8", "replace").decode()
-    if unicode != value and not truncate:
-        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")
-    return unicode
+    kept = value[:limit]
+    try:
+        kept.encode()
+    except UnicodeEncodeError:
+        if not truncate:
+            raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text") from None
+        return kept.encode("utf-8", "replace").decode()
+    return kept
 
 
-def texts(body: dict[str, Any], name: str) -> list[str]:
+def texts(body: dict[str, Any], name: str, most: int) -> list[str]:
     """A list of strings or of objects with a ``text``; null in it counts as "", and one string as a list of one.
 
-    With the body's ``truncate`` long texts are cut instead of refused.
+    With the body's ``truncate`` long texts are cut instead of refused. Raises TextTooLong for more than ``most``.
     """
     value = _get(body, name, _REQUIRED, "a list of strings")
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
         _wrong(name, value, "a list of strings")
+    check_count(name, len(items), most)
     truncate = flag(body, "truncate", False)
     strings = []
     for position, item in enumerate(items):
@@ -144,6 +190,7 @@ def identifiers(body: dict[str, Any], name: str) -> list[str]:
     value = _get(body, name, [], "a list of document ids")
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         _wrong(name, value, "a list of document ids")
+    check_count(name, len(value), MAX_JUDGEMENTS)
     return list(value)
 
 
@@ -173,6 +220,7 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
         return None
     if value == []:
         return np.zeros((0, dim), np.float32)
+    check_count(name, len(value) if isinstance(value, list) else 0, MAX_DOCUMENTS)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         try:
             return decode_vectors(value, dim)

@@ -22,6 +22,7 @@ from resift.plugin.query_dsl import document_text
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
+from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.bodies import find_text
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 _METHODS = ("auto", "vectors", "late")
-_RANGES = {"size": (0, 10_000), "start": (0, 10_000), "window": (1, 10_000), "knn": (0, 10_000), "alpha": (0, 1)}
+_RANGES = {
+    "size": (0, 10_000),
+    "start": (0, 10_000),
+    "window": (1, MAX_WINDOW),
+    "knn": (0, MAX_WINDOW),
+    "alpha": (0, 1),
+}
 
 
 class SearchOptions(TypedDict, total=False):

@@ -89,7 +89,7 @@ class CachedHits:
                     missing.setdefault(_document(hit), []).append((result, position))
                 else:
                     (result.vectors[position],) = cached
-                    result.cached += 1
+                    result.cached += cached[0] is not None
         if not missing:
             return
         indices, ids = {document[0] for document in missing}, {document[1] for document in missing}
@@ -124,7 +124,7 @@ class CachedHits:
         for hit in hits:
             hit.whole = self.cache.get(_version(hit.write, states, hit.source))
             hit.vector = self.cache.get(_version(hit.write, states))
-        cached = [sum(hit.vector is not None for hit in page) for page in pages]
+        cached = [sum(hit.vector is not None and hit.vector[0] is not None for hit in page) for page in pages]
         self._fetch_missing(index, hits, bodies, states)
         if not all(hit.complete for hit in hits):
             return None  # a document was changed or deleted meanwhile

@@ -10,44 +10,54 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.documents import SearchResult
-from resift.reranker.search.hits import HitKey, hit_key, vectors_of
-from resift.reranker.search.retrieval import EXPANDED, HITS, NEAREST, Retrieval
+from resift.reranker.search.hits import HitKey, hit_key
+from resift.reranker.search.retrieval import EXPANDED, NEAREST, Retrieval
 from resift.reranker.search.scoring import TransformedQuery
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The engine's first hits and the documents that joined them, none twice.
+    """The engine's first hits, and after them the documents that joined them, none twice.
 
-    ``hits``; ``ranks``: where each stands in the engine's own ranking, from 1, None for one that the engine's query
-    did not find; ``vectors`` (n, K).
+    ``hits``; ``vectors`` (n, K); ``window``: how many of them are the engine's own first hits.
+
+    They depend on the query, the filter and the session, and not on the page that is wanted: so every page is cut from
+    one ranking. A document that joined is not compared with where it stands in the engine's ranking beyond the window,
+    which only a request for a late page would learn.
     """
 
     hits: list[dict[str, Any]]
-    ranks: list[int | None]
     vectors: Floats
+    window: int
 
     @property
     def keys(self) -> list[HitKey]:
         """What tells each hit from all others."""
         return [hit_key(hit) for hit in self.hits]
 
+    @property
+    def joined(self) -> list[dict[str, Any]]:
+        """The documents that joined the engine's first hits."""
+        return self.hits[self.window :]
+
+    @property
+    def ranks(self) -> list[int | None]:
+        """Where each hit stands in the engine's own ranking, from 1; None for one that joined."""
+        return [*range(1, self.window + 1), *[None] * len(self.joined)]
+
 
 def gather_candidates(retrieval: Retrieval, query: TransformedQuery) -> Candidates:
     """The window's hits; those of the expanded query; and of the nearest documents those that are similar at all."""
-    engine_hits = {hit_key(hit): (rank, hit) for rank, hit in enumerate(retrieval.results[HITS].hits, 1)}
     hits, vectors = list(retrieval.window), [retrieval.window_vectors]
     for name, min_similarity in ((EXPANDED, -np.inf), (NEAREST, 0.0)):
         result = retrieval.results.get(name)
         if result is not None:
-            matrix = vectors_of(retrieval.model, result.hits, result.vectors, retrieval.parsed.info.fields)
+            matrix = retrieval.vectors_of(result)
             similar = query.similarities(retrieval.model, matrix) > min_similarity
             new = _new_rows(result, hits, similar.tolist())
-            # a hit from beyond the window joins as the engine's own, with that query's score
-            hits += [engine_hits.get(hit_key(hit), (0, hit))[1] for hit in (result.hits[row] for row in new)]
+            hits += [result.hits[row] for row in new]
             vectors.append(matrix[new])
-    ranks = [engine_hits.get(hit_key(hit), (None, hit))[0] for hit in hits]
-    return Candidates(hits, ranks, np.concatenate(vectors))
+    return Candidates(hits, np.concatenate(vectors), len(retrieval.window))
 
 
 def _new_rows(result: SearchResult, hits: Sequence[dict[str, Any]], similar: Sequence[bool]) -> list[int]:

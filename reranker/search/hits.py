@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.plugin.documents import SearchResult
-from resift.plugin.query_dsl import document_text
 
 HitKey = tuple[str, str]
 
@@ -20,17 +19,16 @@ def hit_key(hit: Mapping[str, Any]) -> HitKey:
     return hit["_index"], hit["_id"]
 
 
-def vectors_of(
-    model: Model, hits: Sequence[Mapping[str, Any]], vectors: Sequence[Floats | None], fields: Sequence[str]
-) -> Floats:
-    """The hits' vectors (n, K); those that the index lacks are encoded from the hit's text ``fields``."""
+def vectors_of(model: Model, vectors: Sequence[Floats | None], texts: Callable[[Sequence[int]], list[str]]) -> Floats:
+    """The vectors (n, K) of n documents; those that the index lacks are encoded from what ``texts`` gives for their
+    positions."""
     matrix = np.zeros((len(vectors), model.dim), np.float32)
     for row, vector in enumerate(vectors):
         if vector is not None:
             matrix[row] = vector
     missing = [row for row, vector in enumerate(vectors) if vector is None]
     if missing:
-        matrix[missing] = model.encode([document_text(hits[row].get("_source", {}), fields) for row in missing])
+        matrix[missing] = model.encode(texts(missing))
     return matrix
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import IndexNotFound, ModelMismatch
+from resift.errors import IndexNotFound, IndexNotServed, ModelMismatch
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
@@ -34,8 +34,8 @@ class JudgedDocuments:
     def of(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
         """The session's effective judgements with their documents.
 
-        Left out are documents that are gone or that the caller may not read, and indices that are gone or hold
-        vectors of another model.
+        Left out are documents that are gone or that the caller may not read, and indices that are gone, are not served
+        or hold vectors of another model.
         """
         judgements = [] if session is None else session.effective_judgements
         contents: dict[tuple[str, str], Content] = {}
@@ -56,23 +56,25 @@ class JudgedDocuments:
             return known
         try:
             return known | self.fetch(index, unknown, headers)
-        except (IndexNotFound, ModelMismatch):
+        except (IndexNotFound, IndexNotServed, ModelMismatch):
             # all or none: what is still remembered of an index that is gone would be forgotten within minutes
             return {}
 
     def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Vector (K,) and text of each of these documents that exists.
 
-        Raises IndexNotFound, ModelMismatch, and what the engine raises.
+        Raises IndexNotFound, IndexNotServed, ModelMismatch, and what the engine raises.
         """
         info = self.info(index, headers)
         documents = self.engine.documents(index, ids, headers)
         existing = [id for id in ids if id in documents]
-        hits = [{"_source": documents[id][0]} for id in existing]
-        vectors = vectors_of(self.model, hits, [documents[id][1] for id in existing], info.fields)
-        texts = [document_text(documents[id][0], info.fields)[:_MAX_TEXT] for id in existing]
+        texts = [document_text(documents[id][0], info.fields) for id in existing]
+        stored = [documents[id][1] for id in existing]
+        vectors = vectors_of(self.model, stored, lambda rows: [texts[row] for row in rows])
         # headers are part of the key: callers with rights of their own may read other documents
         return {
             id: self._contents.put((index, id, str(headers)), content)
-            for id, content in zip(existing, zip(vectors, texts, strict=True), strict=True)
+            for id, content in zip(
+                existing, zip(vectors, (text[:_MAX_TEXT] for text in texts), strict=True), strict=True
+            )
         }

@@ -57,6 +57,11 @@ class ParsedSearch:
     vector: Floats
 
     @property
+    def is_text(self) -> bool:
+        """Whether a text was searched for, and not a query clause or body of the caller's own."""
+        return isinstance(self.search.query, str)
+
+    @property
     def start(self) -> int:
         """Position of the page's first hit in the ranking."""
         start: int = self.body.get("from", self.search.start)

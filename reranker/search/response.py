@@ -52,12 +52,14 @@ def page_of_hits(ranking: Ranking) -> Hits:
 def _hits_beyond_window(retrieval: Retrieval, candidates: Candidates) -> Hits:
     """The page's hits that are no candidates. They have no score, since they were compared with nothing."""
     parsed, count = retrieval.parsed, len(candidates.hits)
-    if parsed.start + parsed.size <= count:
+    end = parsed.start + parsed.size
+    if end <= count:
         return []
     known = set(candidates.keys)
-    ranked = enumerate(retrieval.beyond_window, parsed.search.window + 1)
+    # up to `end` is enough, however many of these hits have joined and are left out here: each is one candidate more
+    ranked = enumerate(retrieval.beyond_window(end), parsed.search.window + 1)
     left = [(rank, hit) for rank, hit in ranked if hit_key(hit) not in known]
-    shown = left[max(0, parsed.start - count) : parsed.start + parsed.size - count]
+    shown = left[max(0, parsed.start - count) : end - count]
     return [{**hit, "_score": None, "resift": _sub_scores(hit["_score"], None, rank)} for rank, hit in shown]
 
 
@@ -85,9 +87,12 @@ def reranked_response(
     ``session`` is the one whose feedback counted, or None; ``notes`` are what had to be left out.
     """
     response, combined = ranking.retrieval.results[HITS].response, ranking.scores.combined
+    hits = {**response["hits"], "hits": page, "max_score": float(combined.max()) if len(combined) else None}
+    if joined := ranking.retrieval.count_unfound(ranking.candidates.joined):
+        hits["total"] = {**hits["total"], "value": hits["total"]["value"] + joined}
     return {
         **response,
-        "hits": {**response["hits"], "hits": page, "max_score": float(combined.max()) if len(combined) else None},
+        "hits": hits,
         "resift": {
             "reranked": True,
             "model": model.hash,

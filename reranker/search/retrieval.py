@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,11 +12,11 @@ from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.plugin.documents import SearchResult
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import knn_body
+from resift.plugin.query_dsl import document_text, knn_body
 from resift.ranking.feedback import Feedback
 from resift.reranker.config import Config
-from resift.reranker.search.bodies import expanded_body
-from resift.reranker.search.hits import vectors_of
+from resift.reranker.search.bodies import expanded_body, members_body, of_hits
+from resift.reranker.search.hits import HitKey, hit_key, vectors_of
 from resift.reranker.search.request import ParsedSearch
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Retrieval:
         """
         parsed = self.parsed
         at_query = _with_evidence(learned and learned.at_query(parsed.judged_query))
-        depth = max(parsed.search.window, parsed.start + parsed.size)
-        self._ask({HITS: {**parsed.body, "from": 0, "size": depth}, **self._joining_bodies(at_query)})
+        # the window and no more, whichever page is wanted: the candidates must be the same for all of them
+        self._ask({HITS: {**parsed.body, "from": 0, "size": parsed.search.window}, **self._joining_bodies(at_query)})
         if learned is None:
             return None
         # whether judgements of other queries concern this one shows only beside the vectors of its own hits
@@ -59,18 +59,53 @@ class Retrieval:
     @property
     def window(self) -> list[dict[str, Any]]:
         """The engine's first hits, which are reranked."""
-        return self.results[HITS].hits[: self.parsed.search.window]
-
-    @property
-    def beyond_window(self) -> list[dict[str, Any]]:
-        """The hits after them, which a page may show in the engine's order."""
-        return self.results[HITS].hits[self.parsed.search.window :]
+        return self.results[HITS].hits
 
     @cached_property
     def window_vectors(self) -> Floats:
         """Vectors (n, K) of the window's hits."""
-        vectors = self.results[HITS].vectors[: self.parsed.search.window]
-        return vectors_of(self.model, self.window, vectors, self.parsed.info.fields)
+        return self.vectors_of(self.results[HITS])
+
+    def vectors_of(self, result: SearchResult) -> Floats:
+        """Vectors (n, K) of a result's hits; those that the index lacks are encoded from the hits' texts."""
+        hits = result.hits
+        return vectors_of(self.model, result.vectors, lambda rows: self.texts([hits[row] for row in rows]))
+
+    def texts(self, hits: Sequence[dict[str, Any]]) -> list[str]:
+        """The encoded texts of hits; fetched where the search leaves fields out of them."""
+        search, fields = self.parsed.search, self.parsed.info.fields
+        if self.parsed.is_text or self.parsed.body.keys().isdisjoint(("_source", "stored_fields")):
+            return [document_text(hit.get("_source", {}), fields) for hit in hits]
+        sources: dict[HitKey, dict[str, Any]] = {}
+        # from each index by itself: in several of them an id may be found
+        for index in dict.fromkeys(hit["_index"] for hit in hits):
+            ids = [hit["_id"] for hit in hits if hit["_index"] == index]
+            documents = self.engine.documents(index, ids, search.headers)
+            sources |= {(index, id): source for id, (source, _) in documents.items()}
+        return [document_text(sources.get(hit_key(hit), {}), fields) for hit in hits]
+
+    def beyond_window(self, end: int) -> list[dict[str, Any]]:
+        """The engine's hits after the window, up to the one at position ``end`` of its ranking, in its order."""
+        search, body = self.parsed.search, of_hits(self.parsed.body)
+        if len(self.window) < search.window or end <= search.window:
+            return []
+        page = {**body, "from": search.window, "size": end - search.window}
+        return self.engine.search(search.index, page, headers=search.headers).hits
+
+    def count_unfound(self, joined: Sequence[dict[str, Any]]) -> int:
+        """How many of the documents that ``joined`` the window are no hits of the search itself.
+
+        By so many a client can page beyond the engine's own total. 0 where the engine gives no exact total.
+        """
+        search, total = self.parsed.search, self.results[HITS].response["hits"].get("total")
+        # what joins a clause of the caller's own matches that clause too
+        if not joined or not self.parsed.is_text or total is None or total["relation"] != "eq":
+            return 0
+        if total["value"] <= len(self.window):
+            return len(joined)
+        body = members_body(self.parsed.body["query"], joined)
+        found = self.engine.search(search.index, body, headers=search.headers).hits
+        return len(joined) - len({hit_key(hit) for hit in found} & {hit_key(hit) for hit in joined})
 
     def _joining_bodies(self, feedback: Feedback | None) -> Bodies:
         """What is asked for beside the hits; None where there is nothing to ask for."""
@@ -79,16 +114,16 @@ class Retrieval:
         if feedback is None:
             return {NEAREST: knn_body(vector, size, search.filter) if size else None}
         moved, similarity = feedback.transform_query(vector), self.model.similarity
-        body = {**self.parsed.body, "size": search.window}
+        expanded = expanded_body(self.parsed, feedback.expansion_terms)
         return {
-            EXPANDED: expanded_body(body, self.parsed.text, feedback.expansion_terms, self.parsed.info.fields),
+            EXPANDED: expanded and {**expanded, "size": search.window},
             NEAREST: self.engine.masked_body(moved, feedback.mask, similarity, size, search.filter) if size else None,
         }
 
     def _nearest_count(self, feedback: Feedback | None) -> int:
         """How many nearest documents are asked for: none for a caller's own clauses, which say what must match."""
         search = self.parsed.search
-        if not isinstance(search.query, str):
+        if not self.parsed.is_text:
             return 0
         if search.knn is not None:
             return search.knn

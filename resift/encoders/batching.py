@@ -17,8 +17,10 @@ Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
-def text_batches(texts: Iterable[str], size: int = BATCH) -> Iterator[list[str]]:
-    """Lists of at most ``size`` texts, and of some four million characters together, in order.
+def text_batches(
+    texts: Iterable[str], size: int = BATCH, most_characters: int = _MAX_CHARACTERS
+) -> Iterator[list[str]]:
+    """Lists of at most ``size`` texts, in order, each full once it has ``most_characters`` or more.
 
     Raises BadInput if ``texts`` is one string, or an item is not a string.
     """
@@ -31,7 +33,7 @@ def text_batches(texts: Iterable[str], size: int = BATCH) -> Iterator[list[str]]
             raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
         batch.append(text)
         characters += len(text)
-        if len(batch) == size or characters > _MAX_CHARACTERS:
+        if len(batch) == size or characters > most_characters:
             yield batch
             batch, characters = [], 0
     if batch:

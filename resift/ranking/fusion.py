@@ -1,8 +1,8 @@
 """Fusion: scores of two systems made comparable, and combined.
 
 Normalisations take the scores (n,) of one search's candidates and return as many, float32. None of them divides by
-zero: where scores are all equal, :func:`min_max` and :func:`z_score` give 0, and where they are all 0, so do :func:`l2`
-and :func:`bounded`.
+zero: where scores are all equal, :func:`z_score` gives 0, and where they are all 0, so do all but
+:func:`reciprocal_rank`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from resift.errors import BadInput
 
 
 def min_max(scores: NDArray[Any]) -> Floats:
-    """(s - min) / (max - min), from 0 to 1."""
+    """(s - min) / (max - min), from 0 to 1; of scores that are all equal 1 if they are above 0, else 0."""
     low, high = scores.min(), scores.max()
-    return np.asarray((scores - low) / (high - low) if high > low else np.zeros_like(scores), np.float32)
+    # an only hit is the best one, and not one that has nothing of what was asked for
+    return np.asarray((scores - low) / (high - low) if high > low else scores > 0, np.float32)
 
 
 def l2(scores: NDArray[Any]) -> Floats:

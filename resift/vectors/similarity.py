@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
+_PRODUCTS = 2**20  # of words that dynamax holds at a time
+
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
@@ -50,8 +52,15 @@ def dynamax(first: NDArray[Any], second: NDArray[Any]) -> float:
     """
     if not len(first) or not len(second):
         return 0.0
-    universe = np.concatenate([first, second]).T
-    return float(fuzzy_jaccard((first @ universe).max(axis=0), (second @ universe).max(axis=0)[None])[0])
+    universe = np.concatenate([first, second])
+    shared = total = 0.0
+    # a part of the universe at a time: all products together would be as many as there are pairs of words
+    size = max(1, _PRODUCTS // max(len(first), len(second)))
+    for start in range(0, len(universe), size):
+        part = universe[start : start + size].T
+        a, b = (np.maximum((words @ part).max(axis=0), 0) for words in (first, second))
+        shared, total = shared + float(np.minimum(a, b).sum()), total + float(np.maximum(a, b).sum())
+    return shared / total if total > 0 else 0.0
 
 
 SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {

@@ -1,0 +1,105 @@
+"""How much work one request may ask for, beside the configured ``max_body`` and ``max_text``.
+
+Bytes alone do not bound it: a list of empty texts is short and its answer is long, and a small body can hold a million
+lists, or words that are all compared with each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resift.errors import BadInput, TextTooLong
+from resift.text import tokenize
+
+MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
+MAX_DOCUMENTS = 10_000  # of a rerank or score request: as many as a search can have hits
+MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
+MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
+MAX_DEPTH = 100  # of lists and objects in a query or filter
+MAX_QUERY_VALUES = 100_000  # of a query or filter
+MAX_WORD_PAIRS = 100_000_000  # of words that are compared with each other
+MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+
+
+def check_json_size(raw: bytes) -> None:
+    """Raises TextTooLong for a JSON body of too many values, before it is parsed: they take up to fifty times the
+    memory that they take as text."""
+    if _fits(raw):
+        return
+    # what stands in texts was counted as well: that is fast, and seldom makes a difference
+    bare = _STRING.sub(b"", raw)
+    if not _fits(bare):
+        values, containers = _count(bare)
+        raise TextTooLong(
+            f"the body has {values} values, of which {containers} are lists and objects",
+            value=values,
+            expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
+        )
+
+
+def _fits(raw: bytes) -> bool:
+    values, containers = _count(raw)
+    return values <= MAX_VALUES and containers <= MAX_CONTAINERS
+
+
+def _count(raw: bytes) -> tuple[int, int]:
+    """How many values JSON text has at most, and how many of them are lists and objects."""
+    containers = raw.count(b"[") + raw.count(b"{")
+    return raw.count(b",") + containers, containers
+
+
+def check_clause(name: str, clause: Mapping[str, Any]) -> None:
+    """Raises BadInput for a query or filter that is nested too deep or holds too many values."""
+    level: list[Any] = [clause]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        level = [value for one in level for value in _values(one)]
+        count += len(level)
+        if count > MAX_QUERY_VALUES:
+            raise BadInput(
+                f"the {name} has more than {MAX_QUERY_VALUES} values",
+                value=count,
+                expected=f"at most {MAX_QUERY_VALUES} values",
+            )
+        if not level:
+            return
+    raise BadInput(
+        f"the {name} is nested more than {MAX_DEPTH} levels deep",
+        value=name,
+        expected=f"at most {MAX_DEPTH} levels of lists and objects",
+    )
+
+
+def _values(value: Any) -> Sequence[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else ()
+
+
+def check_count(name: str, count: int, limit: int) -> None:
+    """Raises TextTooLong for more than ``limit`` things of a ``name``."""
+    if count > limit:
+        raise TextTooLong(f"{name} has {count} items", value=count, expected=f"at most {limit}")
+
+
+def check_word_pairs(query: str, documents: Sequence[str], every: bool) -> None:
+    """Raises TextTooLong where too many words would be compared: the query's with those of each document, and with
+    ``every`` all words of both with each other."""
+
+    def pairs(words: int, others: Sequence[int]) -> int:
+        return sum((words + other) ** 2 for other in others) if every else words * sum(others)
+
+    # no text has more words than characters, which is soon known and mostly enough
+    if pairs(len(query), list(map(len, documents))) <= MAX_WORD_PAIRS:
+        return
+    count = pairs(len(tokenize(query)), [len(tokenize(text)) for text in documents])
+    if count > MAX_WORD_PAIRS:
+        raise TextTooLong(
+            f"{count} pairs of words would be compared",
+            value=count,
+            expected=f"at most {MAX_WORD_PAIRS}: shorter or fewer documents, or the method vectors",
+        )
