@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from resift.plugin.addresses import is_cluster
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
 
@@ -10,11 +11,12 @@ from resift.plugin.session_store import SessionStore
 
 
 def open_engine(url: str) -> Engine:
-    """Open an engine: OpenSearch if ``url`` begins with http:// or https://, else the embedded engine on that file.
+    """Open an engine: OpenSearch at a URL, or at several separated by commas, else the embedded engine on that file.
 
-    Raises EngineUnavailable if the file cannot be opened. A cluster is not asked before the first request.
+    Raises BadInput for what is clearly neither, and EngineUnavailable if the file cannot be opened. A cluster is not
+    asked before the first request.
     """
-    if _is_cluster(url):
+    if is_cluster(url):
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         return OpenSearchEngine(url)
@@ -26,16 +28,12 @@ def open_engine(url: str) -> Engine:
 def open_session_store(url: str, index: str) -> SessionStore:
     """Open a store of sessions: the index ``index`` of the cluster at ``url``, or else the file of that path.
 
-    Raises BadInput if the file cannot be opened, or if ``index`` cannot name an index.
+    Raises BadInput if ``url`` is clearly neither, if the file cannot be opened, or if ``index`` cannot name an index.
     """
-    if _is_cluster(url):
+    if is_cluster(url):
         from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 
         return OpenSearchSessionStore(url, index)
     from resift.plugin.sqlite.sessions import SqliteSessionStore
 
     return SqliteSessionStore(url)
-
-
-def _is_cluster(url: str) -> bool:
-    return url.startswith(("http://", "https://"))

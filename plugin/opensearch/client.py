@@ -15,6 +15,9 @@ from opensearchpy.exceptions import OpenSearchException, SerializationError, Tra
 from opensearchpy.serializer import JSONSerializer
 
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound
+from resift.plugin.addresses import nodes_of
+from resift.plugin.opensearch.credentials import credentials
+from resift.plugin.opensearch.failover import FailoverTransport
 
 T = TypeVar("T")
 
@@ -41,7 +44,11 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
     def dumps(self, data: Any) -> Any:
         """The JSON text of a request; a string is taken for JSON already."""
         try:
-            return data if isinstance(data, str) else orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+            return (
+                data
+                if isinstance(data, (str, bytes))
+                else orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY).decode()
+            )
         except TypeError:
             # What orjson refuses and opensearch-py takes: whole numbers beyond 64 bits, keys that are not strings.
             return super().dumps(data)
@@ -62,19 +69,36 @@ def to_json(value: Any) -> str:
     return text
 
 
-def connect(url: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
-    """A client of the cluster at ``url``, which waits ``timeout`` seconds for an answer; nothing is sent yet.
+def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
+    """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
-    ``url`` may hold a user and a password. The environment variable OPENSEARCH_CA_CERTS names a file of certificates.
+    A request takes at most ``timeout`` seconds, however many nodes are asked. The URLs may hold a user and a password;
+    other credentials come from the environment (:func:`credentials`), and RESIFT_SNIFF=1 has the cluster asked for its
+    nodes. Raises BadInput for an address or a variable that does not fit.
     """
+    nodes = nodes_of(address)
+    hosts = [
+        {"host": node.host, "port": node.port, "use_ssl": node.scheme == "https", "url_prefix": node.prefix}
+        for node in nodes
+    ]
     return OpenSearch(
-        url,
+        hosts,
+        transport_class=FailoverTransport,
         timeout=timeout,
-        ca_certs=os.environ.get("OPENSEARCH_CA_CERTS"),
+        sniff=_sniffs(),
+        use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
         serializer=serializer,
+        **credentials(nodes),
     )
+
+
+def _sniffs() -> bool:
+    value = os.environ.get("RESIFT_SNIFF", "")
+    if value not in ("", "0", "1"):
+        raise BadInput(f"RESIFT_SNIFF is {value!r}", value=value, expected="1 or 0")
+    return value == "1"
 
 
 def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -86,7 +110,7 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     try:
         return function(*arguments, **named)
     except ConnectionFailed as error:
-        raise EngineUnavailable(f"no answer from OpenSearch: {error}", expected="a reachable cluster") from error
+        raise EngineUnavailable(f"no answer from OpenSearch: {error.error}", expected="a reachable cluster") from error
     except TransportError as error:
         raise translated(error) from error
     except (SerializationError, ValueError) as error:

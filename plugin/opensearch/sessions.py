@@ -67,7 +67,16 @@ class OpenSearchSessionStore(SessionStore):
             params |= {"if_seq_no": session.version[0], "if_primary_term": session.version[1]}
         body = {"expires": round(session.expires * 1000), "indices": session.indices, "session": session.body}
         answer = self._call(self.client.index, index=self.index, id=_key(id), body=body, params=params)
-        return "error" not in answer
+        # A write whose answer got lost is sent again, and the cluster refuses it because of the first one: whoever is
+        # told so would add the same marks a second time.
+        return "error" not in answer or (answer.get("status") == 409 and self._holds(id, session))
+
+    def _holds(self, id: str, session: StoredSession) -> bool:
+        """Whether exactly this session is stored."""
+        stored = self.read(id)
+        if stored is None or round(stored.expires * 1000) != round(session.expires * 1000):
+            return False
+        return (stored.body, list(stored.indices)) == (session.body, list(session.indices))
 
     def _create_index(self) -> None:
         """Create the index unless it exists: one that the cluster created by itself would have other mappings."""

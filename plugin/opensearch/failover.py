@@ -1,0 +1,105 @@
+"""Several nodes behind one client: the others are asked when one fails, within the time that a request may take."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from opensearchpy import Transport
+from opensearchpy.exceptions import ConnectionError as ConnectionFailed
+from opensearchpy.exceptions import ConnectionTimeout, TransportError
+from urllib3 import Timeout
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+from resift.errors import BadInput
+
+log = logging.getLogger(__name__)
+CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
+PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there is another to ask
+# A node that failed is left alone for 30 s, then 60, 120, 240: opensearch-py's own hour would outlast a restart.
+_DEAD_SECONDS, _DEAD_DOUBLINGS = 30, 3
+_SNIFF_SECONDS = 60
+# The requests that may be sent twice although their method is POST. Not _search/scroll: the first one may have moved
+# on, and the second one would leave out a page.
+_REPEATABLE_POSTS = {"_search", "_msearch", "_count", "_bulk", "_refresh", "_delete_by_query"}
+_QUICK_POSTS = {"_search", "_msearch", "_count"}
+
+
+class FailoverTransport(Transport):  # type: ignore[misc]
+    """opensearch-py's transport with a deadline for each request, however many nodes are asked.
+
+    ``timeout`` is the seconds that a request may take in all. Of several nodes each but the last that is asked gets
+    PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a search its whole time, and a
+    search that takes long has the rest of it. ``sniff``: ask the cluster now and then which nodes it has.
+    """
+
+    def __init__(self, hosts: list[dict[str, Any]], timeout: float, sniff: bool = False, **settings: Any) -> None:
+        failing = {"max_retries": 0, "retry_on_timeout": True, "sniff_on_connection_fail": sniff}
+        dead = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": _DEAD_DOUBLINGS}
+        sniffing = {"sniffer_timeout": _SNIFF_SECONDS if sniff else None, "sniff_timeout": CONNECT_SECONDS}
+        super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
+        self.seconds = timeout
+        self.last_sniff = 0.0  # at the first request, not now: opening an engine asks nothing
+
+    def perform_request(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        timeout: float | None = None,
+        ignore: Collection[int] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does."""
+        params = dict(params or {})
+        seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or self.seconds
+        deadline = time.monotonic() + seconds
+        headers = self._own_headers(headers)
+        nodes = len(self.connection_pool.connection_opts)
+        for others in reversed(range(max(2, nodes))):
+            left = max(deadline - time.monotonic(), 0.1)
+            wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_quick(method, url) else left
+            limits = Timeout(connect=min(CONNECT_SECONDS, wait), read=wait)
+            try:
+                return super().perform_request(method, url, {**params}, body, limits, ignore, headers)
+            except TransportError as error:
+                late = time.monotonic() >= deadline
+                if late or not others or not self._may_try_again(error, method, url):
+                    raise
+        raise AssertionError("the loop returns or raises")  # pragma: no cover
+
+    def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
+        """A caller's headers by names in lower case, as opensearch-py has its own: they replace those of one name."""
+        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        if "authorization" in lowered and self.kwargs.get("http_auth") is not None:
+            # The signature would take the header's place, and the caller get the service's rights.
+            raise BadInput("Authorization cannot be handed on to a cluster of AWS", expected="no Authorization header")
+        return lowered
+
+    def _may_try_again(self, error: TransportError, method: str, url: str) -> bool:
+        if not isinstance(error, ConnectionFailed):
+            return error.status_code in self.retry_on_status
+        never_sent = isinstance(error.info, (NewConnectionError, ConnectTimeoutError))
+        if never_sent or method != "POST" or _last(url) in _REPEATABLE_POSTS:
+            return not isinstance(error, ConnectionTimeout) or len(self.connection_pool.connection_opts) > 1
+        return False
+
+    def sniff_hosts(self, initial: bool = False) -> None:
+        """Ask the cluster for its nodes; where that fails, those that are known stay."""
+        try:
+            super().sniff_hosts(initial)
+        except TransportError as error:
+            self.last_sniff = time.time()
+            log.warning("the cluster did not say which nodes it has: %s", error.error)
+
+
+def _is_quick(method: str, url: str) -> bool:
+    """Whether a request is answered soon where all is well: reading, searching, and writing one document."""
+    return method in ("GET", "HEAD") or _last(url) in _QUICK_POSTS or "_doc" in url.split("/") or "/_create/" in url
+
+
+def _last(url: str) -> str:
+    return url.rsplit("/", 1)[-1]

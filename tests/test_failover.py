@@ -1,0 +1,202 @@
+"""A cluster of several addresses: one of them killed, frozen, brought back; nothing is lost and no search hangs."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from engine_documents import documents, ids
+from tcp_proxy import Proxy
+
+from resift import Model
+from resift.errors import EngineUnavailable
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.opensearch import failover
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.session_store import StoredSession
+from resift.ranking.judgements import Judgement
+from resift.reranker.sessions import Sessions
+
+EVERYTHING = {"match_all": {}}
+
+
+@pytest.fixture
+def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Proxy]]:
+    """Two addresses of one node. What waits for seconds in earnest waits for a fraction of one here."""
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.2)
+    both = Proxy(opensearch_url), Proxy(opensearch_url)
+    yield both
+    for proxy in both:
+        proxy.kill()
+
+
+@pytest.fixture
+def engine(two: tuple[Proxy, Proxy]) -> Iterator[OpenSearchEngine]:
+    """The engine at both addresses."""
+    opened = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=4)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def index(index: str, cluster: OpenSearchEngine) -> Iterator[str]:
+    """A name that no other test uses; the index is dropped past the proxies, which may be down by then."""
+    yield index
+    cluster.drop_if_exists(index)
+
+
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_searches_go_on_without_one_of_two(
+    engine: OpenSearchEngine,
+    cluster: OpenSearchEngine,
+    two: tuple[Proxy, Proxy],
+    index: str,
+    model: Model,
+    fault: str,
+    which: int,
+) -> None:
+    cluster.create(index, ["title", "text"], model)
+    engine.bulk(index, documents(model))
+    engine.refresh(index)
+    getattr(two[which], fault)()
+    for _ in range(6):  # in turn: each address comes first in half of them
+        assert len(ids(engine, index, EVERYTHING)) == 5
+        assert engine.get(index, "1")[0]["year"] == 2001
+    two[which].thaw() if fault == "freeze" else two[which].start()
+    two[1 - which].kill()
+    assert len(ids(engine, index, EVERYTHING)) == 5
+    two[1 - which].start()
+
+
+def test_nothing_answers_at_either(engine: OpenSearchEngine, two: tuple[Proxy, Proxy]) -> None:
+    for proxy in two:
+        proxy.kill()
+    with pytest.raises(EngineUnavailable, match="no answer from OpenSearch"):
+        engine.ping()
+    for proxy in two:
+        proxy.start()
+        proxy.freeze()
+    with pytest.raises(EngineUnavailable, match="no answer from OpenSearch"):
+        engine.ping()
+    two[1].thaw()
+    assert engine.ping().startswith("opensearch")
+
+
+def test_indexing_goes_on_while_addresses_come_and_go(
+    engine: OpenSearchEngine,
+    cluster: OpenSearchEngine,
+    two: tuple[Proxy, Proxy],
+    index: str,
+    model: Model,
+    tmp_path: Path,
+) -> None:
+    def outage() -> None:
+        two[1].kill()
+        threading.Timer(1, two[1].start).start()
+
+    changes = {700: two[0].kill, 1400: two[0].start, 2100: two[1].freeze, 3700: two[1].thaw, 4300: two[0].kill}
+    changes[4900] = outage
+
+    def records() -> Iterator[Record]:
+        for number in range(6000):
+            changes.get(number, lambda: None)()
+            yield Record("f", number, str(number), {"text": f"fire {number}"})
+
+    cluster.create(index, ["text"], model)
+    indexer = Indexer(engine, model, index, DeadLetters(tmp_path / "dead.jsonl"))
+    report = indexer.run(records(), ["text"])
+    two[0].start()
+    assert report.retries
+    assert (report.indexed, report.dead) == (6000, 0)
+    found = cluster.search(index, {"size": 0, "track_total_hits": True})
+    assert found.response["hits"]["total"]["value"] == 6000
+
+
+def test_the_nodes_that_the_cluster_names_are_asked(two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESIFT_SNIFF", "1")
+    engine = open_engine(two[0].url)
+    assert engine.ping()
+    two[0].kill()
+    assert engine.ping()
+    engine.close()
+    two[0].start()
+
+
+class LosesAnswers:
+    """An address of a server whose answer to a request that holds ``mark`` gets lost after the server did its part."""
+
+    def __init__(self, target: str, mark: bytes, times: int = 1) -> None:
+        parts = urlsplit(target)
+        self.target, self.mark, self.times, self.seen = (parts.hostname, parts.port), mark, times, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=self._serve, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self.target) as server:
+            lost = threading.Event()
+            back = threading.Thread(target=self._answer, args=(server, client, lost))
+            back.start()
+            with suppress(OSError):
+                while request := client.recv(2**20):
+                    if self.mark in request:
+                        self.seen += 1
+                        if self.seen <= self.times:
+                            lost.set()
+                    server.sendall(request)
+                server.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    def _answer(self, server: socket.socket, client: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError):
+            while (answer := server.recv(2**20)) and not lost.is_set():
+                client.sendall(answer)
+            client.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: OpenSearchEngine, index: str) -> None:
+    lossy = LosesAnswers(opensearch_url, b"/_create/")
+    store = open_session_store(f"{lossy.url},{lossy.url}", index)
+    assert Sessions(store).add("anna", "fire", [Judgement("news", "1", 1.0)]).steps == 1
+    lossy.mark, lossy.seen = b"if_seq_no", 0
+    session = Sessions(store).add("anna", "fire", [Judgement("news", "2", 1.0)])
+    assert (lossy.seen, session.steps, len(session.judgements)) == (2, 2, 2)
+    other = store.read("s")
+    assert other is None
+    assert store.write("s", StoredSession({"a": 1}, 10.0, ["news"], None))
+    assert not store.write("s", StoredSession({"a": 2}, 10.0, ["news"], None))
+    store.close()
+    lossy.listener.close()
+
+
+def test_a_page_of_a_scan_is_never_left_out(
+    opensearch_url: str, cluster: OpenSearchEngine, index: str, model: Model
+) -> None:
+    """The answer to a scroll is lost: to ask again would give the page after it."""
+    cluster.create(index, ["text"], model)
+    lossy = LosesAnswers(opensearch_url, b"POST /_search/scroll")
+    engine = OpenSearchEngine(f"{lossy.url},{opensearch_url}")
+    engine.bulk(index, documents(model))
+    engine.refresh(index)
+    found: list[Any] = []
+    with suppress(EngineUnavailable):
+        found = list(engine.scan(index))
+    assert len(found) in (0, 5)
+    assert lossy.seen <= 1
+    engine.close()
+    lossy.listener.close()
