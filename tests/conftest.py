@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clock import Clock
 from engine_documents import documents
 
 from resift import Model, WordVectors, build_model, load_model
@@ -84,12 +85,21 @@ def cluster(opensearch_url: str) -> Iterator[OpenSearchEngine]:
     engine.close()
 
 
+def address(request: pytest.FixtureRequest, file: Path) -> str:
+    """The file or the real OpenSearch, as the fixture's parameter says."""
+    return str(file) if request.param == "sqlite" else str(request.getfixturevalue("opensearch_url"))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands at 0."""
+    return Clock()
+
+
 @pytest.fixture(params=["sqlite", "opensearch"])
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of each engine in turn: an embedded one in a fresh file, and a real OpenSearch."""
-    if request.param == "sqlite":
-        return str(tmp_path / "engine.db")
-    return str(request.getfixturevalue("opensearch_url"))
+    return address(request, tmp_path / "engine.db")
 
 
 @pytest.fixture
@@ -120,9 +130,7 @@ def indexed(engine: Engine, index: str, model: Model) -> str:
 @pytest.fixture(params=["sqlite", "opensearch"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of each session store in turn: a fresh file, and a real OpenSearch."""
-    if request.param == "sqlite":
-        return str(tmp_path / "sessions.db")
-    return str(request.getfixturevalue("opensearch_url"))
+    return address(request, tmp_path / "sessions.db")
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 from reranker_app import wait_for_sample
 
 from resift import Model
@@ -31,20 +32,6 @@ TEXTS = [
     "soldiers of the army",
     "the army returned fire",
 ]
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

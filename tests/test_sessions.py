@@ -7,27 +7,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from clock import Clock
 
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
 from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker import sessions as module
 from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY, Session, Sessions
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """The sessions' clock, at 0."""
-    return Clock()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from resift.errors import BadInput
 from resift.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained_reranker
 from resift.training.judged_queries import bm25_candidates
-from resift.training.late_interaction import Trainer, fit
+from resift.training.late_interaction import Trainer
 from resift.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
 from resift.training.options import LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
@@ -142,7 +142,8 @@ def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
     held, hard = start.prepare(found.documents), bm25_candidates(found, 20)
     relevant = [list(grades) for grades in found.grades]
     first, again, other = (
-        fit(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).hash for seed in (1, 1, 2)
+        Trainer(start, held, found.queries, relevant, hard, options(epochs=1, seed=seed)).fit().hash
+        for seed in (1, 1, 2)
     )
     assert first == again != other
 
@@ -180,10 +181,10 @@ def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
     start = untrained_reranker(mixed, found.documents)
     held = start.prepare(found.documents)
     with pytest.raises(BadInput, match="has no relevant document"):
-        fit(start, held, ["when s0a"], [[]], [np.arange(5)], options())
+        Trainer(start, held, ["when s0a"], [[]], [np.arange(5)], options()).fit()
     with pytest.raises(BadInput, match="no candidate beside"):
-        fit(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options())
-    nothing = fit(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options())
+        Trainer(start, held, ["when s0a"], [[0, 1]], [np.array([1, 0])], options()).fit()
+    nothing = Trainer(start, held, ["?", "unheard of"], [[0], [1]], [np.arange(5)] * 2, options()).fit()
     np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
 
 

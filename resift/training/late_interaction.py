@@ -27,38 +27,14 @@ from resift.vectors.table import WordVectors
 _MAX_THRESHOLD, _MAX_LENGTH = 0.9, 10
 
 
-def fit(
-    start: LateInteraction,
-    documents: PreparedDocuments,
-    queries: Sequence[str],
-    relevant: Sequence[Sequence[int]],
-    candidates: Sequence[NDArray[np.int64]],
-    options: LateInteractionOptions,
-    after_epoch: Callable[[LateInteraction], None] | None = None,
-    progress: Progress | None = None,
-) -> LateInteraction:
-    """The reranker ``start``, trained.
+class Trainer:
+    """The reranker ``start`` in training.
 
     ``documents`` are as ``start`` prepared them. ``relevant`` holds the positions of each query's relevant documents,
-    ``candidates`` those of the engine's best, best first; the relevant ones among them are left out. ``after_epoch`` is
-    called with the reranker of each epoch, ``progress`` with the numbers of queries seen and of all. The same call
-    gives the same result on the same machine.
+    ``candidates`` those of the engine's best, best first; the relevant ones among them are left out.
 
     Raises BadInput for a query without a relevant document, or without any other candidate.
     """
-    trainer = Trainer(start, documents, queries, relevant, candidates, options)
-    total = options.epochs * len(queries)
-    for epoch in range(options.epochs):
-        for done in trainer.epoch(epoch):
-            if progress:
-                progress(epoch * len(queries) + done, total)
-        if after_epoch:
-            after_epoch(trainer.export())
-    return trainer.export()
-
-
-class Trainer:
-    """A reranker in training; the parameters are those of :func:`fit`."""
 
     def __init__(
         self,
@@ -96,6 +72,23 @@ class Trainer:
             if (row := parameters.shift_of[table.index[word]]) >= 0:
                 parameters.shifts[row] = shift
         return parameters
+
+    def fit(
+        self, after_epoch: Callable[[LateInteraction], None] | None = None, progress: Progress | None = None
+    ) -> LateInteraction:
+        """The trained reranker; the same call on a new trainer gives the same result on the same machine.
+
+        ``after_epoch`` is called with the reranker of each epoch, ``progress`` with the numbers of queries seen and of
+        all.
+        """
+        count, epochs = len(self.queries), self.options.epochs
+        for epoch in range(epochs):
+            for done in self.epoch(epoch):
+                if progress:
+                    progress(epoch * count + done, epochs * count)
+            if after_epoch:
+                after_epoch(self.export())
+        return self.export()
 
     def epoch(self, number: int) -> Iterator[int]:
         """One pass, in an order that seed and epoch give; yields how many queries were seen."""

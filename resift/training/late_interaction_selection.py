@@ -22,7 +22,7 @@ from resift.evaluation.pairwise import similarity_blocks
 from resift.evaluation.protocol import Run, hybrid_scores, run_hybrid
 from resift.ranking.late_interaction import ALPHA, LateInteraction, fingerprints, untrained_reranker
 from resift.training.judged_queries import bm25_candidates, bm25_scores, relevant_documents, thinned
-from resift.training.late_interaction import fit
+from resift.training.late_interaction import Trainer
 from resift.training.options import LateInteractionOptions
 from resift.training.progress import Progress, StepCounter
 from resift.vectors.table import WordVectors
@@ -116,16 +116,15 @@ class _Training:
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
     ) -> LateInteraction:
         """The reranker after so many epochs on these queries."""
-        return fit(
+        trainer = Trainer(
             self.start,
             self.documents,
             [self.collection.queries[query] for query in queries],
             [self.relevant[query] for query in queries],
             [self.candidates[query] for query in queries],
             replace(self.options, epochs=epochs),
-            after_epoch,
-            self.steps.stage(),
         )
+        return trainer.fit(after_epoch, self.steps.stage())
 
 
 class _Validation:
