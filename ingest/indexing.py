@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.files import create_private
 from resift.ingest.readers import BadLine, Record
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
@@ -33,12 +34,14 @@ class Report:
     Attributes:
         indexed: documents that the engine acknowledged.
         dead: documents that are in the dead-letter file instead.
+        without_text: documents with no text in the index's fields, which no search for words finds.
         retries: how often a batch, or what was left of one, was sent again.
         seconds: how long indexing has taken so far.
     """
 
     indexed: int = 0
     dead: int = 0
+    without_text: int = 0
     retries: int = 0
     seconds: float = 0.0
 
@@ -78,7 +81,7 @@ class DeadLetters:
         first, number = self.path, 0
         while True:
             try:
-                return self.path.open("x", encoding="utf-8")
+                return create_private(self.path)
             except FileExistsError:
                 number += 1
                 self.path = first.with_suffix(f".{number}{first.suffix}")
@@ -164,7 +167,9 @@ class Indexer:
         running: deque[tuple[set[str], Future[None]]] = deque()
         with ThreadPoolExecutor(self.engine.writers) as pool:
             for batch in batches:
-                vectors = self.model.encode([document_text(record.source, fields) for record in batch])
+                texts = [document_text(record.source, fields) for record in batch]
+                self.report.without_text += sum(not text.strip() for text in texts)
+                vectors = self.model.encode(texts)
                 # with one writer a thread gains nothing: batches would only wait for each other there
                 if self.engine.writers == 1:
                     self._send(batch, vectors)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,16 +13,19 @@ from flask import Blueprint, current_app, request
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput
+from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine
 from resift.ranking.judgements import GRADES, collect_marks
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
+from resift.reranker.access.requests import engine_headers
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.vectors.similarity import dynamax
 
+log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
 
 
@@ -29,18 +34,12 @@ def _service() -> Reranker:
     return service
 
 
-def _headers() -> dict[str, str] | None:
-    """The caller's own credentials, which the engine is asked with."""
-    authorization = request.headers.get("Authorization")
-    return None if authorization is None else {"Authorization": authorization}
-
-
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
     body, model = read.json_body(data=True), _service().model
     read.check_model(body, model)
-    rows: Any = model.encode(read.texts(body, "input"))
+    rows: Any = model.encode(read.texts(body, "input", MAX_INPUTS))
     if read.choice(body, "encoding_format", "float", ["float", "base64"]) == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
@@ -52,16 +51,30 @@ def rerank() -> dict[str, Any]:
     """Documents by their similarity with a query, in Cohere's and Jina's shape."""
     body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
-    query, documents = read.text(body, "query"), read.texts(body, "documents")
+    query, documents = read.text(body, "query"), read.texts(body, "documents", MAX_DOCUMENTS)
     top = read.natural(body, "top_n", len(documents), 10**9)
-    feedback = service.feedback_of(read.text(body, "session", None), _headers())
+    feedback, note = _feedback(query, read.text(body, "session", None))
     method = read.choice(body, "method", "auto", ["auto", "vectors", "dynamax", "late"])
     scores = _document_scores(method, query, documents, feedback)
     order = np.argsort(-scores, kind="stable")[:top].tolist()
     results = [_result(position, (1 + float(scores[position])) / 2) for position in order]
     if read.flag(body, "return_documents", False):
         results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
-    return {"model": service.model.name, "results": results}
+    return {"model": service.model.name, "results": results, **note}
+
+
+def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[str, Any]]:
+    """What a session has learned; where it cannot be asked for, nothing, and what the answer says of that.
+
+    Raises SessionsUnavailable or EngineUnavailable if there is no query either.
+    """
+    try:
+        return _service().feedback_of(session, engine_headers()), {}
+    except (SessionsUnavailable, EngineUnavailable) as error:
+        if not query:
+            raise
+        log.warning("ranking without the session: %s", error.message)
+        return None, {"resift": {"session": None, "reason": error.message}}
 
 
 def _document_scores(method: str, query: str, documents: Sequence[str], feedback: Feedback | None) -> Floats:
@@ -72,13 +85,16 @@ def _document_scores(method: str, query: str, documents: Sequence[str], feedback
     if late is not None:
         if feedback is not None:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
+        check_word_pairs(query, documents, every=False)
         return 2 * late.scores(query, documents) - 1
     if method != "dynamax":
         return service.similarities(query, service.model.encode(documents), feedback)
     if feedback is not None:
         raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
-    first, *others = service.model.word_rows([query, *documents])
-    return np.array([dynamax(first, other) for other in others], np.float32)
+    check_word_pairs(query, documents, every=True)
+    # one document after another: the words' rows take a hundred times the memory of the texts
+    (words,) = service.model.word_rows([query])
+    return np.array([dynamax(words, *service.model.word_rows([text])) for text in documents], np.float32)
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
@@ -95,23 +111,27 @@ def score() -> dict[str, Any]:
     body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
     query, session = _query_and_session(body)
-    feedback = service.feedback_of(session, _headers())
+    feedback, note = _feedback(query, session)
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
     vectors = read.vectors(body, "vectors", service.model.dim)
     late = _late_for_texts(body, has_texts_only=vectors is None and feedback is None)
     if late is not None:
-        similar, alpha, normalization = late.scores(query, read.texts(body, "documents")), late.alpha, "z_score"
+        similar, alpha, normalization = (
+            late.scores(query, read.texts(body, "documents", MAX_DOCUMENTS)),
+            late.alpha,
+            "z_score",
+        )
     else:
         if vectors is None:
-            vectors = service.model.encode(read.texts(body, "documents"))
+            vectors = service.model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
         similar, alpha, normalization = service.similarities(query, vectors, feedback), service.alpha, "min_max"
     engine = _engine_scores(body.get("engine_scores"), len(similar))
     alpha = read.number(body, "alpha", alpha, 0, 1)
     scores = combine(engine, similar, alpha, _normalization(body, normalization)).astype(float)
     if body.get("line") is not None:
-        return {"results": [_result(position, score) for position, score in enumerate(scores.tolist())]}
-    return {"scores": scores.round(6).tolist()}
+        return {"results": [_result(position, score) for position, score in enumerate(scores.tolist())], **note}
+    return {"scores": scores.round(6).tolist(), **note}
 
 
 def _query_and_session(body: dict[str, Any]) -> tuple[str, str | None]:
@@ -158,37 +178,37 @@ def search() -> dict[str, Any]:
     body, service = read.json_body(), _service()
     requested = Search(
         query=_query(body),
-        filter=_filter(body),
+        filter=_clause(body, "filter"),
         index=read.text(body, "index"),
         session=read.text(body, "session", None),
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
-        window=read.natural(body, "window", service.config.window, 10_000, low=1),
+        window=read.natural(body, "window", service.config.window, MAX_WINDOW, low=1),
         alpha=None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1),
         normalization=None if body.get("normalization") is None else _normalization(body, "min_max"),
         method=read.choice(body, "method", "auto", ["auto", "vectors", "late"]),
-        knn=None if body.get("knn") is None else read.natural(body, "knn", 0, 10_000),
+        knn=None if body.get("knn") is None else read.natural(body, "knn", 0, MAX_WINDOW),
         highlight=read.flag(body, "highlight", False),
-        headers=_headers(),
+        headers=engine_headers(),
     )
     return service.search(requested)
 
 
 def _query(body: dict[str, Any]) -> str | dict[str, Any]:
-    query: str | dict[str, Any] | None = body.get("query")
+    query = body.get("query")
     if isinstance(query, str):
         return read.limited(query, "query")
-    if isinstance(query, dict):
-        return query
-    message = "query is missing" if query is None else "malformed query"
-    raise BadInput(message, value=query, expected="a text or a query body")
+    clause = _clause(body, "query", "a text or a query body")
+    if clause is None:
+        raise BadInput("query is missing", value="query", expected="a text or a query body")
+    return clause
 
 
-def _filter(body: dict[str, Any]) -> dict[str, Any] | None:
-    condition: dict[str, Any] | None = body.get("filter")
-    if condition is not None and not isinstance(condition, dict):
-        raise BadInput("malformed filter", value=condition, expected="a query clause")
-    return condition
+def _clause(body: dict[str, Any], name: str, expected: str = "a query clause") -> dict[str, Any] | None:
+    value: dict[str, Any] | None = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise BadInput(f"malformed {name}", value=value, expected=expected)
+    return value
 
 
 @api.post("/feedback")
@@ -197,14 +217,14 @@ def feedback() -> dict[str, Any]:
     body = read.json_body()
     marks = collect_marks({name: read.identifiers(body, name) for name in GRADES})
     session, index = read.text(body, "session"), read.text(body, "index")
-    return _service().feedback(session, index, read.text(body, "query", ""), marks, _headers())
+    return _service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
 
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
     """All that is kept of a session, and what was learned from it."""
     service = _service()
-    return service.describe(service.sessions.get(session), _headers())
+    return service.describe(service.sessions.get(session), engine_headers())
 
 
 @api.put("/sessions/<session>")
@@ -212,7 +232,10 @@ def put_session(session: str) -> dict[str, Any]:
     """Make a session of the judgements that a GET gave."""
     service = _service()
     judgements = read.judgements(read.json_body(), "judgements")
-    return service.describe(service.sessions.put(session, judgements), _headers())
+    for index in dict.fromkeys(judgement.index for judgement in judgements):
+        with suppress(NotFound, ModelMismatch):  # documents are not looked for: those that are gone teach nothing
+            service.require_served(index, engine_headers())
+    return service.describe(service.sessions.put(session, judgements), engine_headers())
 
 
 @api.delete("/sessions/<session>")
@@ -228,6 +251,7 @@ def delete_sessions() -> dict[str, Any]:
     index = request.args.get("index")
     if not index:
         raise BadInput("index is missing", value="index", expected="/v1/sessions?index=NAME")
+    _service().served_indices.require_name(index)
     return {"index": index, "deleted": _service().sessions.store.delete_index(index)}
 
 
@@ -235,4 +259,4 @@ def delete_sessions() -> dict[str, Any]:
 def undo(session: str) -> dict[str, Any]:
     """Take a session's last step back."""
     service = _service()
-    return service.describe(service.sessions.undo(session), _headers())
+    return service.describe(service.sessions.undo(session), engine_headers())

@@ -14,6 +14,9 @@ from resift.encoders.registry import load_model
 from resift.errors import ResiftError
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
+from resift.reranker.access.browsers import protect_browsers
+from resift.reranker.access.keys import Keys
+from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
 from resift.reranker.config import Config
 from resift.reranker.json_provider import JsonProvider
@@ -38,14 +41,24 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     app.extensions["resift"] = Reranker(
         engine or open_engine(config.engine),
         model or load_model(config.model),
-        Sessions(open_session_store(config.store, config.session_index), config.session_hours),
+        Sessions(open_session_store(config.store, config.session_index), config.session_hours, caller=current_caller),
         config,
     )
     app.register_blueprint(api)
     _add_errors(app)
     add_metrics(app)
+    _add_access(app, config)
     _add_pages(app)
     return app
+
+
+def _add_access(app: Flask, config: Config) -> None:
+    """Everything that decides whether a request is answered: its host, its origin, its key."""
+    # a file of keys that was named and is not there would leave the service open
+    keys = Keys(config.keys, config.api_key, must_exist=config.keys != Config.keys)
+    app.extensions["resift-keys"] = keys
+    protect_browsers(app, keys, config.hosts, config.cors)
+    require_keys(app, keys)
 
 
 def _add_errors(app: Flask) -> None:
@@ -55,7 +68,7 @@ def _add_errors(app: Flask) -> None:
 
     @app.errorhandler(HTTPException)
     def http(error: HTTPException) -> Response:
-        names = {404: "no_such_path", 405: "method_not_allowed", 413: "too_large"}
+        names = {404: "no_such_path", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}
         status = error.code or 500
         expected = f"at most {app.config['MAX_CONTENT_LENGTH']} bytes" if status == 413 else "see /openapi.json"
         code = names.get(status, "http_error")

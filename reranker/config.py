@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from resift.errors import BadInput
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
+from resift.reranker.access.hosts import host_of
+from resift.reranker.limits import MAX_WINDOW
 from resift.vectors.packaged import DEFAULT
+
+_ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
 
 
 @dataclass(frozen=True)
 class Config:
     """The settings of one application. Raises BadInput for a value outside of its range.
 
-    Each is read from the variable RESIFT_<NAME>, ``engine`` also from OPENSEARCH_URL.
+    Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
 
     ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
     sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there. ``reranker``: the
@@ -27,7 +32,12 @@ class Config:
     ``session_knn``: the same in a session that has learned something, where it is more. ``feedback``: how a session
     learns, one of :data:`resift.ranking.feedback.METHODS`. ``session_hours``: how long an unused session lives.
 
-    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes.
+    ``keys``: the file of API keys; ``api_key``: one key with all scopes. ``indices``: patterns of the indices that are
+    served. ``hosts``: names by which the service may be reached besides this machine's own. ``cors``: origins of other
+    sites whose pages may use the API.
+
+    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other
+    limits are in :mod:`resift.reranker.limits`.
     """
 
     engine: str = "resift.db"
@@ -42,33 +52,55 @@ class Config:
     session_knn: int = 25
     session_hours: float = 24.0
     feedback: str = DEFAULT_METHOD
+    keys: str = "keys.jsonl"
+    api_key: str = field(default="", repr=False)
+    indices: tuple[str, ...] = ("*",)
+    hosts: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
     max_text: int = 1_000_000
-    max_body: int = 100 * 2**20
+    max_body: int = 8 * 2**20
 
     def __post_init__(self) -> None:
-        ranges = {"window": (1, 10_000), "alpha": (0, 1), "knn": (0, 10_000), "session_hours": (0.001, 1e6)}
-        ranges.update(session_knn=(0, 10_000), max_text=(1, 10**9), max_body=(1, 2**31))
+        ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
+        ranges.update(session_knn=(0, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31))
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
         if self.feedback not in METHODS:
             raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
+        self._check_access()
+
+    def _check_access(self) -> None:
+        for pattern in self.indices or [""]:
+            if not pattern or pattern.startswith("-"):
+                expected = "names of indices, with * for anything"
+                raise BadInput(f"indices has {pattern!r}", value=pattern, expected=expected)
+        for host in self.hosts:
+            if host_of(f"//{host}") != host:
+                expected = "names of hosts in lower case, without a port"
+                raise BadInput(f"hosts has {host!r}", value=host, expected=expected)
+        for origin in self.cors:
+            if not _ORIGIN.fullmatch(origin):
+                expected = "origins such as https://shop.example, without a path"
+                raise BadInput(f"cors has {origin!r}", value=origin, expected=expected)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
         """Settings from RESIFT_* variables; empty ones count as not set. Raises BadInput for one that does not fit."""
         values = {}
-        for field in fields(cls):
-            name = f"RESIFT_{field.name.upper()}"
-            value = environment.get(name) or (environment.get("OPENSEARCH_URL") if field.name == "engine" else None)
+        for setting in fields(cls):
+            name = f"RESIFT_{setting.name.upper()}"
+            value = environment.get(name) or (environment.get("OPENSEARCH_URL") if setting.name == "engine" else None)
             if value:
-                values[field.name] = _parsed(name, value, field.default)
+                values[setting.name] = _parsed(name, value, setting.default)
         return cls(**values)
 
 
 def _parsed(name: str, value: str, default: Any) -> Any:
-    """A variable's value, of its default's type; a default of None stands for a number."""
+    """A variable's value, of its default's type; a default of None stands for a number, and a tuple for a list."""
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
     kind: type[Any] = float if default is None else type(default)
     try:
         return kind(value)

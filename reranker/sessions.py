@@ -21,6 +21,7 @@ from typing import Any
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
 from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement, effective_judgements
+from resift.reranker.access.keys import Caller
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
@@ -33,12 +34,16 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 @dataclass(frozen=True)
 class Session:
-    """A session's judgements in order, and its times in Unix seconds."""
+    """A session's judgements in order, and its times in Unix seconds.
+
+    ``owner``: the name of the API key that began it, None if it began without one.
+    """
 
     id: str
     created: float
     expires: float
     judgements: tuple[Judgement, ...] = ()
+    owner: str | None = None
 
     @property
     def steps(self) -> int:
@@ -71,18 +76,28 @@ class Session:
 class Sessions:
     """The sessions in a store. ``hours``: how long an unused session lives. ``clock`` gives Unix seconds.
 
+    ``caller`` gives who asks, at each call. A session that is not theirs is as good as none (SessionNotFound), and
+    cannot be begun by them either.
+
     Every method raises SessionsUnavailable if the store does not answer, and BadInput for a malformed id.
     """
 
-    def __init__(self, store: SessionStore, hours: float = 24.0, clock: Callable[[], float] = time.time) -> None:
-        self.store, self.seconds, self.clock = store, hours * 3600, clock
+    def __init__(
+        self,
+        store: SessionStore,
+        hours: float = 24.0,
+        clock: Callable[[], float] = time.time,
+        caller: Callable[[], Caller] = Caller,
+    ) -> None:
+        self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
         self._purged = -_PURGE_SECONDS
 
     def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> Session:
         """Add a step of judgements to a session, which begins with its first step, and return it.
 
         Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises BadInput if
-        there are more than MAX_JUDGEMENTS, and SessionBusy if other writers were always faster.
+        there are more than MAX_JUDGEMENTS, SessionNotFound if the id is another caller's, and SessionBusy if other
+        writers were always faster.
         """
         if len(judgements) > MAX_JUDGEMENTS:
             raise BadInput(
@@ -105,7 +120,8 @@ class Sessions:
     def put(self, id: str, judgements: Sequence[Judgement]) -> Session:
         """Replace all judgements of a session, which begins if it is new; they are kept in the order of their steps.
 
-        Raises BadInput if there are more than MAX_JUDGEMENTS, and SessionBusy.
+        Raises BadInput if there are more than MAX_JUDGEMENTS, SessionNotFound if the id is another caller's, and
+        SessionBusy.
         """
         if len(judgements) > MAX_JUDGEMENTS:
             raise BadInput(f"{len(judgements)} judgements", value=len(judgements), expected=f"at most {MAX_JUDGEMENTS}")
@@ -113,8 +129,11 @@ class Sessions:
         return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
 
     def find(self, id: str) -> Session | None:
-        """A session; None if it is new or has expired. To find it postpones its expiry."""
-        session, stored = self._read(id)
+        """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry."""
+        try:
+            session, stored = self._read(id)
+        except SessionNotFound:
+            return None
         if session is None or stored is None:
             return None
         expires = self.clock() + self.seconds
@@ -135,7 +154,8 @@ class Sessions:
 
     def delete(self, id: str) -> None:
         """Delete a session. Raises SessionNotFound."""
-        if not self.store.delete(check_id(id)):
+        self._read(id)
+        if not self.store.delete(id):
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[Judgement]:
@@ -145,16 +165,30 @@ class Sessions:
             if stored.expires >= now:
                 yield from (one for one in _decoded("", stored).effective_judgements if one.index == index)
 
+    def all(self) -> Iterator[Session]:
+        """The caller's sessions that have not expired, in no particular order."""
+        now, caller = self.clock(), self.caller()
+        for id, stored in self.store.all():
+            session = _decoded(id, stored)
+            if session.expires >= now and caller.may_use(session.owner):
+                yield session
+
     def purge(self) -> int:
         """Delete all expired sessions, and return how many there were."""
         return self.store.purge(self.clock())
 
     def _read(self, id: str) -> tuple[Session | None, StoredSession | None]:
-        """The session, None if it is new or has expired, and what is stored under its id, None if nothing is."""
+        """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
+
+        Raises SessionNotFound for a session that is not the caller's.
+        """
         stored = self.store.read(check_id(id))
         if stored is None or stored.expires < self.clock():
             return None, stored
-        return _decoded(id, stored), stored
+        session = _decoded(id, stored)
+        if not self.caller().may_use(session.owner):
+            raise _not_found(id)
+        return session, stored
 
     def _change(self, id: str, change: Callable[[Session], Session], create: bool = False) -> Session:
         for attempt in range(_ATTEMPTS):
@@ -163,7 +197,7 @@ class Sessions:
             if session is None:
                 if not create:
                     raise _not_found(id)
-                session = Session(id, round(now, 3), now)
+                session = Session(id, round(now, 3), now, owner=self.caller().name)
             changed = replace(change(session), expires=now + self.seconds)
             if self.store.write(id, _encoded(changed, stored.version if stored else None)):
                 self._purge_now_and_then(now)
@@ -212,7 +246,10 @@ def _encoded(session: Session, version: Any) -> StoredSession:
         ]
         for one in session.judgements
     ]
-    return StoredSession({"at": session.created, "q": queries, "j": rows}, session.expires, indices, version)
+    body = {"at": session.created, "q": queries, "j": rows}
+    if session.owner is not None:
+        body["o"] = session.owner
+    return StoredSession(body, session.expires, indices, version)
 
 
 def _decoded(id: str, stored: StoredSession) -> Session:
@@ -221,4 +258,5 @@ def _decoded(id: str, stored: StoredSession) -> Session:
         Judgement(stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
         for step, at, query, index, document, grade in stored.body["j"]
     ]
-    return Session(id, created, stored.expires, tuple(judgements))
+    # sessions of earlier versions have no owner
+    return Session(id, created, stored.expires, tuple(judgements), stored.body.get("o"))

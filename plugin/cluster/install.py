@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError
@@ -48,12 +49,19 @@ class Installer:
     """Everything that is installed in a cluster under one name, for one model and one reranker.
 
     ``fields`` are the text fields that the ingest pipeline encodes, ``url`` is the reranker's address as the nodes
-    reach it, and ``name`` the prefix of everything that is made. Raises BadInput if ``url`` is not an address or
-    ``name`` cannot be a prefix. All methods raise EngineUnavailable and EngineError as the cluster gives cause.
+    reach it, ``name`` the prefix of everything that is made, and ``key`` the API key that the reranker wants, if it
+    wants one. Raises BadInput if ``url`` is not an address or ``name`` cannot be a prefix. All methods raise
+    EngineUnavailable and EngineError as the cluster gives cause.
     """
 
     def __init__(
-        self, engine: OpenSearchEngine, model: Model, fields: Sequence[str], url: str, name: str = "resift"
+        self,
+        engine: OpenSearchEngine,
+        model: Model,
+        fields: Sequence[str],
+        url: str,
+        name: str = "resift",
+        key: str | None = None,
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise BadInput(f"{url!r} is not a reranker's address", value=url, expected="http://HOST:PORT")
@@ -70,6 +78,7 @@ class Installer:
             "model": model.hash,
             "url": self.url,
             "fields": list(fields),
+            "key": key,
             "gather_text": read_resource("gather_text.painless"),
             "code_vector": read_resource("code_vector.painless"),
             "mappings": mappings(fields, model),
@@ -99,8 +108,10 @@ class Installer:
     def install(self, dry_run: bool = False) -> list[str]:
         """Make what is missing or different; return the steps taken, or with ``dry_run`` those that would be.
 
-        Raises EngineError with status 409 if a resource of that name exists that Resift did not make.
+        Raises EngineError with status 409 if a resource of that name exists that Resift did not make, and BadInput if
+        connectors have to be replaced that carry a key, and none was given.
         """
+        self._require_key()
         changes = self._setting_changes()
         # With the template, so that uninstall knows the values on any machine; hence it is written again for them.
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
@@ -160,7 +171,41 @@ class Installer:
             return StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")
         if model != self.model.hash:
             return StatusRow("reranker", self.url, f"other model {model}", "resift serve --model ...")
+        if self._is_refused():
+            state = "refuses the key" if self.values["key"] else "wants a key"
+            return StatusRow("reranker", self.url, state, f"{_INSTALL} --key KEY")
         return StatusRow("reranker", self.url, "ok")
+
+    def _is_refused(self) -> bool:
+        """Whether the reranker refuses what the connectors will ask for, as far as the key is known here."""
+        key = self.values["key"]
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        try:
+            urlopen(Request(f"{self.url}/v1/embeddings", b'{"input": []}', headers), timeout=3).close()
+        except HTTPError as error:
+            error.close()
+            return error.code in (401, 403) and (key is not None or not self._sends_key())
+        except OSError:
+            return False
+        return False
+
+    def _sends_key(self) -> bool:
+        """Whether the connectors that are installed carry a key."""
+        if self.missing_plugins:
+            return False
+        return any(RemoteModel(self.cluster, which, self.values).sent_key for which in REMOTE)
+
+    def _require_key(self) -> None:
+        """Raise BadInput where connectors with a key would be replaced by some without one."""
+        if self.values["key"] is not None or self.missing_plugins:
+            return
+        for remote in [RemoteModel(self.cluster, which, self.values) for which in REMOTE]:
+            if remote.sent_key is not None and remote.state() not in ("ok", "missing", "foreign"):
+                raise BadInput(
+                    f"{remote.kind} {remote.name} has to be replaced, and carries an API key",
+                    value=remote.name,
+                    expected="the key again: --key KEY, or RESIFT_API_KEY",
+                )
 
     def _setting_rows(self) -> list[StatusRow]:
         if self.missing_plugins:

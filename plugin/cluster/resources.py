@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from resift.errors import EngineError, NotFound
@@ -28,7 +29,8 @@ class Resource(ABC):
 
     @abstractmethod
     def state(self) -> str:
-        """Return missing | foreign | other model HASH | other version VERSION | changed | not deployed | ok."""
+        """Return missing | foreign | other model HASH | other version VERSION | other key | no key | changed |
+        not deployed | ok."""
 
     def make(self) -> None:
         """Create the resource, or replace it."""
@@ -49,6 +51,9 @@ class Resource(ABC):
             return f"other model {stamp.model}"
         if stamp.version != self.stamp.version:
             return f"other version {stamp.version}"
+        # whoever names no key may not know it, and leaves the one that is there
+        if self.stamp.key not in (None, stamp.key):
+            return "other key" if stamp.key else "no key"
         return "ok" if stamp.content == self.stamp.content else "changed"
 
 
@@ -107,6 +112,8 @@ class Pipeline(Resource):
 class RemoteModel(Resource):
     """A model of ML Commons that calls the reranker, with its connector, in a model group that all of them share.
 
+    With a ``key`` among the ``values`` the connector sends it as its credential, which the cluster keeps encrypted.
+
     ``model_id`` is the id that the cluster gave it, which pipelines name; before there is one, a placeholder.
     """
 
@@ -115,7 +122,13 @@ class RemoteModel(Resource):
     def __init__(self, cluster: Cluster, which: str, values: dict[str, Any]) -> None:
         self.group = values["name"]
         name = f"{self.group}-{which}"
-        super().__init__(cluster, name, "/_plugins/_ml", *render(f"connector-{which}", values))
+        body, stamp = render(f"connector-{which}", values)
+        if values.get("key") is not None:
+            stamp = replace(stamp, key=fingerprint(values["key"]))
+            body = {**body, "description": str(stamp), "credential": {"key": values["key"]}}
+            for action in body["actions"]:
+                action["headers"]["Authorization"] = "Bearer ${credential.key}"
+        super().__init__(cluster, name, "/_plugins/_ml", body, stamp)
         registered = cluster.named("models", name)
         self.model_id = registered[0][0] if registered else f"({name})"
 
@@ -126,6 +139,12 @@ class RemoteModel(Resource):
         source = models[0][1]
         state = self._state_by(source.get("description", ""))
         return "not deployed" if state == "ok" and source.get("model_state") != "DEPLOYED" else state
+
+    @property
+    def sent_key(self) -> str | None:
+        """The fingerprint of the key that the connector in the cluster sends; None if it sends none, or is missing."""
+        stamps = [Stamp.read(source.get("description")) for _, source in self.cluster.named("models", self.name)]
+        return next((stamp.key for stamp in stamps if stamp is not None), None)
 
     def make(self) -> None:
         """Register and deploy the model anew: a connector in use cannot be changed.

@@ -13,20 +13,27 @@ from typing import Any
 
 from resift.plugin.resource_files import read_resource
 
-_STAMP = re.compile(r"Resift (?P<version>\S+), model (?P<model>\S+), content (?P<content>\S+)")
+_STAMP = re.compile(
+    r"Resift (?P<version>[^\s,]+), model (?P<model>[^\s,]+), content (?P<content>[^\s,]+)(?:, key (?P<key>[^\s,]+))?"
+)
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """Who made a resource: Resift's version, the model's hash, and a fingerprint of the resource's content."""
+    """Who made a resource: Resift's version, the model's hash, and a fingerprint of the resource's content.
+
+    ``key`` is the fingerprint of the API key that it carries, None if it carries none.
+    """
 
     version: str
     model: str
     content: str
+    key: str | None = None
 
     def __str__(self) -> str:
-        return f"Resift {self.version}, model {self.model}, content {self.content}"
+        key = "" if self.key is None else f", key {self.key}"
+        return f"Resift {self.version}, model {self.model}, content {self.content}{key}"
 
     @classmethod
     def read(cls, text: Any) -> Stamp | None:

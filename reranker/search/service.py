@@ -10,13 +10,14 @@ from resift.encoders.model import Model
 from resift.errors import ResiftError, SessionsUnavailable
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
+from resift.reranker.access.indices import ServedIndices, indices_in
 from resift.reranker.cache import TtlCache
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
+from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import search_body, why_not_reranked
 from resift.reranker.search.candidates import Candidates, gather_candidates
 from resift.reranker.search.did_you_mean import DidYouMean
@@ -43,6 +44,7 @@ class Reranker:
     def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
         self.served_reranker = ServedReranker(config.reranker)
+        self.served_indices = ServedIndices(config.indices, config.session_index)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
         self._documents = JudgedDocuments(engine, model, self.info)
@@ -56,13 +58,30 @@ class Reranker:
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
 
-        Raises IndexNotFound, and ModelMismatch if its vectors are another model's; an index without any may be used.
+        Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
+        any may be used.
         """
-        key = (index, str(headers))
-        info = self._infos.get(key) or self._infos.put(key, self.engine.info(index, headers))
+        info = self._served_info(index, headers)
         if info.model is not None:
             info.require(self.model)
         return info
+
+    def require_served(self, index: str, headers: Headers = None) -> None:
+        """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
+        self._served_info(index, headers)
+
+    def _served_info(self, index: str, headers: Headers) -> IndexInfo:
+        known = self._infos.get((index, str(headers)))
+        if known is not None:
+            return known
+        found: dict[str, IndexInfo] = {}
+
+        def resolve(name: str) -> tuple[str, ...]:
+            found[name] = self.engine.info(name, headers)
+            return found[name].indices
+
+        self.served_indices.require(index, resolve)
+        return self._infos.put((index, str(headers)), found[index])
 
     def late_interaction(self, method: str) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
@@ -108,7 +127,12 @@ class Reranker:
         text with misspelt words was meant to be, as ``did_you_mean``. A failure of the reranking itself leaves the
         engine's order. Raises what is wrong with the search, and EngineUnavailable.
         """
+        for name, clause in (("query", search.query), ("filter", search.filter)):
+            if isinstance(clause, dict):
+                check_clause(name, clause)
         info = self.info(search.index, search.headers)
+        for other in indices_in([search.query, search.filter]):
+            self.require_served(other, search.headers)
         response = self._search(search, info)
         if isinstance(search.query, str):
             suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
@@ -179,7 +203,7 @@ class Reranker:
         if late is None:
             semantic, alpha, normalization = similarity, self.alpha, "min_max"
         else:
-            semantic = late.scores(retrieval.parsed.text, self._texts(search, candidates, retrieval.parsed.info))
+            semantic = late.scores(retrieval.parsed.text, retrieval.texts(candidates.hits))
             alpha, normalization = late.alpha, "z_score"
         alpha = alpha if search.alpha is None else search.alpha
         if feedback is not None and late is None:
@@ -189,11 +213,3 @@ class Reranker:
             semantic = mean_of_z_scores(semantic, similarity)
         engine = engine_scores(candidates.hits, candidates.ranks, retrieval.results.get(EXPANDED))
         return fuse(engine, similarity, semantic, alpha, search.normalization or normalization)
-
-    def _texts(self, search: Search, candidates: Candidates, info: IndexInfo) -> list[str]:
-        """The candidates' texts; fetched where the search leaves fields out of its hits."""
-        if isinstance(search.query, str) or "_source" not in search.query:
-            return [document_text(hit.get("_source", {}), info.fields) for hit in candidates.hits]
-        documents = self.engine.documents(search.index, [hit["_id"] for hit in candidates.hits], search.headers)
-        sources = [documents[hit["_id"]][0] if hit["_id"] in documents else {} for hit in candidates.hits]
-        return [document_text(source, info.fields) for source in sources]

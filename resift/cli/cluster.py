@@ -16,6 +16,14 @@ from resift.errors import BadInput
 if TYPE_CHECKING:
     from resift.plugin.cluster.install import Installer
 
+
+def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Option callback: an API key, if one is given. Raises BadInput, which does not quote it."""
+    from resift.reranker.access.keys import check_key
+
+    return check_key(value, "--key or RESIFT_API_KEY") if value else None
+
+
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
 installation_options = combined(
     click.option(
@@ -37,6 +45,14 @@ installation_options = combined(
         help="Where OpenSearch reaches the reranker (resift serve).",
     ),
     click.option("--name", default="resift", show_default=True, help="Prefix of the name of everything installed."),
+    click.option(
+        "--key",
+        envvar="RESIFT_API_KEY",
+        show_envvar=True,
+        metavar="KEY",
+        help="API key that the reranker wants; the cluster keeps it encrypted.",
+        callback=_checked_key,
+    ),
 )
 
 
@@ -45,14 +61,14 @@ def with_installer(command: Command) -> Command:
 
     @installation_options
     @wraps(command)
-    def run(url: str, model: str, fields: list[str], reranker: str, name: str, **rest: Any) -> None:
+    def run(url: str, model: str, fields: list[str], reranker: str, name: str, key: str | None, **rest: Any) -> None:
         from resift.plugin.cluster.install import Installer
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         with opened(url) as engine:
             if not isinstance(engine, OpenSearchEngine):
                 raise BadInput(f"{url} is not an OpenSearch cluster", value=url, expected="http(s)://HOST:PORT")
-            command(Installer(engine, load_model(model), fields, reranker, name), **rest)
+            command(Installer(engine, load_model(model), fields, reranker, name, key), **rest)
 
     return run
 

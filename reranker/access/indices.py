@@ -1,0 +1,114 @@
+"""The indices that are served, whatever name, alias, pattern or list a request has for them."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from resift.errors import BadInput, IndexNotServed
+
+_SHAPES = "shapes"  # where OpenSearch looks for an indexed shape if no index is named
+# the hidden indices that hold a data stream go by the stream's own name
+_DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
+
+
+class ServedIndices:
+    """Indices by the allow-list ``patterns``, in which * stands for anything.
+
+    Never served are names that begin with a dot, which are the engine's own, and ``session_index``. An index is served
+    if its own name is in the list. A name that the list has word for word is served also if it is an alias.
+    """
+
+    def __init__(self, patterns: Sequence[str], session_index: str) -> None:
+        self.patterns, self.session_index = patterns, session_index
+        self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
+
+    def require_name(self, index: str) -> None:
+        """Raise IndexNotServed for a name that is not served, taken for an index's own."""
+        if self._is_internal(index) or not self._listed.fullmatch(index):
+            raise _not_served(index)
+
+    def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> None:
+        """Raise IndexNotServed unless everything is served that a request's ``index`` stands for.
+
+        ``resolve`` gives the own names of the indices that a name, an alias, a pattern or a list stands for, and
+        raises what the engine raises.
+        """
+        parts = index.split(",")
+        if any(self._is_internal(part) for part in parts):
+            raise _not_served(index)
+        names = [_DATA_STREAM.sub(r"\1", name) for name in resolve(index)]
+        if not names or any(self._is_internal(name) for name in names):
+            raise _not_served(index)
+        others = [part for part in parts if part not in self.patterns]
+        if "*" in self.patterns or not others:
+            return
+        if len(others) < len(parts):
+            names = [_DATA_STREAM.sub(r"\1", name) for name in resolve(",".join(others))]
+        if not all(self._listed.fullmatch(name) for name in names):
+            raise _not_served(index)
+
+    def _is_internal(self, name: str) -> bool:
+        return name.startswith(".") or name == self.session_index
+
+
+def indices_in(query: Any) -> Iterator[str]:
+    """The other indices that a query body looks something up in: terms, shapes, documents, stored queries.
+
+    Raises BadInput for what hides queries from this: a ``wrapper`` that is not JSON, and templates of queries.
+
+    >>> list(indices_in({"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}))
+    ['lists']
+    """
+    pending = [query]
+    while pending:  # no recursion: bodies come as deep as callers like
+        value = pending.pop()
+        if isinstance(value, list):
+            pending += value
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                yield from _looked_up(key, inner)
+                pending.append(_unwrapped(inner) if key == "wrapper" else inner)
+
+
+def _looked_up(key: str, inner: Any) -> Iterator[str]:
+    """The indices that a clause or a part of one names itself."""
+    if key in ("like", "unlike"):
+        items = inner if isinstance(inner, list) else [inner]
+        yield from (str(item["_index"]) for item in items if isinstance(item, Mapping) and "_index" in item)
+    if not isinstance(inner, Mapping):
+        return
+    if key == "terms":
+        lookups = [its for its in inner.values() if isinstance(its, Mapping)]
+        yield from (str(its["index"]) for its in lookups if "index" in its and "path" in its)
+    elif key == "indexed_shape":
+        yield str(inner.get("index", _SHAPES))
+    elif key == "percolate" and "index" in inner:
+        yield str(inner["index"])
+    elif _is_template(key, inner):
+        raise BadInput(f"{key} with a template hides what is asked for", value=key, expected="a query")
+
+
+def _is_template(key: str, inner: Mapping[str, Any]) -> bool:
+    """Whether a part of a search body is the text that the engine makes a query of."""
+    if key == "ml_inference":
+        return "query_template" in inner
+    return key == "collate" and isinstance(inner.get("query"), Mapping)
+
+
+def _unwrapped(clause: Any) -> Any:
+    """The query in a ``wrapper`` clause."""
+    try:
+        return json.loads(b64decode(clause["query"], validate=True))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise BadInput("malformed wrapper query", value=clause, expected="base64 of JSON") from None
+
+
+def _not_served(index: str) -> IndexNotServed:
+    # without the indices that it stands for, which would tell what there is
+    return IndexNotServed(
+        f"{index!r} is not served, or stands for more than is", value=index, expected="an index in RESIFT_INDICES"
+    )

@@ -1,0 +1,231 @@
+"""API keys: what they allow, the file that keeps their hashes, and the keys of a running server.
+
+A key is 256 random bits, so one SHA-256 of it cannot be turned back, and needs neither salt nor a slow hash.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from hashlib import sha256
+from pathlib import Path
+
+from resift.errors import BadInput, NotFound, ResiftError
+from resift.files import replace_private
+
+log = logging.getLogger(__name__)
+SCOPES = ("embed", "search", "feedback", "admin")
+PREFIX = "rsf_"
+VARIABLE = "RESIFT_API_KEY"
+_CHECK_SECONDS = 1.0
+_KEY = re.compile(PREFIX + r"[A-Za-z0-9_-]{32,256}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_NO_VERSION = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks: the key's ``name`` and its ``scopes``. Without keys the name is None, and everything is allowed."""
+
+    name: str | None = None
+    scopes: frozenset[str] = frozenset(SCOPES)
+
+    def may_use(self, owner: str | None) -> bool:
+        """Whether a session that the key of this name began is the caller's to use."""
+        return "admin" in self.scopes or owner == self.name
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is kept of a key: its name, its scopes, the SHA-256 of the key in hexadecimal, and when it was created."""
+
+    name: str
+    scopes: tuple[str, ...]
+    hash: str
+    created: str
+
+    @classmethod
+    def of(cls, name: str, scopes: Sequence[str], key: str) -> Key:
+        """The record of ``key``, created now."""
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return cls(name, tuple(scopes), key_hash(key), now)
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks with this key."""
+        return Caller(self.name, frozenset(self.scopes))
+
+
+def key_hash(key: str) -> str:
+    """SHA-256 of a key, in hexadecimal."""
+    return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_key(key: str, source: str) -> str:
+    """Return ``key`` if it can be one. Raises BadInput, which names the ``source`` and not the key."""
+    if not _KEY.fullmatch(key):
+        raise BadInput(
+            f"{source} holds no key",
+            expected=f"{PREFIX} and at least 32 letters or digits, as resift keys create or "
+            f"echo {PREFIX}$(openssl rand -hex 32) make one",
+        )
+    return key
+
+
+def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
+    """The scopes in their usual order, each once. Raises BadInput if there is none, or an unknown one."""
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        value = unknown[0] if unknown else ""
+        raise BadInput(f"{value!r} is no scope", value=value, expected=f"some of {','.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in scopes)
+
+
+class KeyFile:
+    """The keys in the file at ``path``, a JSON object a line, which only its owner may read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def read(self) -> list[Key]:
+        """All keys; none if there is no file. Raises BadInput, which names the line, for a file of anything else."""
+        try:
+            lines = self.path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{self.path} cannot be read: {error}", value=str(self.path), expected="keys") from error
+        return [self._parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+    def create(self, name: str, scopes: Sequence[str]) -> str:
+        """Make a key and return it; it is kept nowhere.
+
+        Raises BadInput for a name that is malformed or taken, or a scope that does not exist.
+        """
+        if not _NAME.fullmatch(name):
+            expected = "1 to 64 lower-case letters, digits and _ . -"
+            raise BadInput(f"{name!r} cannot name a key", value=name, expected=expected)
+        checked = check_scopes(scopes)
+        key = PREFIX + secrets.token_urlsafe(32)
+        with self._locked():
+            keys = self.read()
+            if any(known.name == name for known in keys):
+                raise BadInput(f"there is a key {name!r} already", value=name, expected="another name")
+            self._write([*keys, Key.of(name, checked, key)])
+        return key
+
+    def delete(self, name: str) -> None:
+        """Delete a key. Raises NotFound if there is none of this name."""
+        with self._locked():
+            keys = self.read()
+            kept = [key for key in keys if key.name != name]
+            if len(kept) == len(keys):
+                names = ", ".join(key.name for key in keys) or "no key at all"
+                raise NotFound(f"no key {name!r} in {self.path}", value=name, expected=names)
+            self._write(kept)
+
+    def _parsed(self, number: int, line: str) -> Key:
+        try:
+            found = json.loads(line)
+            key = Key(found["name"], check_scopes(found["scopes"]), found["hash"], str(found.get("created", "")))
+            if not (_NAME.fullmatch(key.name) and _HASH.fullmatch(key.hash)):
+                raise ValueError("a malformed name or hash")
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"{self.path}, line {number} is no key: {error!r}"
+            raise BadInput(message, value=line, expected="a line as resift keys create writes it") from None
+        return key
+
+    def _write(self, keys: Sequence[Key]) -> None:
+        replace_private(self.path, "".join(json.dumps(asdict(key)) + "\n" for key in keys))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keeps other processes from changing the file meanwhile, or one change would undo the other."""
+        import fcntl  # not on Windows, where keys can be read all the same
+
+        # the folder and not the file, which each change replaces
+        try:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            path = str(self.path)
+            raise BadInput(f"{path} cannot be written: {error}", value=path, expected="a file of keys") from error
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+class Keys:
+    """The keys of a running server: those of the file at ``path``, and ``single``, if given, which has all scopes.
+
+    The file is looked at again once a second. If what is new cannot be read, that is logged and the keys before it
+    stay. Once there were keys, they are required for good: a file that vanished lets nobody in. Raises BadInput for a
+    malformed key or file, and with ``must_exist`` if there is no file.
+    """
+
+    def __init__(
+        self, path: str, single: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.file, self.clock = KeyFile(path), clock
+        self._single = [Key.of(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
+        self._keys: list[Key] = []
+        self._required = bool(single)
+        self._version = _NO_VERSION
+        self._lock = threading.Lock()
+        self._load()
+        self._checked = clock()
+        if must_exist and self._version == _NO_VERSION:
+            expected = "resift keys create NAME --scopes search,feedback"
+            raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
+
+    @property
+    def required(self) -> bool:
+        """Whether there are keys, so that nothing is done without one."""
+        self._check_now_and_then()
+        return self._required
+
+    def find(self, key: str) -> Key | None:
+        """The record of a key; None if there is no such key. It takes as long whatever is wrong with the key."""
+        self._check_now_and_then()
+        hashed, found = key_hash(key), None
+        for known in [*self._keys, *self._single]:
+            if hmac.compare_digest(known.hash, hashed):
+                found = known
+        return found
+
+    def _check_now_and_then(self) -> None:
+        with self._lock:
+            now = self.clock()
+            if now - self._checked <= _CHECK_SECONDS:
+                return
+            self._checked = now
+            try:
+                self._load()
+            except ResiftError as error:
+                log.error("the keys stay as they were: %s", error.message)
+
+    def _load(self) -> None:
+        try:
+            status = self.file.path.stat()
+        except FileNotFoundError:
+            self._keys, self._version = [], _NO_VERSION
+            return
+        except OSError as error:
+            path = str(self.file.path)
+            raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of keys") from error
+        # the file's number too: two changes may have the same time and size
+        version = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if version != self._version:
+            self._keys, self._version, self._required = self.file.read(), version, True

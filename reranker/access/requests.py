@@ -1,0 +1,102 @@
+"""Which endpoint needs which scope, who asks, and which credentials are handed on to the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flask import Flask, Response, g, has_request_context, request
+
+from resift.errors import Forbidden, Unauthorized
+from resift.reranker.access.keys import PREFIX, Caller, Keys
+
+OPEN = "open"
+SCOPE_OF = {
+    "api.embeddings": "embed",
+    "api.rerank": "embed",
+    "api.score": "embed",
+    "api.search": "search",
+    "api.feedback": "feedback",
+    "api.get_session": "feedback",
+    "api.put_session": "feedback",
+    "api.delete_session": "feedback",
+    "api.undo": "feedback",
+    "api.delete_sessions": "admin",
+    "metrics": "admin",
+    "healthz": OPEN,
+    "readyz": OPEN,
+    "openapi": OPEN,
+    "page": OPEN,
+    "static": OPEN,
+}
+_EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
+# also behind a comma, which joins several headers of a name
+_OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
+
+
+def require_keys(app: Flask, keys: Keys) -> None:
+    """Refuse requests without a key for the endpoint's scope, where there are keys. Without keys all are let in."""
+
+    @app.before_request
+    def check() -> None:
+        if request.endpoint is None or request.method == "OPTIONS" or not keys.required:
+            # what has no endpoint is answered with 404 or 405, and a browser asks by OPTIONS without its page's key
+            return
+        scope = scope_of(request.endpoint)
+        if scope != OPEN:
+            g.caller = _caller(keys, scope)
+
+    @app.after_request
+    def challenge(response: Response) -> Response:
+        if response.status_code == Unauthorized.status and "WWW-Authenticate" not in response.headers:
+            response.headers["WWW-Authenticate"] = 'Bearer realm="resift"'
+        return response
+
+
+def scope_of(endpoint: str) -> str:
+    """The scope that an endpoint needs, or ``open``; ``admin`` for one that is not known here."""
+    return SCOPE_OF.get(endpoint, "admin")
+
+
+def current_caller() -> Caller:
+    """Who sent the request at hand; somebody who may do everything where there are no keys, or no request."""
+    caller: Caller = g.get("caller", Caller()) if has_request_context() else Caller()
+    return caller
+
+
+def engine_headers() -> dict[str, str] | None:
+    """The caller's own credentials, which the engine is asked with; an API key of ours is never among them."""
+    authorization = request.headers.get("Authorization")
+    if authorization is None or any(_OWN_KEY.search(part) for part in _credentials(authorization)):
+        return None
+    return {"Authorization": authorization}
+
+
+def _caller(keys: Keys, scope: str) -> Caller:
+    presented = request.headers.get("X-Api-Key") or _bearer()
+    if not presented:
+        raise Unauthorized("this needs an API key", expected=_EXPECTED)
+    key = keys.find(presented)
+    # the key itself is not quoted: answers end up in logs
+    if key is None:
+        raise Unauthorized("this API key is not known", expected=_EXPECTED)
+    if scope not in key.scopes:
+        raise Forbidden(
+            f"key {key.name!r} has no scope {scope!r}", value=",".join(key.scopes), expected=f"the scope {scope}"
+        )
+    return key.caller
+
+
+def _bearer() -> str | None:
+    """Our key in ``Authorization``; None for anybody else's credentials."""
+    scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
+
+
+def _credentials(authorization: str) -> Iterator[str]:
+    """An ``Authorization`` header as it is, and the name and password in it."""
+    yield authorization
+    found = request.authorization
+    if found is not None and found.type == "basic":
+        yield f"{found.username}:{found.password}"
