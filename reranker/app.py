@@ -54,9 +54,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 def _add_access(app: Flask, config: Config) -> None:
     """Everything that decides whether a request is answered: its host, its origin, its key."""
-    # a file of keys that was named and is not there would leave the service open
-    keys = Keys(config.keys, config.api_key, must_exist=config.keys != Config.keys)
-    app.extensions["resift-keys"] = keys
+    keys = Keys.of(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
 

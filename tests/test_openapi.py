@@ -255,7 +255,11 @@ def test_documented_errors_are_the_applications(client: FlaskClient) -> None:
     statuses = SPEC["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["x-statuses"]
     answers = {
         "bad_input": client.post("/v1/rerank", json={}),
-        "malformed_json": client.post("/v1/rerank", data="{"),
+        "malformed_json": client.post("/v1/rerank", data="{", content_type="application/json"),
+        "unsupported_media_type": client.post("/v1/rerank", data="{}", content_type="text/plain"),
+        "host_not_allowed": client.get("/healthz", headers={"Host": "elsewhere.example"}),
+        "origin_not_allowed": client.post("/v1/rerank", json={}, headers={"Origin": "http://elsewhere.example"}),
+        "index_not_served": client.post("/v1/search", json={"index": ".tasks", "query": "x"}),
         "dimension_mismatch": client.post("/v1/score", json={"query": "x", "vectors": [[1]]}),
         "unsupported_query": client.post("/v1/search", json={"index": "resift-news", "query": {"fuzzy": {}}}),
         "not_found": client.post("/v1/feedback", json={"index": "resift-news", "session": "a", "relevant": ["9"]}),

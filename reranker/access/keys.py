@@ -19,9 +19,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resift.errors import BadInput, NotFound, ResiftError
 from resift.files import replace_private
+
+if TYPE_CHECKING:
+    from resift.reranker.config import Config
 
 log = logging.getLogger(__name__)
 SCOPES = ("embed", "search", "feedback", "admin")
@@ -141,8 +145,8 @@ class KeyFile:
             key = Key(found["name"], check_scopes(found["scopes"]), found["hash"], str(found.get("created", "")))
             if not (_NAME.fullmatch(key.name) and _HASH.fullmatch(key.hash)):
                 raise ValueError("a malformed name or hash")
-        except (ValueError, KeyError, TypeError) as error:
-            message = f"{self.path}, line {number} is no key: {error!r}"
+        except (ValueError, KeyError, TypeError):
+            message = f"{self.path}, line {number} is no key"
             raise BadInput(message, value=line, expected="a line as resift keys create writes it") from None
         return key
 
@@ -189,6 +193,12 @@ class Keys:
         if must_exist and self._version == _NO_VERSION:
             expected = "resift keys create NAME --scopes search,feedback"
             raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
+
+    @classmethod
+    def of(cls, config: Config) -> Keys:
+        """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
+        # such a file would leave the service open
+        return cls(config.keys, config.api_key, must_exist=config.keys != type(config).keys)
 
     @property
     def required(self) -> bool:

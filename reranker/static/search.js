@@ -11,10 +11,15 @@ let shown = [];        // hits on the page
 let before = null;     // hits before the last mark of this query
 let marks = {};        // "index document" → the grade that counts: 1, -1, or a fraction for a click
 
+// Where the service has API keys, the user enters one; it stays in this tab.
+$("key").value = sessionStorage.getItem("resift-key") || "";
+$("key").onchange = () => { sessionStorage.setItem("resift-key", $("key").value.trim()); attempt(begin); };
+
 async function call(method, path, body) {
-  const response = await fetch(path, {
-    method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body),
-  });
+  const headers = body ? { "Content-Type": "application/json" } : {};
+  if ($("key").value) headers["X-Api-Key"] = $("key").value.trim();
+  const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+  if (response.status === 401 || $("key").value) $("key-label").hidden = false;
   const answer = await response.json();
   if (!response.ok) {
     const { code, message, expected } = answer.error;
@@ -185,7 +190,21 @@ function showSession(state) {
   $("undo").textContent = state?.steps ? `Undo step ${state.steps}` : "Undo";
   $("forget").disabled = !state;
   $("export").hidden = !state;
-  $("export").href = `v1/sessions/${session}`;
+}
+
+// Not a plain link, which could not send the key.
+async function download() {
+  const state = await call("GET", `v1/sessions/${session}`);
+  const link = element("a");
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(state)], { type: "application/json" }));
+  link.download = "session.json";
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+async function begin() {
+  await loadSession();
+  await search(false);
 }
 
 async function loadSession() {
@@ -198,6 +217,7 @@ $("alpha").oninput = () => { $("alpha-value").textContent = $("alpha").value; };
 $("alpha").onchange = () => attempt(() => search(false));
 $("undo").onclick = () => attempt(async () => { const state = await call("POST", `v1/sessions/${session}/undo`); before = shown; showSession(state); await search(true); });
 $("forget").onclick = () => attempt(async () => { await call("DELETE", `v1/sessions/${session}`); showSession(null); await search(false); });
+$("export").onclick = (event) => { event.preventDefault(); attempt(download); };
 const asked = new URLSearchParams(location.search).get("q");
 if (asked) $("query").value = asked;
-attempt(async () => { await loadSession(); await search(false); });
+attempt(begin);

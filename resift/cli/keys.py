@@ -1,0 +1,69 @@
+"""``resift keys``: API keys of the service, made, listed and deleted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from resift.cli.options import combined, json_option, service_option
+from resift.cli.output import print_report, print_table
+
+keys_option = service_option(
+    "keys", "--keys", "path", metavar="FILE", help="The file of keys, which holds only their hashes."
+)
+
+
+@click.group(
+    epilog="Example: resift keys create shop --scopes search,feedback\n\n"
+    "Without any key the service answers this machine only. Running services notice changes within seconds."
+)
+def keys() -> None:
+    """API keys of the service: who may search, mark, encode, administrate."""
+
+
+@keys.command(epilog="Example: resift keys create shop --scopes search,feedback")
+@click.argument("name")
+@click.option(
+    "--scopes",
+    required=True,
+    metavar="SCOPES",
+    help="What the key allows, with commas between: embed (embeddings, rerank, score), search, feedback (and the "
+    "sessions that it began), admin (metrics, everybody's sessions).",
+)
+@combined(keys_option, json_option)
+def create(name: str, scopes: str, path: str, as_json: bool) -> None:
+    """Make a key, and print it. This is the only time that it can be seen."""
+    from resift.reranker.access.keys import KeyFile, check_scopes
+
+    checked = check_scopes([scope.strip() for scope in scopes.split(",")])
+    key = KeyFile(path).create(name, checked)
+    print_report({"name": name, "scopes": checked, "key": key, "file": path}, as_json, key)
+    click.echo(f"{name} ({','.join(checked)}) is in {path}; the key is not kept: note it now", err=True)
+
+
+@keys.command("list", epilog="Example: resift keys list --json")
+@combined(keys_option, json_option)
+def list_keys(path: str, as_json: bool) -> None:
+    """List the keys: their names, scopes, when they were made, and the beginnings of their hashes."""
+    from resift.reranker.access.keys import KeyFile
+
+    found = KeyFile(path).read()
+    report: dict[str, Any] = {"file": path, "keys": [asdict(key) for key in found]}
+    if as_json:
+        print_report(report, True)
+    else:
+        rows = [(key.name, ",".join(key.scopes), key.created, key.hash[:12]) for key in found]
+        print_table(("NAME", "SCOPES", "CREATED", "HASH"), rows)
+
+
+@keys.command(epilog="Example: resift keys delete shop")
+@click.argument("name")
+@combined(keys_option, json_option)
+def delete(name: str, path: str, as_json: bool) -> None:
+    """Delete a key. Its sessions stay, for a new key of the same name or one with the scope admin."""
+    from resift.reranker.access.keys import KeyFile
+
+    KeyFile(path).delete(name)
+    print_report({"name": name, "deleted": True, "file": path}, as_json, f"{name} is deleted from {path}")
