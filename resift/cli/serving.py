@@ -6,7 +6,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+
+import click
+
+from resift.errors import BadInput
 
 
 @contextmanager
@@ -27,38 +30,30 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     """Serve with this many ``workers`` (processes) until a signal ends it.
 
     ``settings`` are RESIFT_* variables that win over the environment's. Raises BadInput, ModelNotFound or CorruptModel
-    where these cannot be served.
+    where these cannot be served or nobody can listen on the port, and BadInput if other machines would be served and
+    there are no keys.
     """
     os.environ.update(settings)
-    _application(host, port, workers).run()
+    _require_keys_beyond_this_machine(host)
+
+    from resift.cli.http_server import HttpServer, bind
+
+    # before the model is loaded: whoever mistyped the port need not wait for it
+    HttpServer(bind(host, port), workers).run()
 
 
-def _application(host: str, port: int, workers: int) -> Any:
-    from gunicorn.app.base import BaseApplication
-    from prometheus_client import multiprocess
+def _require_keys_beyond_this_machine(host: str) -> None:
+    from resift.reranker.access.hosts import is_loopback
+    from resift.reranker.access.keys import Keys
+    from resift.reranker.config import Config
 
-    from resift.reranker import create_app
-
-    class Application(BaseApplication):  # type: ignore[misc]
-        """gunicorn, configured by code; ``preload_app`` loads the model before the workers fork."""
-
-        def load_config(self) -> None:
-            options = {
-                "bind": f"{host}:{port}",
-                "workers": workers,
-                "worker_class": "gthread",
-                "threads": 8,
-                "preload_app": True,
-                "keepalive": 30,
-                "control_socket_disable": True,
-                "child_exit": lambda server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
-            }
-            for name, value in options.items():
-                # older versions of gunicorn lack some of these
-                if name in self.cfg.settings:
-                    self.cfg.set(name, value)
-
-        def load(self) -> Any:
-            return create_app()
-
-    return Application()
+    config = Config.from_environment()
+    if Keys.of(config).required:
+        return
+    if not is_loopback(host.strip("[]")):
+        raise BadInput(
+            f"without keys only this machine is served, and {host} is for others too",
+            value=host,
+            expected="127.0.0.1, or a key: resift keys create NAME --scopes search,feedback, or RESIFT_API_KEY",
+        )
+    click.echo("no keys: everybody on this machine may do everything, and other machines are not served", err=True)
