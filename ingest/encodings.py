@@ -20,7 +20,7 @@ def plain_text(stream: BinaryIO, name: str) -> BinaryIO:
     UTF-16 and UTF-32 are recognised, with or without a byte order mark. Raises BadInput, which names ``name``, for
     bytes that are no text, and an error of ``gzip`` for damaged ones.
     """
-    source: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # type: ignore[type-var]
+    source: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     if source.peek(2)[:2] == b"\x1f\x8b":
         source = gzip.GzipFile(fileobj=source)
     head = source.peek(_HEAD)[:_HEAD]

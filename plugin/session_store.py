@@ -51,6 +51,10 @@ class SessionStore(ABC):
         """Return all sessions that name an index, in no particular order and without their versions."""
 
     @abstractmethod
+    def all(self) -> Iterator[tuple[str, StoredSession]]:
+        """Return the id of each session and what is stored of it, in no particular order and without their versions."""
+
+    @abstractmethod
     def delete_index(self, index: str) -> int:
         """Delete all sessions that name an index; return how many there were."""
 

@@ -26,7 +26,7 @@ def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str) -
     assert resift("sessions", "delete", "--index", "y", *where).output == "3 sessions deleted\n"
     assert store.read("b") is not None
     assert resift("sessions", "delete", "b", *where).output == "1 sessions deleted\n"
-    assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=1).output
-    assert "name a session, or an index with --index" in resift("sessions", "delete", *where, status=1).output
+    assert "no session 'b'" in resift("sessions", "delete", "b", *where, status=2).output
+    assert "name a session, or an index with --index" in resift("sessions", "delete", *where, status=2).output
     assert store.count() == 0
     store.close()

@@ -151,5 +151,5 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert set(carried["related"]) == {"queries", "before", "after", "whole"}
     assert "unrelated" in run(*arguments, "--topics")
     for wrong in (["--method", "magic"], ["--noise", "2"], ["--rounds", "0"], ["--compare", "bm25"]):
-        assert "expected" in run(*arguments, *wrong, status=1)
-    assert "expected" in run("--vectors", words, status=1)
+        assert "expected" in run(*arguments, *wrong, status=2)
+    assert "expected" in run("--vectors", words, status=2)

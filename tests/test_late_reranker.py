@@ -92,7 +92,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
     assert resift("reranker", "drop", "--folder", folder).exit_code == 0
     assert first()[1] == "vectors"
     post(client, "/v1/search", 404, index=index, query="fire", method="late")
-    assert resift("reranker", "drop", "--folder", folder).exit_code == 1
+    assert resift("reranker", "drop", "--folder", folder).exit_code == 2
 
 
 def test_scores_of_a_search_are_the_mix_that_is_promised(
@@ -190,7 +190,7 @@ def test_learning_from_what_sessions_judged(
     assert ran.exit_code == 0, ran.output
     assert (
         "400 queries with a relevant document, 1 without one left out; 1 judgements of documents that are gone"
-        in ran.stdout
+        in ran.output
     )
     right = LateInteraction.load(out)
     assert set(right.seen) == set(fingerprints(found.queries))

@@ -167,3 +167,4 @@ def test_the_sessions_of_an_index(store: SessionStore) -> None:
     assert list(store.scan(ONE.indices[0])) == [ONE, ONE]
     assert list(store.scan("elsewhere")) == [other]
     assert list(store.scan("nowhere")) == []
+    assert sorted(store.all()) == [("a", ONE), ("b", other), ("c", ONE)]

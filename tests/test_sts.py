@@ -55,6 +55,6 @@ def test_significance_of_correlations() -> None:
 
 def test_pairs_that_cannot_be_judged(here: Path, pairs: str, folder: str) -> None:
     (here / "one.tsv").write_text("score\tsentence1\tsentence2\n1\ta\tb\n")
-    assert "no task has two pairs" in run("sts", "one.tsv", "--vectors", folder, status=1)
-    assert "two files of the same name" in run("sts", pairs, pairs, "--vectors", folder, status=1)
-    assert "missing.tsv cannot be read" in run("sts", "missing.tsv", "--vectors", folder, status=1)
+    assert "no task has two pairs" in run("sts", "one.tsv", "--vectors", folder, status=2)
+    assert "two files of the same name" in run("sts", pairs, pairs, "--vectors", folder, status=2)
+    assert "missing.tsv cannot be read" in run("sts", "missing.tsv", "--vectors", folder, status=2)

@@ -253,7 +253,7 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
 def test_bad_options(tmp_path: Path, more: list[str], message: str) -> None:
     data = folder(tmp_path / "data", {"qrels.tsv": list(range(400))})
     ran = resift("train", "reranker", "--collection", data, "--out", tmp_path / "out", *more)
-    assert ran.exit_code == 1
+    assert ran.exit_code == 2
     assert message in ran.stderr
 
 

@@ -97,14 +97,19 @@ class OpenSearchSessionStore(SessionStore):
         return bool(answer.get("result") == "deleted")
 
     def scan(self, index: str) -> Iterator[StoredSession]:
-        query = {"query": {"term": {"indices": index}}}
+        return (_stored(hit["_source"]) for hit in self._hits({"term": {"indices": index}}))
+
+    def all(self) -> Iterator[tuple[str, StoredSession]]:
+        return ((_id(hit["_id"]), _stored(hit["_source"])) for hit in self._hits({"match_all": {}}))
+
+    def _hits(self, query: dict[str, Any]) -> list[dict[str, Any]]:
+        """All documents that match a query."""
         try:
             self._refresh()
             # A list, so that what goes wrong while scanning is raised in here.
-            hits = self._call(lambda: list(scan(self.client, query, index=self.index)))
+            return self._call(lambda: list(scan(self.client, {"query": query}, index=self.index)))
         except NotFound:
-            return iter(())
-        return (_stored(hit["_source"]) for hit in hits)
+            return []
 
     def delete_index(self, index: str) -> int:
         return self._delete({"term": {"indices": index}})
@@ -153,3 +158,7 @@ def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:
 def _key(id: str) -> str:
     """The id of a session's document. A session may be called '.' or '..', which no path can hold."""
     return f"s:{id}"
+
+
+def _id(key: str) -> str:
+    return key.removeprefix("s:")

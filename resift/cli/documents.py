@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 import numpy as np
 
-from resift.cli.options import engine_option, fields_option, format_option, model_option, opened
-from resift.cli.output import progress_bar, read_with_progress
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.options import engine_option, format_option, guessed_fields_option, json_option, model_option, opened
+from resift.cli.output import print_report, progress_bar
+from resift.cli.paths import NewFile, NewFolder
+from resift.cli.text_fields import CorpusTexts, choose_fields, with_text
 from resift.cli.train_self import adapt_files
 from resift.encoders.registry import load_model
-from resift.errors import BadInput
-from resift.ingest.indexing import DeadLetters, Indexer
+from resift.errors import BadInput, IndexNotFound
+from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files
-from resift.ingest.texts import texts_of
+from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify as verify_index
-from resift.plugin.documents import ANALYZERS
+from resift.plugin.documents import ANALYZERS, check_name
+from resift.plugin.engine import Engine
 
 
 def _parse_renames(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -34,7 +41,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
 @click.command(epilog="Example: resift index corpus.jsonl --index news")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--index", required=True, help="Name of the index; it is created if it does not exist.")
-@fields_option
+@guessed_fields_option
 @click.option(
     "--id", "id_column", show_default="_id or id, else a hash of the content", help="Column with the documents' ids."
 )
@@ -56,16 +63,24 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
 )
 @click.option(
     "--adapt",
+    type=NewFolder(),
     metavar="DIR",
     help="First adapt the packaged vectors to these documents, and save that model in DIR. Needs the extra 'adapt'.",
 )
-@click.option("--dead-letters", metavar="FILE", show_default="INDEX.dead.jsonl", help="Where refused documents go.")
+@click.option(
+    "--dead-letters",
+    type=NewFile(),
+    metavar="FILE",
+    show_default="INDEX.dead.jsonl",
+    help="Where refused documents go.",
+)
 @engine_option
 @model_option
+@json_option
 def index(
     files: tuple[str, ...],
     index: str,
-    fields: list[str],
+    fields: list[str] | None,
     id_column: str | None,
     renames: dict[str, str],
     format_: str | None,
@@ -74,22 +89,87 @@ def index(
     dead_letters: str | None,
     engine: str,
     model: str,
+    as_json: bool,
 ) -> None:
-    """Index documents with their vectors, from JSON lines, CSV, TSV or plain text ('-' is stdin).
+    """Index documents with their vectors, from JSON, CSV, TSV or plain text ('-' is stdin).
 
-    The exit status is 3 if documents were refused; they are then in a file with the reasons.
+    The text fields of a new index are guessed from the first documents unless --fields names them; an index that
+    exists keeps its own. JSON may be an object a line or an array of objects.
+
+    The exit status is 3 if documents were refused, which are then in a file with the reasons, or if there is nothing
+    in them that the index could find.
     """
-    source = Files(files, format_, Columns(id_column, renames))
-    refused = DeadLetters(Path(dead_letters or f"{index}.dead.jsonl"))
-    encoder = adapt_files(source, fields, adapt) if adapt else load_model(model)
-    with opened(engine) as target, progress_bar("indexing") as progress:
-        indexer = Indexer(target, encoder, index, refused)
-        report = indexer.run(source, fields, analyzer, lambda _: progress(source.position, source.total))
+    if adapt and "-" in files:
+        raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
+    stop = Stop()
+    source = Files(files, format_, Columns(id_column, renames), stop)
+    refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
+    if not adapt:
+        encoder = load_model(model)
+    with stop.at_signals(), opened(engine) as target:
+        own = _existing_fields(target, index, fields)
+        chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
+        if adapt:
+            encoder, records = adapt_files(source, chosen, adapt), iter(source)
+        indexer = Indexer(target, encoder, index, refused, stop=stop)
+        report = indexer.report
+        try:
+            with progress_bar("indexing") as progress:
+                indexer.run(records, chosen, analyzer, lambda _: progress(source.position, source.total))
+        except BaseException:
+            if report.last_read:
+                done = f"{report.indexed} in the index, {report.dead} in {refused.path}"
+                click.echo(f"{_place(report)}: {done}", err=True)
+            raise
+    _print_indexed(report, index, chosen, refused, as_json)
+    if stop.signal is not None:
+        name = signal.Signals(stop.signal).name
+        click.echo(f"ended by {name}; {_place(report)}, and nothing behind it", err=True)
+        sys.exit(128 + stop.signal)
+    if report.dead or (report.without_text and report.without_text == report.indexed):
+        sys.exit(NOT_RIGHT)
+
+
+def _place(report: Report) -> str:
+    """How far the documents were read."""
+    file, line = report.last_read or ("-", 0)
+    return f"read up to line {line} of {file}"
+
+
+def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
+    """The text fields of an index, None if there is none yet. Raises BadInput if --fields names others."""
+    try:
+        own = engine.info(index).fields
+    except IndexNotFound:
+        return None
+    if fields is not None and set(fields) != set(own):
+        raise BadInput(
+            f"index {index!r} has the text fields {','.join(own)}, not {','.join(fields)}",
+            value=fields,
+            expected=f"no --fields, or a new index; --map {fields[0]}={own[0] if own else 'FIELD'} renames a column",
+        )
+    return own
+
+
+def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: DeadLetters, as_json: bool) -> None:
     rate = report.indexed / report.seconds if report.seconds else 0
-    click.echo(f"{report.indexed} documents in index {index}, {rate:.0f} a second, {report.retries} retries")
+    figures = {
+        "index": index,
+        "indexed": report.indexed,
+        "refused": report.dead,
+        "dead_letters": str(refused.path) if report.dead else None,
+        "without_text": report.without_text,
+        "retries": report.retries,
+        "fields": list(fields),
+        "seconds": round(report.seconds, 3),
+    }
+    line = f"{report.indexed} documents in index {index}, {rate:.0f} a second, {report.retries} retries"
+    print_report(figures, as_json, line)
+    if report.without_text:
+        names = ", ".join(fields)
+        click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
-        sys.exit(3)
 
 
 @click.command(epilog="Example: resift verify news --repair")
@@ -97,33 +177,53 @@ def index(
 @click.option("--repair", is_flag=True, help="Encode again where a vector is missing or does not belong to its text.")
 @engine_option
 @model_option
-def verify(index: str, repair: bool, engine: str, model: str) -> None:
+@json_option
+def verify(index: str, repair: bool, engine: str, model: str, as_json: bool) -> None:
     """Check that every vector of an index belongs to the text beside it.
 
     The exit status is 3 if vectors are missing or stale and were not repaired.
     """
     with opened(engine) as target:
         found = verify_index(target, load_model(model), index, repair)
-    click.echo(f"{found.checked} documents: {len(found.missing)} without a vector, {len(found.stale)} with a stale one")
+    missing, stale = len(found.missing), len(found.stale)
+    lines = [f"{found.checked} documents: {missing} without a vector, {stale} with a stale one"]
     if repair:
-        click.echo(f"{found.repaired} repaired")
-    if len(found.missing) + len(found.stale) > found.repaired:
-        sys.exit(3)
+        lines.append(f"{found.repaired} repaired")
+    print_report({"index": index, **asdict(found)}, as_json, *lines)
+    if missing + stale > found.repaired:
+        sys.exit(NOT_RIGHT)
 
 
 @click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", required=True, metavar="FILE.npy", help="Where the float32 matrix is written.")
-@fields_option
+@click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="Where the float32 matrix is written.")
+@guessed_fields_option
 @format_option
 @click.option(
-    "--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads that encode at a time."
+    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Threads that encode at a time."
 )
 @model_option
-def encode(files: tuple[str, ...], out: str, fields: list[str], format_: str | None, threads: int, model: str) -> None:
-    """Encode documents into a NumPy file, a row for each document."""
+@json_option
+def encode(
+    files: tuple[str, ...],
+    out: str,
+    fields: list[str] | None,
+    format_: str | None,
+    threads: int,
+    model: str,
+    as_json: bool,
+) -> None:
+    """Encode documents into a NumPy file, a row for each document.
+
+    The exit status is 3 if lines held no document: they have no row.
+    """
     encoder = load_model(model)
-    texts = texts_of(read_with_progress(Files(files, format_), "encoding"), fields)
+    texts = CorpusTexts(Files(files, format_), fields, "encoding")
     matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts, threads=threads)])
-    np.save(out, matrix)
-    click.echo(f"{len(matrix)} vectors of {encoder.dim} dimensions in {out}")
+    # an open file, because NumPy appends .npy to names that lack it
+    with open(out, "wb") as file:
+        np.save(file, matrix)
+    report = {"vectors": len(matrix), "dim": encoder.dim, "file": out, "left_out": texts.left_out}
+    print_report(report, as_json, f"{len(matrix)} vectors of {encoder.dim} dimensions in {out}")
+    if texts.left_out:
+        sys.exit(NOT_RIGHT)

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from resift.cli import cluster, demo, documents, serve, vectors, word2doc
+from resift.cli import cluster, demo, documents, indices, search, serve, vectors, word2doc
 from resift.cli.evaluate import evaluate
+from resift.cli.failures import Resift
+from resift.cli.keys import keys
 from resift.cli.sessions import sessions
 from resift.cli.train import train
 from resift.cli.train_judged import emboost_command, reranker_command
 from resift.cli.train_self import self_command
-from resift.errors import ResiftError
 from resift.version import __version__
 
 
-class Resift(click.Group):
-    """A group whose commands end with a message on stderr and exit status 1 for each of our errors."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Raises ClickException, which prints the message, in place of ResiftError."""
-        try:
-            return super().invoke(ctx)
-        except ResiftError as error:
-            expected = f"\n  expected: {error.expected}" if error.expected else ""
-            raise click.ClickException(f"{error.message}{expected}") from error
-
-
-@click.group(cls=Resift, epilog="Example: resift index corpus.jsonl --index news && resift serve")
+@click.group(cls=Resift, epilog="Example: resift index corpus.jsonl --index news && resift search news 'bush fire'")
 @click.version_option(__version__, prog_name="resift")
 def main() -> None:
-    """Meaning at BM25's cost and session feedback for OpenSearch."""
+    """Meaning at BM25's cost and session feedback for OpenSearch.
+
+    The exit status is 0 if all is well, 2 for arguments that do not fit, 3 if a command was done but something is not
+    right (it says what), 1 if something failed on the way, and 130 after Ctrl-C.
+    """
 
 
 for command in (
     documents.index,
     documents.verify,
     documents.encode,
+    search.search,
+    indices.indices,
+    sessions,
     vectors.vectors,
     vectors.build,
     train,
     evaluate,
     serve.serve,
+    keys,
     serve.reranker_group,
-    sessions,
     cluster.install,
     cluster.uninstall,
     cluster.status,

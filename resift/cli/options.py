@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.connect import open_engine, open_session_store
@@ -22,12 +23,25 @@ Decorator = Callable[[Command], Command]
 PORT = 8080
 
 
+class WholeNumber(ParameterType):
+    """A whole number that libraries written in C can hold; each setting itself says what is too small for it."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. Fails for what is none, and for one beyond 2³¹ either way."""
+        number: int = click.IntRange(-(2**31), 2**31 - 1).convert(value, param, ctx)
+        return number
+
+
 def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
     """The option ``--name`` for a parameter ``name`` of ``settings``, a dataclass of settings or a function.
 
     The default and, unless ``type`` is among the ``attributes`` of the click option, its type are the parameter's.
     """
     default = inspect.signature(settings).parameters[name].default
+    if attributes.get("type", type(default)) is int:
+        attributes["type"] = WholeNumber()
     return click.option(
         f"--{name.replace('_', '-')}", name, **{"default": default, "show_default": True, "help": help, **attributes}
     )
@@ -83,13 +97,35 @@ model_option = click.option(
     show_default=True,
     help="The folder of a saved model, or resift-en, the packaged one.",
 )
+port_option = click.option(
+    "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
+)
+
+
+def field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """Option callback: names between commas as a list."""
+    if value is None:
+        return None
+    names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    if not names:
+        raise BadInput(f"--fields {value!r} names no field", value=value, expected="names with commas between them")
+    return names
+
+
 fields_option = click.option(
     "--fields",
     default="title,text",
     show_default=True,
     metavar="NAMES",
     help="The documents' text fields, separated by commas.",
-    callback=lambda ctx, param, value: [name.strip() for name in value.split(",") if name.strip()],
+    callback=field_names,
+)
+guessed_fields_option = click.option(
+    "--fields",
+    metavar="NAMES",
+    show_default="guessed from the first documents",
+    help="The documents' text fields, separated by commas.",
+    callback=field_names,
 )
 format_option = click.option(
     "--format",
@@ -105,10 +141,15 @@ vectors_option = click.option(
     metavar="DIR",
     help="The folder of the word vectors to start from, or resift-en, the packaged ones.",
 )
-out_option = click.option("--out", required=True, metavar="DIR", help="The folder to write.")
+out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
 seed_option = click.option(
-    "--seed", default=0, show_default=True, help="Number that random choices start from; the same one repeats a result."
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Number that random choices start from; the same one repeats a result.",
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 resume_option = click.option(
     "--resume", is_flag=True, help="Continue an interrupted training from OUT.checkpoint, if that file is there."
 )

@@ -1,9 +1,11 @@
-"""What several commands print: progress bars, and where a model was saved."""
+"""What several commands print: progress bars, reports as text or JSON, tables, and where a model was saved."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,14 +26,51 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
         yield progress
 
 
-def read_with_progress(files: Files, label: str) -> Iterator[Record | BadLine]:
-    """The documents of ``files``, with a progress bar by the bytes that have been read."""
+def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
+    """The ``records`` of ``files``, with a progress bar by the bytes that have been read."""
     with progress_bar(label) as progress:
-        for record in files:
+        for record in records:
             progress(files.position, files.total)
             yield record
 
 
-def print_saved(model: Any, out: str) -> None:
-    """Name the model that is now in the folder ``out``."""
-    click.echo(f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}")
+def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
+    """Print a report: as one JSON object, or else as ``lines`` of text."""
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False))
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows below their head, in columns as wide as they have to be."""
+    widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = (cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def display_width(text: str) -> int:
+    """How many columns of a terminal a text takes; Chinese and Japanese characters take two."""
+    return sum(0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
+
+
+def cut(text: str, width: int) -> str:
+    """A text in one line of at most ``width`` columns."""
+    line = "".join(one if one.isprintable() else " " for one in " ".join(text.split()))
+    if display_width(line) <= width:
+        return line
+    while line and display_width(line) > width - 1:
+        line = line[: max(0, min(len(line) - 1, width))]
+    return f"{line.rstrip()}…"
+
+
+def saved_model(model: Any, out: str) -> dict[str, Any]:
+    """What a report says of the model that is now in the folder ``out``."""
+    return {"name": model.name, "dim": model.dim, "hash": model.hash, "folder": out}
+
+
+def saved_line(model: Any, out: str) -> str:
+    """The same as a line of text."""
+    return f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}"

@@ -1,38 +1,91 @@
-"""``resift sessions``: stored sessions, counted, purged and deleted."""
+"""``resift sessions``: stored sessions, listed, purged and deleted."""
 
 from __future__ import annotations
 
 import time
+from datetime import datetime
+from typing import Any
 
 import click
 
-from resift.cli.options import opened_store, store_options
+from resift.cli.options import json_option, opened_store, store_options
+from resift.cli.output import print_report, print_table
 from resift.errors import BadInput, SessionNotFound
 
 
-@click.group(epilog="Example: resift sessions delete --index news")
+@click.group(epilog="Example: resift sessions list")
 def sessions() -> None:
-    """Stored sessions: purge those that have expired, delete one of them or all of an index."""
+    """Stored sessions: list them, purge those that have expired, delete one of them or all of an index."""
 
 
-@sessions.command()
+@sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
 @store_options
-def purge(store: str, session_index: str) -> None:
+@json_option
+def list_command(store: str, session_index: str, as_json: bool) -> None:
+    """List the sessions that have not expired, the one used last first.
+
+    JUDGEMENTS counts the documents whose judgement is in force.
+    """
+    from resift.reranker.config import Config
+    from resift.reranker.sessions import Session, Sessions
+
+    hours = Config.from_environment().session_hours
+
+    def used(session: Session) -> float:
+        """When it was last used: its expiry is put off by a search, too, and each judgement has its time."""
+        return max(session.expires - hours * 3600, *(one.at for one in session.judgements), session.created)
+
+    with opened_store(store, session_index) as kept:
+        found = sorted(Sessions(kept, hours).all(), key=used, reverse=True)
+    report: list[dict[str, Any]] = [
+        {
+            "session": one.id,
+            "judgements": len(one.effective_judgements),
+            "indices": sorted({judgement.index for judgement in one.judgements}),
+            "last_used": _moment(used(one)),
+            "expires": _moment(one.expires),
+            "key": one.owner,
+        }
+        for one in found
+    ]
+    if as_json or not report:
+        print_report({"sessions": report}, as_json, f"no sessions in {store} (--store names another place)")
+        return
+    head = ["SESSION", "JUDGEMENTS", "INDICES", "LAST USED", "EXPIRES"]
+    rows = [
+        [one["session"], str(one["judgements"]), ",".join(one["indices"]), one["last_used"], one["expires"]]
+        for one in report
+    ]
+    print_table(head, rows)
+
+
+def _moment(seconds: float) -> str:
+    """A time as ISO 8601, in the local time zone."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "seconds")
+
+
+@sessions.command(epilog="Example: resift sessions purge")
+@store_options
+@json_option
+def purge(store: str, session_index: str, as_json: bool) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
     with opened_store(store, session_index) as found:
-        purged = found.purge(time.time())
-        click.echo(f"{purged} expired sessions deleted, {found.count()} kept")
+        report = {"deleted": found.purge(time.time()), "kept": found.count()}
+    print_report(report, as_json, f"{report['deleted']} expired sessions deleted, {report['kept']} kept")
 
 
-@sessions.command()
+@sessions.command(epilog="Example: resift sessions delete anna")
 @click.argument("session", required=False)
 @click.option("--index", help="Delete all sessions with a judgement in this index.")
 @store_options
-def delete(session: str | None, index: str | None, store: str, session_index: str) -> None:
+@json_option
+def delete(session: str | None, index: str | None, store: str, session_index: str, as_json: bool) -> None:
     """Delete one session, or all sessions of an index."""
     if (session is None) == (index is None):
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")
     with opened_store(store, session_index) as found:
         if session is not None and not found.delete(session):
-            raise SessionNotFound(f"no session {session!r}", value=session, expected="a session that is stored")
-        click.echo(f"{1 if index is None else found.delete_index(index)} sessions deleted")
+            expected = f"a session of {store}; --store names another place"
+            raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
+        deleted = 1 if index is None else found.delete_index(index)
+    print_report({"deleted": deleted}, as_json, f"{deleted} sessions deleted")

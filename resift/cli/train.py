@@ -8,16 +8,18 @@ from typing import Any
 
 import click
 
+from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
     checkpoint_beside,
     combined,
+    json_option,
     option_of,
     out_option,
     resume_option,
     seed_option,
     vectors_option,
 )
-from resift.cli.output import print_saved, progress_bar
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.errors import needs_extra
 from resift.evaluation.data import read_labelled
 from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
@@ -66,26 +68,27 @@ labelled_options = combined(
     option_of(RoBoewOptions, "patience", "Epochs without a gain after which training stops."),
     seed_option,
     resume_option,
+    json_option,
 )
 
 
-@train.command("ro-boew")
+@train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
 @labelled_options
-def ro_boew(file: str, out: str, vectors: str, resume: bool, **settings: Any) -> None:
+def ro_boew(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:
     """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
-    _train_labelled(file, out, vectors, resume, RoBoewOptions(**settings))
+    _train_labelled(file, out, vectors, resume, as_json, RoBoewOptions(**settings))
 
 
-@train.command("rn-bof")
+@train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
 @labelled_options
 @option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
 @option_of(RnBofOptions, "segments", "Consecutive parts of a text that are pooled separately.")
-def rn_bof(file: str, out: str, vectors: str, resume: bool, **settings: Any) -> None:
+def rn_bof(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:
     """Learn a neural bag of features from labelled documents: vectors of any size, whatever the codewords."""
-    _train_labelled(file, out, vectors, resume, RnBofOptions(**settings))
+    _train_labelled(file, out, vectors, resume, as_json, RnBofOptions(**settings))
 
 
-def _train_labelled(file: str, out: str, vectors: str, resume: bool, options: RoBoewOptions) -> None:
+def _train_labelled(file: str, out: str, vectors: str, resume: bool, as_json: bool, options: RoBoewOptions) -> None:
     with needs_extra("train", "training"):
         from resift.training.supervised import train as fit
 
@@ -94,24 +97,28 @@ def _train_labelled(file: str, out: str, vectors: str, resume: bool, options: Ro
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
         model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint, resume)
-    _print_summary(summary, time.perf_counter() - started)
+    lines = _summary_lines(summary, time.perf_counter() - started)
     # None where nothing was held back that could judge
-    if summary["better"] is False:
-        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
-        checkpoint.unlink(missing_ok=True)
-        sys.exit(3)
-    model.table = model.table.quantized()
-    model.save(out)
+    kept = summary["better"] is not False
+    saved = None
+    if kept:
+        model.table = model.table.quantized()
+        model.save(out)
+        saved = saved_model(model, out)
+        lines.append(saved_line(model, out))
     checkpoint.unlink(missing_ok=True)
-    print_saved(model, out)
+    print_report({**summary, "model": saved}, as_json, *lines)
+    if not kept:
+        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
+        sys.exit(NOT_RIGHT)
 
 
-def _print_summary(summary: dict[str, Any], seconds: float) -> None:
-    click.echo(
+def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
+    lines = [
         f"{summary['documents']} documents of {summary['classes']} classes, {summary['words']} words, "
         f"{summary['epochs']} epochs, {seconds:.0f} s"
-    )
+    ]
     if summary["map11"]:
-        click.echo(f"mAP of {summary['held_back']} documents held back from a first training:")
-        for name, value in summary["map11"].items():
-            click.echo(f"  {name:10}{100 * value:6.2f}")
+        lines.append(f"mAP of {summary['held_back']} documents held back from a first training:")
+        lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
+    return lines

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
     combined,
     engine_option,
+    json_option,
     opened,
     opened_store,
     option_of,
@@ -20,7 +22,7 @@ from resift.cli.options import (
     store_options,
     weighted_names,
 )
-from resift.cli.output import print_saved, progress_bar
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.corpus import DocumentFrequencies
 from resift.encoders.residual import NETWORKS
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
@@ -68,6 +70,7 @@ judged_options = combined(
 @option_of(LateInteractionOptions, "pool", "BM25's best documents, which the irrelevant ones are drawn from.")
 @option_of(LateInteractionOptions, "rate", "Learning rate of the word vectors at the start.")
 @seed_option
+@json_option
 def reranker_command(
     folder: str | None,
     index: str | None,
@@ -77,6 +80,7 @@ def reranker_command(
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Train a reranker on judged queries; the index and its vectors stay as they are.
@@ -102,16 +106,21 @@ def reranker_command(
     table = _mixed(sources, data.collection.documents, SPELLING)
     with progress_bar("training") as progress:
         model, report = learn(data.collection, table, data.split, options, data.train_on_all, candidates, progress)
-    _print_report(report, time.perf_counter() - started)
-    if not report["better"]:
+    lines, useful = _report_lines(report, time.perf_counter() - started), report["better"]
+    if useful:
+        model.save(out)
+        lines.append(
+            f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}"
+        )
+    saved = {"name": model.name, "dim": model.table.dim, "hash": model.hash, "folder": out} if useful else None
+    print_report({**report, "model": saved}, as_json, *lines)
+    if not useful:
         click.echo(f"warning: it does not help on the held-back queries; nothing was written to {out}", err=True)
-        sys.exit(3)
+        sys.exit(NOT_RIGHT)
     if report["kept"] == "untrained":
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
     elif report["p"]["bm25"]["mrr@10"] >= 0.05:
         click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
-    model.save(out)
-    click.echo(f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}")
 
 
 def _sessions_judgements(
@@ -125,7 +134,8 @@ def _sessions_judgements(
     collection = judged.collection
     click.echo(
         f"{len(collection.queries)} queries with a relevant document, {collection.skipped} without one left out; "
-        f"{judged.missing} judgements of documents that are gone"
+        f"{judged.missing} judgements of documents that are gone",
+        err=True,
     )
     return split_in_blocks(collection, shares), judged.candidates
 
@@ -137,19 +147,19 @@ def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) 
     return mix_vectors(tables, [weight for _, weight in sources], idf=idf, spelling=spelling)
 
 
-def _print_report(report: dict[str, Any], seconds: float) -> None:
+def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     from resift.training.late_interaction_selection import MEASURES
 
     parts = report["queries"]
-    click.echo(
+    lines = [
         f"{parts['train']} queries to train, {parts['validation']} to choose, {parts['test']} held back; "
-        f"{report['epochs']} epochs, alpha {report['alpha']:g}, {seconds:.0f} s"
-    )
-    click.echo(f"{report['judges']} {report['judged_on']} queries".ljust(22) + "".join(f"{m:>10}" for m in MEASURES))
-    for name, values in report["systems"].items():
-        click.echo(f"  {name:20}" + "".join(f"{values[measure]:10.4f}" for measure in MEASURES))
-    for name, values in report["p"].items():
-        click.echo(f"  p against {name:10}" + "".join(f"{values[measure]:10.4f}" for measure in MEASURES))
+        f"{report['epochs']} epochs, alpha {report['alpha']:g}, {seconds:.0f} s",
+        f"{report['judges']} {report['judged_on']} queries".ljust(22) + "".join(f"{m:>10}" for m in MEASURES),
+    ]
+    for title, systems in (("", report["systems"]), ("p against ", report["p"])):
+        for name, values in systems.items():
+            lines.append(f"  {title + name:20}" + "".join(f"{values[measure]:10.4f}" for measure in MEASURES))
+    return lines
 
 
 @click.command("emboost")
@@ -167,7 +177,10 @@ def _print_report(report: dict[str, Any], seconds: float) -> None:
 @option_of(EmBoostOptions, "rate", "Adam's learning rate (the paper's: 0.001).")
 @option_of(EmBoostOptions, "scale", "Weight of the residual (the paper's: 0.05).")
 @seed_option
-def emboost_command(folder: str, out: str, shares: tuple[float, ...] | None, sources: Sources, **settings: Any) -> None:
+@json_option
+def emboost_command(
+    folder: str, out: str, shares: tuple[float, ...] | None, sources: Sources, as_json: bool, **settings: Any
+) -> None:
     """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
 
     Its vectors are new ones, so documents have to be indexed with it (resift index --model). Queries are split as for
@@ -186,11 +199,17 @@ def emboost_command(folder: str, out: str, shares: tuple[float, ...] | None, sou
     blocks.append(table.dim - sum(blocks))
     with progress_bar("training") as progress:
         model, curve = choose_encoder(data.collection, table, blocks, data.split, EmBoostOptions(**settings), progress)
-    for epoch, value in enumerate(curve):
-        click.echo(f"epoch {epoch}: recall@1 of {len(data.split.validation)} validation queries {value:.4f}")
-    click.echo(f"{time.perf_counter() - started:.0f} s")
+    lines = [
+        f"epoch {epoch}: recall@1 of {len(data.split.validation)} validation queries {value:.4f}"
+        for epoch, value in enumerate(curve)
+    ]
+    lines.append(f"{time.perf_counter() - started:.0f} s")
+    saved = None
+    if model is not None:
+        model.save(out)
+        saved = saved_model(model, out)
+        lines.append(saved_line(model, out))
+    print_report({"recall@1": list(curve), "model": saved}, as_json, *lines)
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
-        sys.exit(3)
-    model.save(out)
-    print_saved(model, out)
+        sys.exit(NOT_RIGHT)

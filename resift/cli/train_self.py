@@ -10,24 +10,34 @@ from typing import Any
 
 import click
 
-from resift.cli.options import fields_option, format_option, option_of, out_option, seed_option, vectors_option
-from resift.cli.output import print_saved, progress_bar, read_with_progress
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.options import (
+    format_option,
+    guessed_fields_option,
+    json_option,
+    option_of,
+    out_option,
+    seed_option,
+    vectors_option,
+)
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model
-from resift.errors import BadInput
 from resift.ingest.readers import Files
-from resift.ingest.texts import texts_of
 from resift.training.options import AdaptOptions
 from resift.training.self_supervised import adapt
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
+
+_FEW_JUDGES = 20
 
 
 @click.command("self")
 @click.option("--corpus", "files", required=True, multiple=True, metavar="FILE", help="Documents. May be repeated.")
 @out_option
 @vectors_option
-@fields_option
+@guessed_fields_option
 @format_option
 @option_of(AdaptOptions, "epochs", "Passes over the documents, at least.")
 @option_of(AdaptOptions, "dim", "Dimensions of the model.", type=int, show_default="as the vectors")
@@ -36,33 +46,49 @@ from resift.vectors.table import WordVectors
 @option_of(AdaptOptions, "temperature", "Of the softmax; higher values suit broader subjects.")
 @option_of(AdaptOptions, "codewords", "Make a BoEW model with this many codewords.", type=int)
 @seed_option
+@json_option
 def self_command(
-    files: tuple[str, ...], out: str, vectors: str, fields: list[str], format_: str | None, **settings: Any
+    files: tuple[str, ...],
+    out: str,
+    vectors: str,
+    fields: list[str] | None,
+    format_: str | None,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Adapt word vectors and their weights to your own documents; no labels are needed.
 
     Part of the documents is held back to judge the result. If it is no better than the untrained vectors, nothing is
     written and the exit status is 3. Needs the extra 'adapt'.
     """
-    model = _adapted(Files(files, format_), fields, load_vectors(vectors), AdaptOptions(**settings))
-    if not _is_better(model):
+    source, options = Files(files, format_), AdaptOptions(**settings)
+    started = time.perf_counter()
+    model = _adapted(source, fields, load_vectors(vectors), options)
+    found, better = model.table.info["adapted"], _is_better(model)
+    saved = saved_model(model, out) if better else None
+    lines = _found_lines(found, time.perf_counter() - started)
+    if better:
+        model.save(out)
+        lines.append(saved_line(model, out))
+    print_report({**found, "model": saved}, as_json, *lines)
+    _warn(found)
+    if not better:
         click.echo(f"warning: no better than the untrained vectors; nothing was written to {out}", err=True)
-        sys.exit(3)
-    model.save(out)
-    print_saved(model, out)
+        sys.exit(NOT_RIGHT)
 
 
 def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: str = DEFAULT) -> Model:
     """A model adapted to the documents of ``files`` and saved in the folder ``out``, for ``resift index --adapt``.
 
     If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so
-    that ``out`` always holds the model to index with. ``files`` can be read again afterwards; raises BadInput if stdin
-    is among them, which cannot.
+    that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
     """
-    if "-" in files.paths:
-        raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
+    started = time.perf_counter()
     table = load_vectors(vectors)
     model = _adapted(files, fields, table, AdaptOptions())
+    found = model.table.info["adapted"]
+    click.echo("\n".join(_found_lines(found, time.perf_counter() - started)), err=True)
+    _warn(found)
     # indexing reads the files again, and its progress bar starts from here
     files.position = 0
     if not _is_better(model):
@@ -72,18 +98,32 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     return model
 
 
-def _adapted(files: Files, fields: Sequence[str], vectors: WordVectors, options: AdaptOptions) -> Model:
-    """Adapt, and print what was found with the documents that were held back."""
-    started = time.perf_counter()
-    texts = list(texts_of(read_with_progress(files, "reading"), fields))
+def _adapted(files: Files, fields: Sequence[str] | None, vectors: WordVectors, options: AdaptOptions) -> Model:
+    texts = list(CorpusTexts(files, fields, "reading"))
     with progress_bar("adapting") as progress:
-        model = adapt(texts, vectors, options, progress)
-    found = model.table.info["adapted"]
-    click.echo(f"{found['documents']} documents, {found['words']} words, {time.perf_counter() - started:.0f} s")
-    click.echo(f"{'':21}untrained  adapted   ({found['held_back']} documents held back)")
+        return adapt(texts, vectors, options, progress)
+
+
+def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
+    """What was found with the documents that were held back."""
+    lines = [
+        f"{found['documents']} documents, {found['words']} words, {seconds:.0f} s",
+        f"{'':21}untrained  adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
+    ]
     for name, key in (("mean reciprocal rank", "mrr"), ("found first", "accuracy")):
-        click.echo(f"{name:21}{found[f'{key}_before']:9.3f}{found[f'{key}_after']:9.3f}")
-    return model
+        lines.append(f"{name:21}{found[f'{key}_before']:9.3f}{found[f'{key}_after']:9.3f}")
+    return lines
+
+
+def _warn(found: dict[str, Any]) -> None:
+    """Say where the documents that judge cannot tell whether, or how much, is gained."""
+    if not found["better"]:
+        return
+    judges = f"{found['held_back']} documents"
+    if found["p"] >= 0.05:
+        click.echo(f"warning: the gain may be chance (p {found['p']:.2f}): {judges} are too few to tell", err=True)
+    elif found["held_back"] < _FEW_JUDGES:
+        click.echo(f"warning: {judges} are too few to tell how much is gained: give it more documents", err=True)
 
 
 def _is_better(model: Model) -> bool:

@@ -9,7 +9,8 @@ import click
 
 from resift.cli.options import (
     Decorator,
-    fields_option,
+    guessed_fields_option,
+    json_option,
     option_of,
     out_option,
     seed_option,
@@ -17,12 +18,12 @@ from resift.cli.options import (
     weighted_name,
     weighted_names,
 )
-from resift.cli.output import print_saved, progress_bar, read_with_progress
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.text_fields import CorpusTexts
 from resift.corpus import DocumentFrequencies
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
-from resift.ingest.texts import texts_of
 from resift.training.distill import distill, read_words
 from resift.training.refine import refine
 from resift.training.word2vec import train_word2vec
@@ -41,28 +42,30 @@ def _weighting_option(function: Callable[..., Any]) -> Decorator:
     return option_of(function, "weighting", "How words weigh by their frequency rank.", type=click.Choice(WEIGHTINGS))
 
 
-def _document_frequencies(files: tuple[str, ...], fields: list[str]) -> DocumentFrequencies | None:
-    return DocumentFrequencies.from_texts(texts_of(Files(files), fields)) if files else None
+def _document_frequencies(files: tuple[str, ...], fields: list[str] | None) -> DocumentFrequencies | None:
+    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), fields, "reading")) if files else None
 
 
-def _save(table: WordVectors, out: str) -> None:
+def _save(table: WordVectors, out: str, as_json: bool) -> None:
     table.save(out)
-    click.echo(f"{len(table)} words of {table.dim} dimensions in {out}")
+    report = {"words": len(table), "dim": table.dim, "folder": out}
+    print_report(report, as_json, f"{len(table)} words of {table.dim} dimensions in {out}")
 
 
 @vectors.command("train")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@fields_option
+@guessed_fields_option
 @option_of(train_word2vec, "dim", "Dimensions of the vectors.")
 @option_of(train_word2vec, "epochs", "Passes over the texts.")
 @option_of(train_word2vec, "min_count", "Rarer words are left out.")
 @seed_option
 @_weighting_option(train_word2vec)
 @out_option
-def train_command(files: tuple[str, ...], fields: list[str], out: str, **settings: Any) -> None:
+@json_option
+def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as_json: bool, **settings: Any) -> None:
     """Train word2vec on the texts of your documents. Needs the extra 'vectors'."""
-    texts = list(texts_of(read_with_progress(Files(files), "reading"), fields))
-    _save(train_word2vec(texts, **settings), out)
+    texts = CorpusTexts(Files(files), fields, "reading")
+    _save(train_word2vec(texts, **settings), out, as_json)
 
 
 @vectors.command("convert")
@@ -71,11 +74,18 @@ def train_command(files: tuple[str, ...], fields: list[str], out: str, **setting
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
-@fields_option
+@guessed_fields_option
 @_weighting_option(convert)
 @out_option
+@json_option
 def convert_command(
-    file: str, limit: int | None, files: tuple[str, ...], fields: list[str], weighting: str, out: str
+    file: str,
+    limit: int | None,
+    files: tuple[str, ...],
+    fields: list[str] | None,
+    weighting: str,
+    out: str,
+    as_json: bool,
 ) -> None:
     """Convert a word2vec, GloVe or fastText file. Needs the extra 'vectors'.
 
@@ -83,7 +93,7 @@ def convert_command(
     """
     corpus = _document_frequencies(files, fields)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
-    _save(convert(file, weighting, limit, words), out)
+    _save(convert(file, weighting, limit, words), out, as_json)
 
 
 @vectors.command("distill")
@@ -93,11 +103,12 @@ def convert_command(
 @option_of(distill, "dim", "Dimensions of the vectors.")
 @_weighting_option(distill)
 @out_option
-def distill_command(folder: str, words: str, out: str, **settings: Any) -> None:
+@json_option
+def distill_command(folder: str, words: str, out: str, as_json: bool, **settings: Any) -> None:
     """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'."""
     with progress_bar("distilling") as progress:
         table = distill(folder, read_words(words), progress=progress, **settings)
-    _save(table.quantized(), out)
+    _save(table.quantized(), out, as_json)
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
@@ -114,7 +125,7 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
 )
-@fields_option
+@guessed_fields_option
 @option_of(mix_vectors, "aggregate", "How vectors are put together.", type=click.Choice(AGGREGATES))
 @click.option(
     "--spelling",
@@ -123,40 +134,49 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     help="Add DIM dimensions made from letters, so that every word of the corpus has a vector.",
 )
 @out_option
+@json_option
 def mix_command(
     sources: list[tuple[str, float]],
     files: tuple[str, ...],
-    fields: list[str],
+    fields: list[str] | None,
     aggregate: str,
     spelling: tuple[int, float] | None,
     out: str,
+    as_json: bool,
 ) -> None:
     """Mix several tables of word vectors, each with a weight, into one."""
     tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files, fields)
-    _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out)
+    _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out, as_json)
 
 
 @vectors.command("refine")
 @click.argument("folder")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
-@fields_option
+@guessed_fields_option
 @option_of(refine, "limit", "Sentences to take.", type=click.IntRange(min=14))
 @option_of(refine, "epochs", "Passes over the sentences.", type=click.IntRange(min=1))
 @seed_option
 @out_option
+@json_option
 def refine_command(
-    folder: str, files: tuple[str, ...], vectors: str, fields: list[str], out: str, **settings: Any
+    folder: str,
+    files: tuple[str, ...],
+    vectors: str,
+    fields: list[str] | None,
+    out: str,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Refine word vectors on texts, with the sentence-transformers model in FOLDER as the teacher.
 
     Sentences are drawn from all files alike, however large each is. Needs the extra 'distill'.
     """
-    texts = [texts_of(Files([file]), fields) for file in files]
+    texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
         table = refine(load_vectors(vectors), folder, texts, progress=progress, **settings)
-    _save(table.quantized(), out)
+    _save(table.quantized(), out, as_json)
 
 
 @click.command("model", epilog="Example: resift model boew:64 --out boew")
@@ -164,8 +184,9 @@ def refine_command(
 @vectors_option
 @seed_option
 @out_option
-def build(encoder: str, vectors: str, seed: int, out: str) -> None:
+@json_option
+def build(encoder: str, vectors: str, seed: int, out: str, as_json: bool) -> None:
     """Make an untrained model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
     model = build_model(encoder, load_vectors(vectors), seed)
     model.save(out)
-    print_saved(model, out)
+    print_report(saved_model(model, out), as_json, saved_line(model, out))

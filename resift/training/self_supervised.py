@@ -21,6 +21,7 @@ from resift.arrays import Floats
 from resift.encoders.model import ADAPTED_ALPHA, Model
 from resift.encoders.registry import build_model
 from resift.errors import BadInput, needs_extra
+from resift.evaluation.significance import paired_randomization
 from resift.training.contrastive import MIN_WORDS, fit
 from resift.training.documents import Documents, sample_words
 from resift.training.options import MIN_DOCUMENTS, AdaptOptions
@@ -43,7 +44,8 @@ def adapt(
 
     Training runs twice: without the documents that are held back, to judge, and then on all of them. What was found is
     in ``model.table.info["adapted"]``: ``better`` says whether a few words of a held-back document find the rest of it
-    among the other documents' (mean reciprocal rank) better than with the untrained ``vectors``. ``progress`` is
+    among the other documents' (mean reciprocal rank) better than with the untrained ``vectors``, and ``p`` how probable
+    as much of a difference is by chance (two-sided, a paired randomisation test over the documents). ``progress`` is
     called with the numbers of steps done and of all. A seed gives the same model again on the same machine.
 
     Raises BadInput if a text is not a string, the documents are too few, or ``vectors`` knows none of their words, and
@@ -92,15 +94,16 @@ def _judgement(
     rounds = [[_query_and_rest(words, rng) for words in judges] for _ in range(_ROUNDS)]
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
     untrained = build_model(name, vectors, options.seed)
-    before, after = (
-        np.mean([_retrieval_quality(model, pairs) for pairs in rounds], axis=0).tolist() for model in (untrained, trial)
-    )
+    # a value a judge, not one a round: that several of its words find a document is no further document
+    before, after = (np.mean([_ranks_of_own(model, pairs) for pairs in rounds], axis=0) for model in (untrained, trial))
+    (mrr_before, first_before), (mrr_after, first_after) = before.mean(axis=1).tolist(), after.mean(axis=1).tolist()
     return {
-        "mrr_before": before[0],
-        "mrr_after": after[0],
-        "accuracy_before": before[1],
-        "accuracy_after": after[1],
-        "better": after[0] > before[0],
+        "mrr_before": mrr_before,
+        "mrr_after": mrr_after,
+        "accuracy_before": first_before,
+        "accuracy_after": first_after,
+        "better": mrr_after > mrr_before,
+        "p": paired_randomization(after[0], before[0], np.random.default_rng(options.seed)),
     }
 
 
@@ -112,13 +115,13 @@ def _query_and_rest(words: Sequence[str], rng: np.random.Generator) -> tuple[str
     return " ".join(query), " ".join(rest)
 
 
-def _retrieval_quality(model: Model, pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:
-    """Mean reciprocal rank and accuracy at 1 of each query's own rest among all; ties count as half."""
+def _ranks_of_own(model: Model, pairs: Sequence[tuple[str, str]]) -> Floats:
+    """For each query, of its own rest among all: the reciprocal rank, and whether it is first, (2, n); ties half."""
     queries, rests = (model.encode(list(side)) for side in zip(*pairs, strict=True))
     similarity = queries @ rests.T
     own = similarity.diagonal()[:, None]
     ranks = 1 + (similarity > own).sum(axis=1) + ((similarity == own).sum(axis=1) - 1) / 2
-    return float((1 / ranks).mean()), float((ranks == 1).mean())
+    return np.stack([1 / ranks, ranks == 1]).astype(np.float32)
 
 
 def _trained(

@@ -1,0 +1,79 @@
+"""``resift search``: the best documents of an index for a query, in a terminal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import click
+
+from resift import library
+from resift.cli.options import engine_option, json_option, model_option, store_options
+from resift.cli.output import cut, display_width
+from resift.plugin.query_dsl import MAX_RESULTS, document_text
+
+_ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
+
+
+@click.command(epilog="Example: resift search news 'bush fire' --session anna")
+@click.argument("index")
+@click.argument("query")
+@click.option("--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Hits to show.")
+@click.option("--session", metavar="ID", help="Search in this session: by what was marked in it.")
+@engine_option
+@model_option
+@store_options
+@json_option
+def search(
+    index: str,
+    query: str,
+    size: int,
+    session: str | None,
+    engine: str,
+    model: str,
+    store: str,
+    session_index: str,
+    as_json: bool,
+) -> None:
+    """Search INDEX for the words of QUERY: rank, score, id, and how the document begins.
+
+    --json prints what POST /v1/search answers.
+    """
+    with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+        found = opened.index(index)
+        if session is None:
+            hits = found.search(query, size)
+        else:
+            asker = found.session(session)
+            if not asker.explain()["judgements"]:
+                click.echo(f"session {session} has no marks in {store} (--store names another place)", err=True)
+            hits = asker.search(query, size)
+    if as_json:
+        click.echo(json.dumps(hits.response, ensure_ascii=False))
+        return
+    if hits.did_you_mean:
+        click.echo(f"did you mean: {hits.did_you_mean}")
+    _print_hits(hits, found.fields)
+
+
+def _print_hits(hits: library.Hits, fields: tuple[str, ...]) -> None:
+    if not hits:
+        click.echo("no hits")
+        return
+    shown = [cut(hit.id, _ID) for hit in hits]
+    widest = max(map(display_width, shown))
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    for rank, (hit, id) in enumerate(zip(hits, shown, strict=True), 1):
+        score = "-" if hit.score is None else f"{hit.score:.3f}"
+        padding = " " * (widest - display_width(id))
+        begin = f"{rank:3}. {score:>6}  {id}{padding}  "
+        click.echo(f"{begin}{cut(_beginning(hit, fields), width - display_width(begin))}".rstrip())
+    total = "" if hits.total is None else f" of {hits.total} with a word of the query"
+    click.echo(f"{len(hits)} hits{total}", err=True)
+
+
+def _beginning(hit: library.Hit, fields: tuple[str, ...]) -> str:
+    """The beginning of each text of a document, most of which is the last one's: a title is short."""
+    texts = [text for name in fields or () if (text := document_text(hit.source, [name]).strip())]
+    texts = texts or [document_text(hit.source, ())]
+    return " | ".join([*(cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]])

@@ -1,0 +1,98 @@
+"""The text fields of documents that a command reads: those it was told, or a guess that it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from resift.cli.failures import NOT_RIGHT, Failure
+from resift.cli.output import read_with_progress
+from resift.errors import BadInput
+from resift.ingest.fields import fields_of, guess_fields, sample
+from resift.ingest.readers import BadLine, Files, Record
+from resift.ingest.texts import texts_of
+from resift.plugin.query_dsl import document_text
+
+_SHOWN = 20
+Fields = Sequence[str]
+Source = dict[str, Any]
+Records = Iterator[Record | BadLine]
+
+
+def choose_fields(files: Files, fields: Fields | None) -> tuple[Fields, Records]:
+    """The text fields of documents, guessed where none are given, and the documents, none of which is left out.
+
+    Raises BadInput if there is no document, or if the first ones have no text in these fields.
+    """
+    documents, records = _first(files)
+    if fields is None:
+        fields = guess_fields(documents)
+        click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
+    elif not _have_text(documents, fields):
+        message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
+        raise BadInput(message, value=list(fields), expected=f"fields that there are: {_names(documents)}")
+    return fields, records
+
+
+def with_text(files: Files, fields: Fields, index: str) -> tuple[Fields, Records]:
+    """The text ``fields`` of an index, and the documents to index there.
+
+    Raises BadInput if there is no document, and Failure if the first ones have no text in these fields.
+    """
+    documents, records = _first(files)
+    if not _have_text(documents, fields):
+        message = (
+            f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}, the fields of index {index!r}; "
+            "nothing was indexed, because no words would find it"
+        )
+        expected = f"another index, or --map OLD={fields[0]} for one of: {_names(documents)}"
+        raise Failure(message, expected, NOT_RIGHT)
+    return fields, records
+
+
+def _first(files: Files) -> tuple[list[Source], Records]:
+    """The first documents, and all of them."""
+    head, records = sample(files)
+    documents = [record.source for record in head if isinstance(record, Record)]
+    if not documents:
+        names = " ".join(files.paths)
+        first = next((f": line {one.line} is {one.reason}" for one in head if isinstance(one, BadLine)), "")
+        raise BadInput(f"no documents in {names}{first}", value=names, expected="at least one document")
+    return documents, records
+
+
+def _have_text(documents: Sequence[Source], fields: Fields) -> bool:
+    return any(document_text(document, fields).strip() for document in documents)
+
+
+def _names(documents: Sequence[Source]) -> str:
+    return ", ".join(fields_of(documents)[:_SHOWN]) or "none that holds a text"
+
+
+class CorpusTexts:
+    """The texts of documents, with a progress bar if it has a ``label``.
+
+    ``left_out`` counts the lines that held no document.
+    """
+
+    def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:
+        self._files, self._fields, self._label = files, fields, label
+        self.left_out = 0
+
+    def __iter__(self) -> Iterator[str]:
+        fields, records = choose_fields(self._files, self._fields)
+        if self._label is not None:
+            records = read_with_progress(records, self._files, self._label)
+        yield from texts_of(self._counted(records), fields)
+
+    def _counted(self, records: Records) -> Records:
+        first = ""
+        for record in records:
+            if isinstance(record, BadLine):
+                self.left_out += 1
+                first = first or f"line {record.line} of {record.file} is {record.reason}"
+            yield record
+        if self.left_out:
+            click.echo(f"warning: {self.left_out} lines hold no document and are left out: {first}", err=True)
