@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resift.ingest.indexing import DeadLetters
+from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, record_of
 
 
@@ -29,8 +29,11 @@ class Refusals(DeadLetters):
     """Refused documents in memory, in place of a file: the program still has them and decides."""
 
     def __init__(self) -> None:
-        super().__init__(Path())
+        self.path, self.failure = Path(), None
         self.refused: list[Refused] = []
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
         self.refused.append(Refused(record.line - 1, status, reason, document))
@@ -44,6 +47,6 @@ def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
             try:
                 yield record_of("documents", line, dict(document))
                 continue
-            except (TypeError, ValueError) as error:  # the hash that names it needs what JSON can hold
+            except (TypeError, ValueError, RecursionError) as error:  # the hash that names it needs what JSON can hold
                 reason = f"not JSON: {error}"
         yield BadLine("documents", line, repr(document), reason)

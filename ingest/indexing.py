@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TextIO
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import EngineError, EngineUnavailable, ResiftError
-from resift.files import create_private
-from resift.ingest.readers import BadLine, Record
+from resift.ingest.dead_letters import DeadLetters
+from resift.ingest.readers import BadLine, Record, is_stream
+from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
 
+__all__ = ["DeadLetters", "Indexer", "Report"]
+
 BATCH = 500
 BATCH_BYTES = 4 * 2**20
 ATTEMPTS = 8
+# what a document leads to that cannot be written as text or as JSON, such as lists nested a thousand deep
+_UNFIT = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 @dataclass
@@ -37,6 +41,7 @@ class Report:
         without_text: documents with no text in the index's fields, which no search for words finds.
         retries: how often a batch, or what was left of one, was sent again.
         seconds: how long indexing has taken so far.
+        last_read: the file and the line of the last record that was read, None before the first.
     """
 
     indexed: int = 0
@@ -44,59 +49,15 @@ class Report:
     without_text: int = 0
     retries: int = 0
     seconds: float = 0.0
-
-
-@dataclass
-class DeadLetters:
-    """The file of refused documents, a JSON object a line: ``file``, ``line``, ``status``, ``reason``, ``document``.
-
-    The file is made with its first entry. An earlier file is never overwritten: ``path`` gets a number instead. Once
-    its documents are corrected, such a file can be indexed as it is.
-    """
-
-    path: Path
-    _file: TextIO | None = field(default=None, repr=False)
-
-    def add(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
-        """Write one entry, flushed to the file before this returns.
-
-        Args:
-            record: where the document was read.
-            status: the HTTP status that the engine gave, 400 for a line that is no document.
-            reason: why it was refused.
-            document: the document as a dictionary with ``_id``, or the text of a line that is no document.
-        """
-        file = self._file = self._file or self._create()
-        entry = {
-            "file": record.file,
-            "line": record.line,
-            "status": status,
-            "reason": reason,
-            "document": document,
-        }
-        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-        file.flush()
-
-    def _create(self) -> TextIO:
-        first, number = self.path, 0
-        while True:
-            try:
-                return create_private(self.path)
-            except FileExistsError:
-                number += 1
-                self.path = first.with_suffix(f".{number}{first.suffix}")
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
+    last_read: tuple[str, int] | None = None
 
 
 class Indexer:
     """Sends records to an index that holds ``model``'s vectors; the index is created if it does not exist.
 
     What the engine is too busy for is sent again, up to ``ATTEMPTS`` times in all. Before the first retry the indexer
-    waits 0.5 s, then twice as long each time, up to 30 s, give or take a quarter (``sleep`` does the waiting).
+    waits 0.5 s, then twice as long each time, up to 30 s, give or take a quarter (``sleep`` does the waiting). When a
+    ``stop`` is requested nothing more is read, and nothing is sent again.
     """
 
     def __init__(
@@ -105,13 +66,19 @@ class Indexer:
         model: Model,
         index: str,
         dead_letters: DeadLetters,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] | None = None,
+        stop: Stop | None = None,
     ) -> None:
-        self.engine, self.model, self.index, self.sleep = engine, model, index, sleep
+        self.engine, self.model, self.index = engine, model, index
+        self.stop = stop or Stop()
+        self.sleep = sleep or self.stop.wait
         self.dead_letters = dead_letters
         self.report = Report()
         self._jitter = random.Random(0)
-        # Batches are sent from several threads, which share the report and the dead-letter file.
+        # What was read and is neither acknowledged nor a dead letter yet, by the record's identity: ids may be equal.
+        self._open: dict[int, Record] = {}
+        self._is_giving_up = False
+        # Batches are sent from several threads, which share the report, the open records and the dead-letter file.
         self._lock = threading.Lock()
 
     def run(
@@ -121,7 +88,9 @@ class Indexer:
         analyzer: str = "english",
         progress: Callable[[Report], None] = lambda report: None,
     ) -> Report:
-        """Index all records; when this returns, the engine has each of them or the dead-letter file does.
+        """Index all records; however this ends, the engine has each one that was read or the dead-letter file does.
+
+        After an interruption a document may be in both, which does no harm when the file is indexed.
 
         Args:
             records: documents, and lines that are none, as the readers give them.
@@ -129,16 +98,25 @@ class Indexer:
             analyzer: how a new index cuts texts into words, one of ``resift.plugin.documents.ANALYZERS``.
             progress: called with the report so far, after each batch.
 
-        Raises ModelMismatch if the index belongs to another model, and EngineUnavailable if the engine does not come
-        back: the documents that were being sent are then in the dead-letter file, and running again is safe.
+        Raises ModelMismatch if the index belongs to another model; EngineUnavailable if the engine does not come back,
+        in which case the rest of a stream, which cannot be read again, goes to the dead-letter file too; BadInput if
+        that file cannot be written, after which nothing more is read; and what reading ``records`` raises, after what
+        was read before is indexed. Running again is safe.
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
         fields = self.engine.info(self.index).fields
+        reading = self._read(records)
         try:
-            for _ in self._send_batches(_batches(self._documents_of(records), fields), fields):
-                self.report.seconds = time.perf_counter() - started
-                progress(self.report)
+            with closing(self._send_batches(_batches(reading, fields, self._refuse), fields)) as sent:
+                for _ in sent:
+                    self.report.seconds = time.perf_counter() - started
+                    progress(self.report)
+        except BaseException as error:
+            self._keep_open_records(error)
+            if isinstance(error, EngineUnavailable):
+                self._keep_rest_of_stream(reading, error)
+            raise
         finally:
             self.dead_letters.close()
         self.engine.refresh(self.index)
@@ -151,13 +129,29 @@ class Indexer:
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 
-    def _documents_of(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
-        """The records; lines that are none become dead letters."""
+    def _read(self, records: Iterable[Record | BadLine]) -> Iterator[Record]:
+        """The documents among the records, each noted as open; lines that are none become dead letters."""
         for record in records:
+            self.report.last_read = record.file, record.line
             if isinstance(record, BadLine):
                 self._add_dead_letter(record, 400, record.reason, record.raw)
             else:
+                with self._lock:
+                    self._open[id(record)] = record
                 yield record
+            if self.stop.requested or self.dead_letters.failure is not None:
+                return
+
+    def _keep_open_records(self, error: BaseException) -> None:
+        for record in list(self._open.values()):
+            self._refuse(record, getattr(error, "status", 500), f"not indexed: {error or type(error).__name__}")
+
+    def _keep_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
+        """Put the rest of a pipe into the dead-letter file. What is in files can be read again, and is left there."""
+        for record in reading:
+            self._refuse(record, error.status, f"not sent: {error.message}")
+            if not is_stream(record.file):
+                return
 
     def _send_batches(self, batches: Iterable[list[Record]], fields: Sequence[str]) -> Iterator[None]:
         """Encode one batch while others are being sent, and yield after each that was.
@@ -165,7 +159,7 @@ class Indexer:
         A batch waits for those that hold a document of the same id, so that the last one in the file stays.
         """
         running: deque[tuple[set[str], Future[None]]] = deque()
-        with ThreadPoolExecutor(self.engine.writers) as pool:
+        with ThreadPoolExecutor(self.engine.writers) as pool, self._giving_up_on_errors():
             for batch in batches:
                 texts = [document_text(record.source, fields) for record in batch]
                 self.report.without_text += sum(not text.strip() for text in texts)
@@ -184,26 +178,39 @@ class Indexer:
                 future.result()
                 yield
 
+    @contextmanager
+    def _giving_up_on_errors(self) -> Iterator[None]:
+        """Where the block raises, let the batches that are being sent come to their end without further attempts."""
+        try:
+            yield
+        except BaseException:
+            self._is_giving_up = True
+            raise
+
     def _send(self, batch: list[Record], vectors: Floats) -> None:
         """Send a batch until each document is taken or refused, or its attempts are used up."""
         pending = [(record, vectors[i]) for i, record in enumerate(batch)]
         for attempt in range(1, ATTEMPTS + 1):
             rejections, outage = self._bulk(pending)
-            with self._lock:
-                self.report.indexed += len(pending) - len(rejections)
+            is_last = attempt == ATTEMPTS or self.stop.requested or self._is_giving_up
             again = []
             for rejection in rejections:
                 record, vector = pending[rejection.position]
-                if attempt < ATTEMPTS and _is_temporary(rejection.status):
+                if not is_last and _is_temporary(rejection.status):
                     again.append((record, vector))
                 else:
-                    document = {"_id": record.id, **record.source}
-                    self._add_dead_letter(record, rejection.status, rejection.reason, document)
+                    self._refuse(record, rejection.status, rejection.reason)
+            refused = {rejection.position for rejection in rejections}
+            with self._lock:
+                for position, (record, _) in enumerate(pending):
+                    if position not in refused:
+                        self._open.pop(id(record), None)
+                self.report.indexed += len(pending) - len(rejections)
             if not again:
                 break
             self._wait(attempt)
             pending = again
-        if outage and attempt == ATTEMPTS:
+        if outage:
             raise EngineUnavailable(
                 f"the engine did not take lines {batch[0].line} to {batch[-1].line}: {outage.message}",
                 expected=f"run again when it is back; these lines are in {self.dead_letters.path}",
@@ -212,7 +219,8 @@ class Indexer:
     def _bulk(self, pending: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:
         """One bulk request: its rejections and, if it failed as a whole for now, the error.
 
-        A request that failed as a whole rejects every document for that reason; one that is too large is halved.
+        A request that failed as a whole rejects every document for that reason. One that is too large, or cannot be
+        made because of a document in it, is halved.
         """
         documents = [Document(record.id, record.source, vector) for record, vector in pending]
         try:
@@ -225,6 +233,10 @@ class Indexer:
                 Rejection(i, document.id, error.status, error.message) for i, document in enumerate(documents)
             ]
             return rejections, error if _is_temporary(error.status) else None
+        except _UNFIT as error:
+            if len(pending) > 1:
+                return self._bulk_in_halves(pending)
+            return [Rejection(0, documents[0].id, 400, f"{type(error).__name__}: {error}")], None
 
     def _bulk_in_halves(self, pending: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:
         half = len(pending) // 2
@@ -238,6 +250,12 @@ class Indexer:
             self.report.retries += 1
         self.sleep(min(30, 0.5 * 2 ** (attempt - 1)) * self._jitter.uniform(0.75, 1.25))
 
+    def _refuse(self, record: Record, status: int, reason: str) -> None:
+        """Put a document into the dead-letter file: it is open no longer."""
+        self._add_dead_letter(record, status, reason, {"_id": record.id, **record.source})
+        with self._lock:
+            self._open.pop(id(record), None)
+
     def _add_dead_letter(self, record: Record | BadLine, status: int, reason: str, document: Any) -> None:
         with self._lock:
             self.dead_letters.add(record, status, reason, document)
@@ -249,15 +267,29 @@ def _is_temporary(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-def _batches(records: Iterable[Record], fields: Sequence[str]) -> Iterator[list[Record]]:
-    """Lists of at most BATCH records and about BATCH_BYTES characters of text."""
+def _batches(
+    records: Iterable[Record], fields: Sequence[str], refuse: Callable[[Record, int, str], None]
+) -> Iterator[list[Record]]:
+    """Lists of at most BATCH records and about BATCH_BYTES characters of text.
+
+    What reading the records raises is raised after the last of them; a record whose text cannot be had is refused.
+    """
     batch: list[Record] = []
     size = 0
-    for record in records:
-        batch.append(record)
-        size += len(document_text(record.source, fields))
-        if len(batch) == BATCH or size >= BATCH_BYTES:
+    try:
+        for record in records:
+            try:
+                size += len(document_text(record.source, fields))
+            except _UNFIT as error:
+                refuse(record, 400, f"{type(error).__name__}: {error}")
+                continue
+            batch.append(record)
+            if len(batch) == BATCH or size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    except Exception:
+        if batch:
             yield batch
-            batch, size = [], 0
+        raise
     if batch:
         yield batch

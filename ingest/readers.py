@@ -17,7 +17,9 @@ from resift.errors import BadInput
 from resift.ingest.encodings import plain_text
 from resift.ingest.json_rows import json_rows
 from resift.ingest.rows import BadRow, Rows, table_rows, text_rows
+from resift.ingest.stopping import Stop, stoppable
 
+STDIN = "-"
 FORMATS = ("jsonl", "json", "csv", "tsv", "text")
 _SUFFIXES = {
     ".jsonl": "jsonl",
@@ -70,33 +72,55 @@ def guess_format(path: str) -> str:
 class Files:
     """The documents of several files, one after another; ``-`` is stdin.
 
-    ``position`` of ``total`` bytes have been read, for progress bars; stdin counts for nothing in either. Raises
-    BadInput if a file cannot be read, or if no ``format`` is given and a file's ending does not tell it.
+    ``position`` of ``total`` bytes have been read, for progress bars; streams count for nothing in either. When a
+    ``stop`` is requested, streams end. Raises BadInput if a file cannot be read, or if no ``format`` is given and a
+    file's ending does not tell it.
     """
 
-    def __init__(self, paths: Sequence[str], format: str | None = None, columns: Columns = Columns()) -> None:
-        self.paths, self.columns = paths, columns
-        self.formats = [format or ("jsonl" if path == "-" else guess_format(path)) for path in paths]
+    def __init__(
+        self,
+        paths: Sequence[str],
+        format: str | None = None,
+        columns: Columns = Columns(),
+        stop: Stop | None = None,
+    ) -> None:
+        self.paths, self.columns, self.stop = paths, columns, stop or Stop()
+        self.formats = [format or ("jsonl" if path == STDIN else guess_format(path)) for path in paths]
         for path in paths:
-            if path != "-" and not os.access(path, os.R_OK):
+            if path != STDIN and (not os.access(path, os.R_OK) or os.path.isdir(path)):
                 raise BadInput(f"{path} cannot be read", value=path, expected="a readable file")
-        self.total = sum(os.path.getsize(path) for path in paths if path != "-")
+        self.total = sum(os.path.getsize(path) for path in paths if path != STDIN)
         self.position = 0
 
     def __iter__(self) -> Iterator[Record | BadLine]:
         for path, format in zip(self.paths, self.formats, strict=True):
-            if path == "-":
-                yield from read(sys.stdin.buffer, format, self.columns, path)
-                continue
+            try:
+                yield from self._records(path, format)
+            except OSError as error:
+                message = f"{path} cannot be read: {error.strerror or error}"
+                raise BadInput(message, value=path, expected="a readable file") from error
+
+    def _records(self, path: str, format: str) -> Iterator[Record | BadLine]:
+        if path == STDIN:
+            yield from read(stoppable(sys.stdin.buffer, self.stop), format, self.columns, path)
+            return
+        with open(path, "rb") as file:
+            if is_stream(path):
+                yield from read(stoppable(file, self.stop), format, self.columns, path)
+                return
             before = self.position
-            with open(path, "rb") as file:
-                for record in read(file, format, self.columns, path):
-                    self.position = before + file.tell()
-                    yield record
-            self.position = before + os.path.getsize(path)
+            for record in read(file, format, self.columns, path):
+                self.position = before + file.tell()
+                yield record
+        self.position = before + os.path.getsize(path)
 
 
-def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str = "-") -> Iterator[Record | BadLine]:
+def is_stream(file: str) -> bool:
+    """Whether the file of a record can be read only once: stdin, or a pipe with a name."""
+    return file == STDIN or Path(file).is_fifo()
+
+
+def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str = STDIN) -> Iterator[Record | BadLine]:
     """The documents of a stream, one after another; a line that cannot be read becomes a BadLine, and reading goes on.
 
     A document's id is its column ``_id`` or ``id``, or the one that ``columns`` names. A document without one gets a
@@ -111,6 +135,7 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
 
     Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text.
     """
+    line = 0
     try:
         for line, row in _rows(plain_text(stream, name), format):
             if isinstance(row, BadRow):
@@ -118,7 +143,9 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
             else:
                 yield record_of(name, line, row, columns)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BadInput(f"{name} is damaged: {error}", value=name, expected="a complete gzip file") from error
+        raise BadInput(
+            f"{name} is damaged after line {line}: {error}", value=name, expected="a complete gzip file"
+        ) from error
 
 
 def _rows(stream: BinaryIO, format: str) -> Rows:

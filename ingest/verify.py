@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from resift.arrays import batched
+from resift.arrays import Floats, batched
 from resift.encoders.model import Model
 from resift.errors import NotFound
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
 
 TOLERANCE = 1e-4
+BATCH = 500
 
 
 @dataclass
@@ -35,25 +37,37 @@ class Verification:
 def verify(engine: Engine, model: Model, index: str, repair: bool = False) -> Verification:
     """Encode every text again and compare: components may differ by 1e-4. With ``repair`` write the right vectors.
 
-    Vectors go stale by partial updates that bypass the ingest pipeline. Raises ModelMismatch if the index belongs to
-    another model.
+    Vectors go stale by partial updates that bypass the ingest pipeline. A repair writes vectors alone, and only over
+    the version that was read, so that what others write at the same time stays. Raises ModelMismatch if the index
+    belongs to another model.
     """
     info = engine.info(index)
     info.require(model)
     found = Verification()
-    for batch in batched(engine.scan(index), 500):
-        expected = model.encode([document_text(source, info.fields) for _, source, _ in batch])
-        for (id, _, vector), right in zip(batch, expected, strict=True):
+    for batch in batched(engine.scan(index), BATCH):
+        expected = model.encode([document_text(document.source, info.fields) for document in batch])
+        wrong = []
+        for document, right in zip(batch, expected, strict=True):
             found.checked += 1
-            if vector is None:
-                found.missing.append(id)
-            elif np.abs(vector - right).max() > TOLERANCE:
-                found.stale.append(id)
-    for id in [*found.missing, *found.stale] if repair else []:
-        try:
-            engine.update(index, id, {}, model)
-            found.repaired += 1
-        except NotFound:  # deleted since it was checked
-            continue
+            if not _is_right(document.vector, right):
+                (found.missing if document.vector is None else found.stale).append(document.id)
+                wrong.append((document.id, document.version, right))
+        if repair and wrong:
+            found.repaired += len(wrong) - _count_deleted(engine, model, index, engine.put_vectors(index, wrong))
     engine.refresh(index)
     return found
+
+
+def _is_right(vector: Floats | None, right: Floats) -> bool:
+    return vector is not None and vector.shape == right.shape and bool(np.abs(vector - right).max() <= TOLERANCE)
+
+
+def _count_deleted(engine: Engine, model: Model, index: str, changed: Sequence[str]) -> int:
+    """Repair documents that were changed since they were read, one by one; how many of them were deleted."""
+    deleted = 0
+    for id in changed:
+        try:
+            engine.update(index, id, {}, model)
+        except NotFound:
+            deleted += 1
+    return deleted

@@ -43,8 +43,8 @@ def judged_collection(engine: Engine, store: SessionStore, index: str, pool: int
     Raises BadInput if no query has a relevant document.
     """
     fields = list(engine.info(index).fields)
-    scanned = sorted(engine.scan(index), key=lambda document: document[0])
-    texts = {id: document_text(source, fields) for id, source, _ in scanned}
+    scanned = sorted(engine.scan(index), key=lambda document: document.id)
+    texts = {stored.id: document_text(stored.source, fields) for stored in scanned}
     positions = {id: position for position, id in enumerate(texts)}
     judgements = list(Sessions(store).judgements(index))
     grades = _sum_grades(judgements, positions)

@@ -20,7 +20,8 @@ _NO_VERSION = (0, 0)
 class ServedReranker:
     """The reranker in ``folder``, which is checked at most every two seconds. May be used from several threads.
 
-    If what is new in the folder cannot be read, that is logged, and the reranker before it stays in service.
+    It is read into memory, so that whatever becomes of the files does no harm to the one in service. If what is new in
+    the folder cannot be read, that is logged once, and the reranker before it stays in service.
     """
 
     def __init__(self, folder: str) -> None:
@@ -28,7 +29,9 @@ class ServedReranker:
         self._checked: float | None = None
         self._reranker: LateInteraction | None = None
         self._version: Version = _NO_VERSION
+        self._unreadable: Version | None = None
         self._lock = threading.Lock()
+        self.get()  # before a server's workers are forked, which share what is in memory then
 
     def get(self) -> LateInteraction | None:
         """The reranker in service, or None."""
@@ -51,6 +54,7 @@ class ServedReranker:
         return reranker
 
     def _check(self) -> None:
+        version = _NO_VERSION
         try:
             status = (self.folder / FILE).stat()
             # the file's number too: a copy of an older reranker may have the time of the one it replaces
@@ -59,8 +63,11 @@ class ServedReranker:
                 self._reranker, self._version = LateInteraction.load(self.folder), version
         except FileNotFoundError:
             self._reranker, self._version = None, _NO_VERSION
-        except (OSError, ResiftError):
-            log.exception("the trained reranker in %s cannot be read", self.folder)
+        except (OSError, ResiftError) as error:
+            # it is tried again, since somebody may be copying it just now, but said only once
+            if version != self._unreadable:
+                log.error("the trained reranker in %s is not taken into service: %s", self.folder, error)
+            self._unreadable = version
 
 
 def put_into_service(source: str, folder: str) -> LateInteraction:

@@ -103,7 +103,7 @@ def test_of_equal_ids_the_last_one_stays(engine: Engine, index: str, model: Mode
     report = Indexer(engine, model, index, dead).run(rows, ["text"])
     assert (report.indexed, report.dead) == (4 * BATCH, 0)
     last = {row.id: row.source["text"] for row in rows}
-    assert {id: source["text"] for id, source, _ in engine.scan(index)} == last
+    assert {stored.id: stored.source["text"] for stored in engine.scan(index)} == last
     assert verify(engine, model, index).stale == []
 
 
