@@ -19,6 +19,7 @@ from resift.reranker.access.keys import Keys
 from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
 from resift.reranker.config import Config
+from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics
 from resift.reranker.search.service import Reranker
@@ -66,11 +67,8 @@ def _add_errors(app: Flask) -> None:
 
     @app.errorhandler(HTTPException)
     def http(error: HTTPException) -> Response:
-        names = {404: "no_such_path", 405: "method_not_allowed", 413: "too_large", 415: "unsupported_media_type"}
         status = error.code or 500
-        expected = f"at most {app.config['MAX_CONTENT_LENGTH']} bytes" if status == 413 else "see /openapi.json"
-        code = names.get(status, "http_error")
-        body = {"error": {"code": code, "message": error.name, "value": request.path, "expected": expected}}
+        body = http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"])
         answer = Response(json.dumps(body), status, content_type="application/json")
         methods = getattr(error, "valid_methods", None)
         if methods:

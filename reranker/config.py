@@ -37,7 +37,8 @@ class Config:
     sites whose pages may use the API.
 
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other
-    limits are in :mod:`resift.reranker.limits`.
+    limits are in :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its
+    answer.
     """
 
     engine: str = "resift.db"
@@ -59,10 +60,11 @@ class Config:
     cors: tuple[str, ...] = ()
     max_text: int = 1_000_000
     max_body: int = 8 * 2**20
+    deadline: float = 30.0
 
     def __post_init__(self) -> None:
         ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
-        ranges.update(session_knn=(0, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31))
+        ranges.update(session_knn=(0, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

@@ -138,6 +138,18 @@ class SessionNotFound(NotFound):
     code = "session_not_found"
 
 
+class RequestTimeout(ResiftError):
+    """A request did not come completely within its time."""
+
+    code, status = "request_timeout", 408
+
+
+class DeadlineExceeded(ResiftError):
+    """A request was not answered within its time."""
+
+    code, status = "deadline_exceeded", 503
+
+
 class SessionBusy(ResiftError):
     """A session was changed by others all the time; nothing was written."""
 

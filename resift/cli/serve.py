@@ -5,13 +5,24 @@ from __future__ import annotations
 import click
 
 from resift.cli import serving
-from resift.cli.options import PORT, engine_option, model_option, service_option
+from resift.cli.options import engine_option, model_option, port_option, service_option
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 is all of them.")
-@click.option("--port", default=PORT, show_default=True, help="Port to listen on.")
-@click.option("--workers", default=2, show_default=True, help="Processes, which share the model's memory.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; 0.0.0.0 is all of them, which needs keys (resift keys).",
+)
+@port_option
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    default=2,
+    show_default=True,
+    help="Processes, which share the model's memory.",
+)
 @engine_option
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:

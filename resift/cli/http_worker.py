@@ -1,0 +1,208 @@
+"""A gunicorn worker that waits for clients in one thread and hands requests to others only when they are complete.
+
+gunicorn's own threaded worker reads a request in the thread that answers it: a few clients that send theirs slowly, or
+do not take their answers, keep every thread. Here waitress does the reading and writing. gunicorn keeps what waitress
+has not: several processes over one loaded model, which are started anew when they die.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+from gunicorn.workers.base import Worker
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.server import create_server
+from waitress.task import ErrorTask
+
+from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError
+from resift.reranker.http_errors import http_error
+
+THREADS = 8
+KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
+CONNECTIONS = 1000  # of a process at a time; more wait until some are closed
+_FILES = 3 * CONNECTIONS + 500  # a connection may need two temporary files beside itself, for what it sends and gets
+_HEAD = 64 * 1024
+_RECEIVED_AT_ONCE = 64 * 1024
+_SENT_IN_TIME = 2**20
+
+
+class HttpWorker(Worker):  # type: ignore[misc]
+    """A process of ``resift serve``. Its application is one of :func:`resift.reranker.create_app`."""
+
+    def run(self) -> None:
+        """Serve until the parent process ends this one, or has ended."""
+        _allow_open_files()
+        _log_like_gunicorn(self.log)
+        (listener,) = self.sockets
+        config = self.wsgi.config["RESIFT"]
+        channels: dict[int, Any] = {}
+        server = create_server(
+            self.wsgi,
+            channels,
+            _dispatcher=_Threads(THREADS),
+            sockets=[listener.sock],
+            # clients that send no Host are taken for such that know the address
+            server_name=listener.sock.getsockname()[0],
+            ident=None,
+            connection_limit=CONNECTIONS,
+            recv_bytes=_RECEIVED_AT_ONCE,
+            max_request_header_size=_HEAD,
+            max_request_body_size=config.max_body + 1,  # waitress refuses bodies of just as many
+        )
+        server.channel_class = Connection
+        while self.alive and self.ppid == os.getppid():
+            self._turn(server, channels, config.deadline)
+        wasyncore.dispatcher.close(server)  # accepts no more; requests that are under way are answered
+        end = time.monotonic() + self.cfg.graceful_timeout
+        while server.active_channels and time.monotonic() < end:
+            self._turn(server, channels, config.deadline, stopping=True)
+
+    def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
+        """Read and write what can be read and written, and close connections that are overdue."""
+        self.notify()  # or gunicorn takes this process for one that hangs
+        wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
+        now = time.monotonic()
+        if now >= self._next_check or stopping:
+            self._next_check = now + min(1.0, deadline / 4)
+            for connection in list(server.active_channels.values()):
+                connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
+
+    _next_check = 0.0
+
+
+class _Threads:
+    """The threads that answer requests.
+
+    Those of waitress take turns, so that each request finds the caches of another thread: SQLite's, and memory that the
+    allocator keeps by thread. Here one client has one thread: its searches take two thirds of the time.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+
+    def add_task(self, connection: Connection) -> None:
+        """Answer the connection's next request."""
+        self._pool.submit(_answer, connection)
+
+
+def _answer(connection: Connection) -> None:
+    try:
+        connection.service()
+    except Exception:  # nobody looks at what the pool keeps of it
+        connection.logger.exception("answering failed")
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]
+    """The answer to what is no HTTP, or too large: as the application answers errors, and not as plain text."""
+
+    def execute(self) -> None:
+        error = self.request.error
+        expected_size = self.channel.adj.max_request_body_size - 1
+        body = _json(http_error(error.code, error.reason, getattr(self.request, "path", ""), expected_size))
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers.append(("Content-Type", "application/json"))
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class Connection(HTTPChannel):  # type: ignore[misc]
+    """A client's connection, with a deadline for each request from its first byte to its answer."""
+
+    error_task_class = _Refusal
+    answering = False
+    unsent = math.inf  # bytes of the answer that were left when its time was last extended
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.began = self.used = time.monotonic()
+        super().__init__(*arguments, **options)
+
+    def received(self, data: bytes) -> Any:
+        """Take what the client sent. While a request is answered nothing is read, so this may begin the next one."""
+        self.used = time.monotonic()
+        if self.request is None:
+            self.began, self.answering, self.unsent = self.used, False, math.inf
+        return super().received(data)
+
+    def write_soon(self, data: bytes) -> Any:
+        """Send a part of the answer."""
+        self.answering, self.used = True, time.monotonic()
+        return super().write_soon(data)
+
+    def writable(self) -> bool:
+        """Whether there is something to send that the thread which answers does not send itself.
+
+        waitress says so while that thread is at it, and its main loop spins until the thread is done, which costs a
+        fifth of a search's time.
+        """
+        if self.requests and self.total_outbufs_len <= self.adj.outbuf_high_watermark:
+            return bool(self.will_close or self.close_when_flushed)
+        return bool(super().writable())
+
+    def handle_expt(self) -> None:
+        """Close a connection with urgent data, which HTTP has not: unread, it would wake the main loop for ever."""
+        self.handle_close()
+
+    def check(self, now: float, deadline: float, keep_alive: float) -> None:
+        """Close the connection if its client or the application takes longer than it may, all in seconds."""
+        if not (self.requests or self.total_outbufs_len or self.request):
+            if now - self.used > keep_alive:
+                self.handle_close()
+        elif now - self.began <= deadline:
+            pass
+        elif self.requests:
+            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline)
+            self.refuse(
+                DeadlineExceeded(f"no answer within {deadline:g} s", expected="less work, or a larger RESIFT_DEADLINE")
+            )
+        elif not self.total_outbufs_len:
+            self.refuse(RequestTimeout("the request came too slowly", expected=f"all of it within {deadline:g} s"))
+        elif self.total_outbufs_len <= self.unsent - _SENT_IN_TIME:
+            # a long answer over a slow line: it may go on as long as some of it is taken
+            self.began, self.unsent = now, self.total_outbufs_len
+        else:
+            self.handle_close()
+
+    def refuse(self, error: ResiftError) -> None:
+        """Answer with an error, unless an answer has begun, and close the connection.
+
+        A thread that is still at work on the request notices when it wants to answer.
+        """
+        with self.outbuf_lock:
+            if not self.answering:
+                body = _json({"error": error.to_dict()})
+                head = (
+                    f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                )
+                with suppress(OSError):
+                    self.socket.send(head.encode() + body)
+            self.handle_close()
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode() + b"\n"
+
+
+def _allow_open_files() -> None:
+    """Raise the limit of open files, which is often 1,024: where they run out, the main loop would spin."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < enough:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+
+
+def _log_like_gunicorn(log: Any) -> None:
+    """Let waitress log where gunicorn does, and not that requests wait for a thread, which is nothing to act on."""
+    logging.getLogger("waitress").handlers = log.error_log.handlers
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
