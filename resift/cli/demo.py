@@ -14,7 +14,7 @@ import click
 
 from resift.cli import serving
 from resift.cli.demo_corpus import Question, corpus_file, load_questions
-from resift.cli.options import fields_option, model_option, opened
+from resift.cli.options import fields_option, model_option, opened, port_option
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
@@ -207,7 +207,7 @@ def _run(settings: Mapping[str, str], folder: str, corpus: str | None, fields: l
 @click.option("--corpus", metavar="FILE", help="Your own documents. [447 passages of government web pages]")
 @fields_option
 @click.option("--query", help="What to search for.")
-@click.option("--port", default=8080, show_default=True)
+@port_option
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
 @model_option
 def demo(

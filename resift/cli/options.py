@@ -21,6 +21,7 @@ from resift.vectors.packaged import DEFAULT
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 PORT = 8080
+ELSEWHERE = "(--store names another place; the Python library keeps them with the documents)"
 
 
 class WholeNumber(ParameterType):
