@@ -74,14 +74,9 @@ class Reranker:
         known = self._infos.get((index, str(headers)))
         if known is not None:
             return known
-        found: dict[str, IndexInfo] = {}
-
-        def resolve(name: str) -> tuple[str, ...]:
-            found[name] = self.engine.info(name, headers)
-            return found[name].indices
-
-        self.served_indices.require(index, resolve)
-        return self._infos.put((index, str(headers)), found[index])
+        # before anything is said of an index: whose models differ, for instance
+        self.served_indices.require(index, lambda name: self.engine.resolve(name, headers))
+        return self._infos.put((index, str(headers)), self.engine.info(index, headers))
 
     def late_interaction(self, method: str) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
@@ -129,7 +124,7 @@ class Reranker:
         """
         for name, clause in (("query", search.query), ("filter", search.filter)):
             if isinstance(clause, dict):
-                check_clause(name, clause)
+                check_clause(name, clause, self.config.max_text)
         info = self.info(search.index, search.headers)
         for other in indices_in([search.query, search.filter]):
             self.require_served(other, search.headers)

@@ -1,0 +1,286 @@
+"""Who may do what over HTTP: scopes of keys, whose session it is, and whose credentials the engine sees."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from reranker_app import post
+from test_openapi import OPERATIONS
+
+from resift import Model
+from resift.ingest.indexing import DeadLetters
+from resift.ingest.readers import BadLine
+from resift.plugin.connect import open_session_store
+from resift.plugin.documents import Document
+from resift.plugin.session_store import SessionStore, StoredSession
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.reranker import Config, create_app
+from resift.reranker.access.keys import SCOPES, KeyFile
+from resift.reranker.access.requests import OPEN, SCOPE_OF, scope_of
+
+DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
+UNKNOWN = "rsf_" + "u" * 43
+
+
+@pytest.fixture
+def engine(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
+    """An embedded engine with three documents."""
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    vectors = model.encode(DOCUMENTS.values())
+    assert (
+        engine.bulk("docs", [Document(id, {"text": DOCUMENTS[id]}, vectors[i]) for i, id in enumerate(DOCUMENTS)]) == []
+    )
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyFile:
+    """A file of keys."""
+    return KeyFile(str(tmp_path / "keys.jsonl"))
+
+
+@pytest.fixture
+def app(tmp_path: Path, engine: SqliteEngine, model: Model, keys: KeyFile) -> Flask:
+    """An application with keys."""
+    keys.create("somebody", ["search"])
+    config = Config(store=str(tmp_path / "sessions.db"), keys=str(keys.path), index="docs")
+    return create_app(config, engine=engine, model=model)
+
+
+def endpoints(app: Flask) -> list[tuple[str, str, str]]:
+    """Each endpoint's name, a method, and a path."""
+    return [
+        (rule.endpoint, method, re.sub(r"<[^>]+>", "search.js" if rule.endpoint == "static" else "s", rule.rule))
+        for rule in app.url_map.iter_rules()
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
+    ]
+
+
+def test_every_endpoint_names_its_scope(app: Flask) -> None:
+    assert {endpoint for endpoint, _, _ in endpoints(app)} == set(SCOPE_OF)
+    assert set(SCOPE_OF.values()) == {*SCOPES, OPEN}
+    assert scope_of("an endpoint of tomorrow") == "admin"
+
+
+def test_scopes_are_documented(app: Flask) -> None:
+    for endpoint, _, _ in endpoints(app):
+        if endpoint == "static":
+            continue
+        name = re.sub(r"_(\w)", lambda found: found[1].upper(), endpoint.removeprefix("api."))
+        described = [scopes for either in OPERATIONS[name][2]["security"] for scopes in either.values() if scopes]
+        wanted = scope_of(endpoint)
+        assert {scope for scopes in described for scope in scopes} == (set() if wanted == OPEN else {wanted}), endpoint
+
+
+@pytest.mark.parametrize("given", SCOPES)
+def test_a_key_opens_what_its_scope_names_and_nothing_else(app: Flask, keys: KeyFile, given: str) -> None:
+    key = keys.create("one", [given])
+    app = create_app(app.config["RESIFT"], engine=app.extensions["resift"].engine, model=app.extensions["resift"].model)
+    for endpoint, method, path in endpoints(app):
+        wanted = scope_of(endpoint)
+        json = {} if method in ("POST", "PUT") else None
+        for headers in ({"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer  {key} "}):
+            with app.test_client().open(path, method=method, json=json, headers=headers) as answer:
+                if wanted in (given, OPEN):
+                    assert answer.status_code not in (401, 403), (endpoint, answer.text)
+                else:
+                    assert (answer.status_code, answer.get_json()["error"]["code"]) == (403, "forbidden"), endpoint
+                    assert answer.get_json()["error"]["expected"] == f"the scope {wanted}"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Api-Key": UNKNOWN},
+        {"X-Api-Key": "rsf_"},
+        {"X-Api-Key": "é"},
+        {"Authorization": f"Bearer {UNKNOWN}"},
+        {"Authorization": "Bearer token-of-the-cluster"},
+        {"Authorization": "Basic " + b64encode(b"admin:admin").decode()},
+        {"Authorization": f"Basic {UNKNOWN}"},
+    ],
+)
+def test_nothing_is_done_without_a_known_key(app: Flask, headers: dict[str, str]) -> None:
+    for endpoint, method, path in endpoints(app):
+        if scope_of(endpoint) != OPEN:
+            answer = app.test_client().open(
+                path, method=method, json={} if method in ("POST", "PUT") else None, headers=headers
+            )
+            assert (answer.status_code, answer.get_json()["error"]["code"]) == (401, "unauthorized"), endpoint
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            assert UNKNOWN not in answer.text
+
+
+def test_a_wrong_path_is_not_found_with_and_without_a_key(app: Flask) -> None:
+    assert app.test_client().get("/v1/nothing").status_code == 404
+    assert app.test_client().put("/v1/search", json={}).status_code == 405
+
+
+def test_a_deleted_key_is_refused_within_seconds(app: Flask, keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resift.reranker.access.keys._CHECK_SECONDS", -1.0)
+    key = keys.create("late", ["search"])
+    body = {"index": "docs", "query": "fire"}
+    assert app.test_client().post("/v1/search", json=body, headers={"X-Api-Key": key}).status_code == 200
+    keys.delete("late")
+    assert app.test_client().post("/v1/search", json=body, headers={"X-Api-Key": key}).status_code == 401
+
+
+@pytest.fixture
+def seen(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The headers that the engine is asked with."""
+    headers: list[Any] = []
+    for name in ("search", "info"):
+        real = getattr(engine, name)
+
+        def asked(*arguments: Any, real: Any = real, **named: Any) -> Any:
+            headers.append(
+                named.get("headers", arguments[1] if real.__name__ == "info" and len(arguments) > 1 else None)
+            )
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(engine, name, asked)
+    return headers
+
+
+def test_only_the_callers_own_credentials_reach_the_engine(app: Flask, keys: KeyFile, seen: list[Any]) -> None:
+    key = keys.create("reader", ["search"])
+    app = create_app(app.config["RESIFT"], engine=app.extensions["resift"].engine, model=app.extensions["resift"].model)
+    basic = "Basic " + b64encode(b"anna:secret").decode()
+    for authorization, forwarded in (
+        (basic, {"Authorization": basic}),
+        ("Bearer token.of_the-cluster", {"Authorization": "Bearer token.of_the-cluster"}),
+        ("Bearer eyJhbGciOiJIUzI1NiJ9xrsf_abc", {"Authorization": "Bearer eyJhbGciOiJIUzI1NiJ9xrsf_abc"}),
+        (f"Bearer {key}", None),
+        (f"bEaReR   {key}", None),
+        (f"Bearer {UNKNOWN}", None),
+        (f"{basic}, Bearer {key}", None),
+        ("Basic " + b64encode(f"me:{key}".encode()).decode(), None),
+        ("Basic " + b64encode(f"{key}:".encode()).decode(), None),
+        (key, None),
+    ):
+        seen.clear()
+        headers = {"Authorization": authorization, "X-Api-Key": key}
+        answer = app.test_client().post("/v1/search", json={"index": "docs", "query": "fire"}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert seen
+        assert all(one == forwarded for one in seen), authorization
+
+
+MARKS = {"session": "anna", "index": "docs", "query": "fire", "relevant": ["2"]}
+
+
+@pytest.fixture
+def store(store_url: str, session_index: str) -> Iterator[SessionStore]:
+    """Where the sessions are."""
+    store = open_session_store(store_url, session_index)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def clients(
+    engine: SqliteEngine, model: Model, keys: KeyFile, store_url: str, session_index: str
+) -> dict[str, FlaskClient]:
+    """Clients over the same sessions, by the names of their keys; "" has none, on a server without keys."""
+    config = Config(store=store_url, session_index=session_index)
+    made = {"": create_app(config, engine=engine, model=model).test_client()}
+    secrets = {name: keys.create(name, ["search", "feedback", "embed"]) for name in ("shop", "wiki")}
+    secrets["boss"] = keys.create("boss", SCOPES)
+    config = Config(store=store_url, session_index=session_index, keys=str(keys.path))
+    app = create_app(config, engine=engine, model=model)
+    for name, key in secrets.items():
+        made[name] = app.test_client()
+        made[name].environ_base["HTTP_X_API_KEY"] = key
+    return made
+
+
+def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
+    shop, wiki, boss = clients["shop"], clients["wiki"], clients["boss"]
+    post(shop, "/v1/feedback", **MARKS)
+    search: dict[str, Any] = {"index": "docs", "query": "fire", "session": "anna"}
+    moved = post(shop, "/v1/search", **search)
+    assert moved["resift"]["session"] == "anna"
+    as_if_new = post(wiki, "/v1/search", **search)
+    never = post(wiki, "/v1/search", **{**search, "session": "never"})
+    assert as_if_new["hits"] == never["hits"] != moved["hits"]
+    assert as_if_new["resift"]["session"] is None
+    rerank = {"query": "fire", "documents": list(DOCUMENTS.values())}
+    assert post(wiki, "/v1/rerank", **rerank, session="anna") == post(wiki, "/v1/rerank", **rerank)
+    assert post(shop, "/v1/rerank", **rerank, session="anna") != post(shop, "/v1/rerank", **rerank)
+    score = {"query": "fire", "documents": list(DOCUMENTS.values())}
+    assert post(wiki, "/v1/score", **score, session="anna") == post(wiki, "/v1/score", **score)
+
+    def refused(client: FlaskClient, id: str) -> list[Any]:
+        answers = [
+            client.get(f"/v1/sessions/{id}"),
+            client.delete(f"/v1/sessions/{id}"),
+            client.post(f"/v1/sessions/{id}/undo"),
+        ]
+        return [(answer.status_code, answer.text.replace(id, "ID")) for answer in answers]
+
+    assert refused(wiki, "anna") == refused(wiki, "none")
+    assert {status for status, _ in refused(wiki, "anna")} == {404}
+    assert wiki.post("/v1/feedback", json=MARKS).status_code == 404
+    assert wiki.put("/v1/sessions/anna", json={"judgements": []}).status_code == 404
+    assert shop.get("/v1/sessions/anna").get_json()["steps"] == 1
+    assert boss.get("/v1/sessions/anna").get_json()["steps"] == 1
+    post(boss, "/v1/feedback", **{**MARKS, "relevant": ["1"]})
+    assert shop.get("/v1/sessions/anna").get_json()["steps"] == 2
+    assert shop.delete("/v1/sessions/anna").status_code == 200
+    post(wiki, "/v1/feedback", **MARKS)
+    assert shop.get("/v1/sessions/anna").status_code == 404
+
+
+def test_sessions_of_before_there_were_keys(clients: dict[str, FlaskClient], store: SessionStore) -> None:
+    old = StoredSession({"at": 1.0, "q": ["fire"], "j": [[1, 0, 0, 0, "2", 1]]}, 4e9, ["docs"])
+    assert store.write("old", old)
+    assert clients[""].get("/v1/sessions/old").get_json()["steps"] == 1
+    assert clients["boss"].get("/v1/sessions/old").get_json()["steps"] == 1
+    assert clients["shop"].get("/v1/sessions/old").status_code == 404
+    post(clients["shop"], "/v1/feedback", **MARKS)
+    assert clients[""].get("/v1/sessions/anna").get_json()["steps"] == 1
+
+
+def test_a_key_that_is_made_anew_keeps_its_sessions(
+    clients: dict[str, FlaskClient], keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resift.reranker.access.keys._CHECK_SECONDS", -1.0)
+    post(clients["shop"], "/v1/feedback", **MARKS)
+    keys.delete("shop")
+    assert clients["shop"].get("/v1/sessions/anna").status_code == 401
+    clients["shop"].environ_base["HTTP_X_API_KEY"] = keys.create("shop", ["feedback"])
+    assert clients["shop"].get("/v1/sessions/anna").get_json()["steps"] == 1
+
+
+def test_files_are_their_owners_alone(tmp_path: Path, model: Model, keys: KeyFile) -> None:
+    old = os.umask(0)
+    try:
+        config = Config(engine=str(tmp_path / "docs.db"), store=str(tmp_path / "own.db"), keys=str(keys.path))
+        key = keys.create("shop", SCOPES)
+        engine = SqliteEngine(config.engine)
+        engine.create("docs", ["text"], model)
+        assert engine.bulk("docs", [Document("2", {"text": "fire"}, model.encode(["fire"])[0])]) == []
+        client = create_app(config, engine=engine, model=model).test_client()
+        client.environ_base["HTTP_X_API_KEY"] = key
+        post(client, "/v1/feedback", **MARKS)
+        dead = DeadLetters(tmp_path / "dead.jsonl")
+        dead.add(BadLine("docs.jsonl", 1, "no JSON", "{"), 400, "no JSON", "{")
+        dead.close()
+    finally:
+        os.umask(old)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
+    assert {"docs.db", "docs.db-wal", "own.db", "own.db-wal", "keys.jsonl", "dead.jsonl"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    engine.close()

@@ -1,0 +1,217 @@
+"""API keys: their file, what a running server makes of it, and ``resift keys``."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from resift.cli import serving
+from resift.cli.main import main
+from resift.errors import BadInput, NotFound
+from resift.reranker.access.keys import SCOPES, VARIABLE, KeyFile, Keys, check_key, key_hash
+
+SINGLE = "rsf_" + "s" * 43
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> KeyFile:
+    """A file of keys that does not exist yet."""
+    return KeyFile(str(tmp_path / "keys.jsonl"))
+
+
+def mode(path: Path) -> int:
+    """A file's permissions."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_key_is_printed_once_and_only_its_hash_is_kept(file: KeyFile) -> None:
+    old = os.umask(0)
+    try:
+        key = file.create("shop", ["feedback", "search"])
+    finally:
+        os.umask(old)
+    assert re.fullmatch(r"rsf_[A-Za-z0-9_-]{43}", key)  # 256 bits
+    (record,) = file.read()
+    assert (record.name, record.scopes, record.hash) == ("shop", ("search", "feedback"), key_hash(key))
+    assert key[4:] not in file.path.read_text()
+    assert mode(file.path) == 0o600
+    assert set(json.loads(file.path.read_text())) == {"name", "scopes", "hash", "created"}
+    assert file.create("cluster", ["embed"]) != key
+
+
+def test_a_file_that_is_shared_on_purpose_stays_so(file: KeyFile) -> None:
+    file.create("a", ["search"])
+    file.path.chmod(0o640)
+    file.create("b", ["search"])
+    assert mode(file.path) == 0o640
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "a b", "RESIFT_API_KEY", "-x", "x" * 65, "a/b", "é"])
+def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
+    with pytest.raises(BadInput, match="cannot name a key"):
+        file.create(name, ["search"])
+    assert not file.path.exists()
+
+
+@pytest.mark.parametrize("scopes", [[], ["all"], ["search", ""], ["Search"]])
+def test_scopes_that_do_not_exist(file: KeyFile, scopes: list[str]) -> None:
+    with pytest.raises(BadInput, match="is no scope") as caught:
+        file.create("shop", scopes)
+    assert "embed,search,feedback,admin" in str(caught.value.expected)
+
+
+def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:
+    first = file.create("shop", ["search"])
+    with pytest.raises(BadInput, match="already"):
+        file.create("shop", ["search"])
+    file.create("other", ["embed"])
+    file.delete("shop")
+    with pytest.raises(NotFound, match="no key 'shop'"):
+        file.delete("shop")
+    assert [key.name for key in file.read()] == ["other"]
+    assert file.create("shop", ["search"]) != first
+
+
+def test_changes_at_the_same_time_are_all_kept(file: KeyFile) -> None:
+    def change(number: int) -> None:
+        file.create(f"k{number}", ["search"])
+        file.create(f"gone{number}", ["search"])
+        file.delete(f"gone{number}")
+
+    threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(key.name for key in file.read()) == sorted(f"k{number}" for number in range(8))
+    assert [path.name for path in file.path.parent.iterdir()] == [file.path.name]
+
+
+def test_no_key_is_found_faster_than_another(file: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [file.create(f"k{number}", ["search"]) for number in range(3)]
+    keys, compared = Keys(str(file.path), SINGLE), []
+
+    def compare(a: str, b: str) -> bool:
+        compared.append((a, b))
+        return real(a, b)
+
+    real = hmac.compare_digest
+    monkeypatch.setattr("resift.reranker.access.keys.hmac.compare_digest", compare)
+    for key in (made[0], made[2], SINGLE, "rsf_wrong", ""):
+        compared.clear()
+        found = keys.find(key)
+        assert len(compared) == 4
+        assert all(hashed == key_hash(key) for _, hashed in compared)
+        assert (found is not None) == (key in (*made, SINGLE))
+
+
+def test_a_running_server_follows_the_file(file: KeyFile, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    keys = Keys(str(file.path), clock=clock)
+    assert not keys.required
+    first = file.create("first", ["search"])
+    assert keys.find(first) is None
+    clock.now += 2
+    found = keys.find(first)
+    assert found is not None
+    assert (found.caller.name, found.caller.scopes) == ("first", {"search"})
+    second = file.create("second", ["admin"])
+    file.delete("first")
+    clock.now += 2
+    assert (keys.find(first), keys.required) == (None, True)
+    assert keys.find(second) is not None
+    file.path.write_text("half a li")
+    clock.now += 2
+    assert keys.find(second) is not None
+    assert "line 1 is no key" in caplog.text
+    file.path.unlink()
+    clock.now += 2
+    assert (keys.find(second), keys.required) == (None, True)
+
+
+def test_the_last_key_that_goes_leaves_nobody_in(file: KeyFile) -> None:
+    key = file.create("only", ["search"])
+    file.delete("only")
+    keys = Keys(str(file.path))
+    assert (keys.required, keys.find(key)) == (True, None)
+
+
+def test_a_single_key_from_the_environment_may_do_everything(tmp_path: Path) -> None:
+    keys = Keys(str(tmp_path / "none"), SINGLE)
+    found = keys.find(SINGLE)
+    assert found is not None
+    assert (keys.required, found.name, found.scopes) == (True, VARIABLE, SCOPES)
+
+
+@pytest.mark.parametrize(
+    "key", ["secret", "rsf_short", "rsf_" + "ü" * 40, "rsf_" + "a b" * 20, "x" + SINGLE, SINGLE + "\n"]
+)
+def test_a_malformed_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> None:
+    with pytest.raises(BadInput, match=VARIABLE) as caught:
+        Keys(str(tmp_path / "none"), key)
+    assert key.strip() not in str(caught.value.to_dict())
+    with pytest.raises(BadInput):
+        check_key(key, "--key")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{}\n", b"[]\n", b"null\n", b"\xff\xfe\n", b'{"name": "a", "scopes": ["search"], "hash": "x"}\n', b"rsf_abc\n"],
+)
+def test_a_file_of_something_else_is_refused_at_start(file: KeyFile, content: bytes) -> None:
+    file.path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"keys\.jsonl"):
+        Keys(str(file.path))
+
+
+def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no file of keys"):
+        Keys(str(tmp_path / "none"), must_exist=True)
+    with pytest.raises(BadInput, match="cannot be read"):
+        Keys(str(tmp_path))
+
+
+def resift(*arguments: str) -> Result:
+    """One call of the command line."""
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_keys_on_the_command_line(here: Path) -> None:
+    made = resift("keys", "create", "shop", "--scopes", "search, feedback")
+    assert (made.exit_code, made.stdout.startswith("rsf_")) == (0, True)
+    key = made.stdout.strip()
+    assert "the key is not kept" in made.stderr
+    assert mode(here / "keys.jsonl") == 0o600
+    listed = resift("keys", "list")
+    assert key not in listed.stdout
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["shop", "search,feedback"]]
+    assert json.loads(resift("keys", "list", "--json").stdout)["keys"][0]["hash"] == key_hash(key)
+    assert resift("keys", "create", "shop", "--scopes", "search").exit_code != 0
+    assert resift("keys", "create", "x", "--scopes", "everything").exit_code != 0
+    assert resift("keys", "delete", "nobody").exit_code != 0
+    assert resift("keys", "delete", "shop").exit_code == 0
+    assert resift("keys", "list").stdout.split() == ["NAME", "SCOPES", "CREATED", "HASH"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+def test_without_keys_only_this_machine_is_served(here: Path, host: str) -> None:
+    with pytest.raises(BadInput, match="without keys only this machine is served") as caught:
+        serving.run({}, host, 8080, 1)
+    assert "resift keys create" in str(caught.value.expected)
