@@ -71,7 +71,7 @@ def without_credentials(address: str) -> str:
     if address.startswith(_PATH_STARTS):
         return address
     # Up to the last @, wherever it stands: a password may hold / or @ that should have been percent-encoded.
-    return ",".join(re.sub(r"(?s)^(\w+://|(?=[^@]*:)).*@", r"\1", url) for url in _urls(address))
+    return ",".join(re.sub(r"(?s)^(\w+://|(?=.*:.*@)).*@", r"\1", url) for url in _urls(address))
 
 
 def _urls(address: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class IndexInfo:
 
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
-    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for.
+    Resift did not make.
     """
 
     name: str
@@ -32,7 +32,6 @@ class IndexInfo:
     model: str | None
     model_name: str | None
     dim: int | None
-    indices: tuple[str, ...] = ()
 
     def require(self, model: Model) -> None:
         """Check that ``model`` made the vectors of this index. Raises ModelMismatch if another model, or none, did."""
@@ -45,7 +44,27 @@ class IndexInfo:
             )
 
 
-def index_meta(fields: Sequence[str], model: Model) -> dict[str, Any]:
+class ModelDescription(Protocol):
+    """What mappings say of a model: so much of it is known where its folder is not."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits that identify it."""
+
+    @property
+    def dim(self) -> int:
+        """The length K of its vectors."""
+
+    @property
+    def space_type(self) -> str:
+        """The k-NN space that finds its candidates."""
+
+
+def index_meta(fields: Sequence[str], model: ModelDescription) -> dict[str, Any]:
     """What an index records about itself: its text fields, and the model that made its vectors."""
     return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
 
@@ -57,6 +76,15 @@ class Document:
     id: str
     source: dict[str, Any]
     vector: Floats | None = None
+
+
+class StoredDocument(NamedTuple):
+    """A document as an engine has it: its fields, its vector (K,) if it has one, and its version, which puts take."""
+
+    id: str
+    source: dict[str, Any]
+    vector: Floats | None
+    version: Any
 
 
 @dataclass(frozen=True)
@@ -93,12 +121,22 @@ def check_document(document: Document, fields: Sequence[str], dim: int | None) -
 
     ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts any).
     """
-    reason = check_parts(document, fields, dim)
+    return check_parts(document, fields, dim) or json_fault(document.source)
+
+
+def json_fault(value: Any) -> str | None:
+    """The reason why a value cannot be written as JSON in UTF-8, or None if it can.
+
+    >>> json_fault({"text": "\\ud800"})
+    "'\\\\ud800' is half of a character, expected Unicode text"
+    """
     try:
-        json.dumps(document.source, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        return reason or f"not JSON: {error}"
-    return reason
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        return f"{error.object[error.start]!a} is half of a character, expected Unicode text"
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+    return None
 
 
 def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
@@ -106,6 +144,8 @@ def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> s
 
     Checked are the length of the id, that no text field is an object, and that the vector has ``dim`` finite numbers.
     """
+    if (reason := json_fault(document.id)) is not None:
+        return f"id: {reason}"
     if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
         return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
     for name in fields:

@@ -13,6 +13,9 @@ from resift.errors import BadInput
 
 Body = dict[str, Any]  # a search body, or a clause of one
 VECTOR_FIELD, CODE_FIELD = "resift_vector", "resift_code"
+# The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
+# vector would become a plain list of numbers, which no search finds.
+GUARD_FIELD = "resift_needs_mapping"
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
 
 
@@ -22,7 +25,8 @@ def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any 
     ``vector`` is the query's vector (K,), ``size`` how many documents are wanted. Only documents that match the query
     clause ``filter`` count, and ``source`` is the body's ``_source``.
     """
-    clause: Body = {"vector": np.asarray(vector, np.float32).tolist(), "k": size}
+    # ignore_unmapped: of several indices one may have no vectors, and the others' documents are wanted
+    clause: Body = {"vector": np.asarray(vector, np.float32).tolist(), "k": size, "ignore_unmapped": True}
     if filter:
         clause["filter"] = filter
     return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
@@ -92,29 +96,35 @@ def filter_source(source: Body, spec: Any) -> Body | None:
     return _filtered(source, "", includes, excludes) if includes or excludes else source
 
 
-def _filtered(source: Body, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Body:
+def _filtered(source: Mapping[str, Any], path: str, includes: Sequence[str], excludes: Sequence[str]) -> Body:
     """The fields of an object at a ``path`` ("" or ending in a dot) that are included and not excluded."""
     kept: Body = {}
     for key, value in source.items():
         name = f"{path}{key}"
-        if not _matches(name, excludes):
+        if _matches(name, excludes):
+            continue
+        whole = not includes or _matches(name, includes)
+        if isinstance(value, (Mapping, list)):
             # what is inside an included object is included, whatever the patterns say of its name
-            inner = [] if _matches(name, includes) else includes
-            found = _kept(value, f"{name}.", inner, excludes)
-            if found is not None or not inner:
-                kept[key] = found
+            inner = _filtered_inside(value, f"{name}.", () if whole else includes, excludes)
+            if whole or inner:
+                kept[key] = inner
+        elif whole:
+            kept[key] = value
     return kept
 
 
-def _kept(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """What is kept of a value, None for nothing: all of it, unless there are still ``includes`` to be met."""
+def _filtered_inside(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+    """What is left of an object or of a list, from which OpenSearch also takes objects and lists that are empty."""
     if isinstance(value, Mapping):
-        inner = _filtered(dict(value), path, includes, excludes)
-        return inner if inner or not includes else None
-    if isinstance(value, list):
-        items = [_kept(item, path, includes, excludes) for item in value]
-        return [item for item in items if item is not None] or None if includes else items
-    return None if includes else value
+        return _filtered(value, path, includes, excludes)
+    items = []
+    for item in value:
+        if isinstance(item, (Mapping, list)):
+            items += [inner] if (inner := _filtered_inside(item, path, includes, excludes)) else []
+        elif not includes:
+            items.append(item)
+    return items
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -133,14 +143,14 @@ def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
 
 
 def without_vector(spec: Any) -> Any:
-    """A ``_source`` that leaves out the vector and its code, unless ``spec`` names the vector field."""
+    """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field."""
     if spec is False or names_vector(spec):
         return spec
     if not isinstance(spec, Mapping):
         spec = {"includes": [] if spec in (None, True) else spec}
     return {
         "includes": patterns(spec, "includes"),
-        "excludes": [*patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD],
+        "excludes": [*patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD, GUARD_FIELD],
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import requests
 from opensearch_fixture import reranker_host
-from opensearchpy import OpenSearch
+from opensearchpy import OpenSearch, RequestError
 from werkzeug.serving import make_server
 
 from resift import Model, WordVectors, build_model
@@ -238,6 +238,19 @@ def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine,
     assert ids(quickly("s1\nstrike", _source=["title"])) == ids(search(client, index, None))
     assert ids(search(client, index, f"{name}-quick")) == ids(search(client, index, None))
     assert set(ids(over_http.json()["hits"]["hits"])[:3]) == {"0", "2", "4"}
+
+
+def test_an_index_that_does_not_map_vectors_is_refused(
+    installed: Installer, cluster: OpenSearchEngine, name: str
+) -> None:
+    """Else the vector would become a list of numbers that no search finds, and nobody would be told."""
+    index = f"uncovered-{name}"
+    try:
+        with pytest.raises(RequestError, match="resift_needs_mapping"):
+            cluster.client.index(index=index, id="1", body={"text": "fire"}, params={"pipeline": f"{name}-ingest"})
+        assert not cluster.client.exists(index=index, id="1")
+    finally:
+        cluster.drop_if_exists(index)
 
 
 def test_sessions_and_hybrid_together(index: str, cluster: OpenSearchEngine, name: str) -> None:

@@ -62,8 +62,8 @@ def test_install_status_uninstall_leaves_nothing(
         4,
     ]
     assert [len(during[kind]) - len(before[kind]) for kind in ("models", "connectors", "model_groups")] == [
-        4,
-        4,
+        5,
+        5,
         1,
     ]
 

@@ -12,10 +12,12 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError
+from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import (
+    LAZY,
     PIPELINES,
     REMOTE,
     SCRIPTS,
@@ -26,6 +28,8 @@ from resift.plugin.cluster.resources import (
     Script,
 )
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
+from resift.plugin.cluster.usage import index_states, pipeline_uses
+from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
 from resift.plugin.resource_files import read_resource
@@ -44,27 +48,31 @@ class StatusRow:
     state: str
     fix: str = ""
 
+    @property
+    def in_order(self) -> bool:
+        """Whether there is nothing to do about it."""
+        return not self.fix
+
 
 class Installer:
     """Everything that is installed in a cluster under one name, for one model and one reranker.
 
-    ``fields`` are the text fields that the ingest pipeline encodes, ``url`` is the reranker's address as the nodes
-    reach it, ``name`` the prefix of everything that is made, and ``key`` the API key that the reranker wants, if it
-    wants one. Raises BadInput if ``url`` is not an address or ``name`` cannot be a prefix. All methods raise
-    EngineUnavailable and EngineError as the cluster gives cause.
+    ``model`` need only be described, ``fields`` are the text fields that the ingest pipeline encodes, ``url`` is the
+    reranker's address as the nodes reach it, ``name`` the prefix of everything that is made, and ``key`` the API key
+    that the reranker wants, if it wants one. Raises BadInput if ``url`` is not an address or ``name`` cannot be a
+    prefix. All methods raise EngineUnavailable and EngineError as the cluster gives cause.
     """
 
     def __init__(
         self,
         engine: OpenSearchEngine,
-        model: Model,
+        model: ModelDescription,
         fields: Sequence[str],
         url: str,
         name: str = "resift",
         key: str | None = None,
     ) -> None:
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise BadInput(f"{url!r} is not a reranker's address", value=url, expected="http://HOST:PORT")
+        _check_reranker(url)
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
             raise BadInput(
                 f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, - and _"
@@ -72,6 +80,7 @@ class Installer:
         self.engine, self.model, self.name, self.url = engine, model, name, url.rstrip("/")
         self.cluster = Cluster(engine)
         self.settings = ClusterSettings(self.cluster, self.url)
+        self.installation = Installation(name, model, tuple(fields), self.url)
         self.values: dict[str, Any] = {
             "name": name,
             "version": __version__,
@@ -115,14 +124,16 @@ class Installer:
         changes = self._setting_changes()
         # With the template, so that uninstall knows the values on any machine; hence it is written again for them.
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
-        steps = [f"{_change_of(name, value)} (cluster setting)" for name, value in changes.items()]
+        before = installations(self.cluster).get(self.name)
+        steps = before.differences(self.installation) if before else []
+        steps += [f"{_change_of(name, value)} (cluster setting)" for name, value in changes.items()]
         if changes and not dry_run:
             self.cluster.set(changes)
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
                 raise _foreign(resource)
-            if state == "ok" and not (changes and isinstance(resource, IndexTemplate)):
+            if state in ("ok", LAZY) and not (changes and isinstance(resource, IndexTemplate)):
                 continue
             create = f"create {resource.kind} {resource.name}"
             steps.append(create if state == "missing" else f"replace {resource.kind} {resource.name} ({state})")
@@ -133,7 +144,7 @@ class Installer:
     def uninstall(self, dry_run: bool = False) -> list[str]:
         """Remove what :meth:`install` made, and nothing else; return the steps taken, or that would be.
 
-        Raises EngineError with status 409 if an index has one of our pipelines as its default.
+        Raises EngineError with status 409 if an index, a template or another pipeline names one of our pipelines.
         """
         self._refuse_if_used()
         originals = self._settings_before()  # read now: the template that holds them is removed below
@@ -200,7 +211,7 @@ class Installer:
         if self.values["key"] is not None or self.missing_plugins:
             return
         for remote in [RemoteModel(self.cluster, which, self.values) for which in REMOTE]:
-            if remote.sent_key is not None and remote.state() not in ("ok", "missing", "foreign"):
+            if remote.sent_key is not None and remote.state() not in ("ok", LAZY, "missing", "foreign"):
                 raise BadInput(
                     f"{remote.kind} {remote.name} has to be replaced, and carries an API key",
                     value=remote.name,
@@ -219,18 +230,15 @@ class Installer:
         return [StatusRow("plugin", name, "missing", f"{install} {name}") for name in self.missing_plugins]
 
     def _index_rows(self) -> list[StatusRow]:
-        """The indices of a model, whichever it is; hidden ones and those of the system are left out."""
+        """The indices with vectors, or that are to get some; those of other installations are for these to judge."""
+        others = {one.model.hash: one.name for one in installations(self.cluster).values()}
         rows = []
-        for index, entry in sorted(self.cluster.request("GET", "/*,-.*/_mapping").items()):
-            meta = entry["mappings"].get("_meta", {}).get("resift")
-            if meta is None:
-                continue
-            model = meta["model"]
-            if model == self.model.hash:
-                rows.append(StatusRow("index", index, "ok"))
+        for index in index_states(self.cluster, self.name, self.model):
+            other = others.get(index.model or "")
+            if index.model == self.model.hash or index.written or other is None:
+                rows.append(StatusRow("index", index.name, index.state, index.fix))
             else:
-                fix = f"use model {model}, or index the documents again"
-                rows.append(StatusRow("index", index, f"other model {model}", fix))
+                rows.append(StatusRow("index", index.name, f"of installation {other}"))
         return rows
 
     def _setting_changes(self) -> dict[str, Any]:
@@ -241,21 +249,25 @@ class Installer:
         return IndexTemplate(self.cluster, self.name, self.values).settings_before()
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError for an index with a default pipeline of ours: it would refuse every write or search."""
-        names = "index.default_pipeline,index.final_pipeline,index.search.default_pipeline"
-        found = self.cluster.request("GET", f"/*,-.*/_settings/{names}", flat_settings="true")
-        ours = {f"{self.name}-{which}" for which in ("ingest", *PIPELINES)}
-        for index, entry in found.items():
-            for setting, value in entry["settings"].items():
-                if value in ours:
-                    raise EngineError(
-                        f"{setting} of index {index} is {value}", status=409, value=index, expected="unset it first"
-                    )
+        """Raise EngineError for whatever names a pipeline of ours: without it, it would refuse writes or searches."""
+        uses = pipeline_uses(self.cluster, {f"{self.name}-{which}" for which in ("ingest", *PIPELINES)})
+        if uses:
+            shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
+            more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
+            raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected="unset it first")
+
+
+def _check_reranker(url: str) -> None:
+    parts, shown = urlsplit(url), without_credentials(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f"{shown!r} is not a reranker's address", value=shown, expected="http://HOST:PORT")
+    if parts.username is not None:  # everybody who may look at the cluster's templates could read it
+        raise BadInput(f"the reranker's address {shown} holds a user", value=shown, expected=f"{shown} and --key KEY")
 
 
 def _resource_row(resource: Resource) -> StatusRow:
     state = resource.state()
-    fix = {"ok": "", "foreign": "not made by Resift: choose another --name"}.get(state, _INSTALL)
+    fix = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}.get(state, _INSTALL)
     return StatusRow(resource.kind, resource.name, state, fix)
 
 

@@ -14,9 +14,12 @@ from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 SCRIPTS = ("fuzzy_jaccard", "masked_cosine")
-REMOTE = ("embed", "rerank", "score", "quick")
+REMOTE = ("embed", "query", "rerank", "score", "quick")
 PIPELINES = ("hybrid", "rerank", "session", "quick")
 _DEPLOY_SECONDS = 60
+LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
+_AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
+_LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
 
 
 class Resource(ABC):
@@ -30,7 +33,7 @@ class Resource(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return missing | foreign | other model HASH | other version VERSION | other key | no key | changed |
-        not deployed | ok."""
+        not deployed | deploys when first used | ok."""
 
     def make(self) -> None:
         """Create the resource, or replace it."""
@@ -138,7 +141,11 @@ class RemoteModel(Resource):
             return "not deployed" if self.cluster.named("connectors", self.name) else "missing"
         source = models[0][1]
         state = self._state_by(source.get("description", ""))
-        return "not deployed" if state == "ok" and source.get("model_state") != "DEPLOYED" else state
+        deployment = source.get("model_state")
+        if state != "ok" or deployment == "DEPLOYED":
+            return state
+        deploys = deployment in _LAZY_STATES and self.cluster.settings().get(_AUTO_DEPLOY, "true") == "true"
+        return LAZY if deploys else "not deployed"
 
     @property
     def sent_key(self) -> str | None:

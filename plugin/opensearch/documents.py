@@ -11,7 +11,7 @@ import orjson
 
 from resift.arrays import Floats
 from resift.plugin.documents import Document
-from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD
 from resift.plugin.vector_code import encode_vector
 
 
@@ -44,7 +44,7 @@ def stored_vector(hit: Mapping[str, Any]) -> Floats | None:
 
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
-    """Fields as they were given: the vector and its code are taken out of the stored ``source``, which is changed."""
-    source.pop(VECTOR_FIELD, None)
-    source.pop(CODE_FIELD, None)
+    """Fields as they were given: what belongs to the vector is taken out of the stored ``source``, which is changed."""
+    for name in (VECTOR_FIELD, CODE_FIELD, GUARD_FIELD):
+        source.pop(name, None)
     return source

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.encoders.model import Model
-from resift.plugin.documents import index_meta
-from resift.plugin.query_dsl import CODE_FIELD, VECTOR_FIELD
+from resift.plugin.documents import ModelDescription, index_meta
+from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD
+
+GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 
 
-def vector_mapping(model: Model) -> dict[str, Any]:
+def vector_mapping(model: ModelDescription) -> dict[str, Any]:
     """The mapping of the field that holds the vectors of ``model``."""
     # Not faiss: its native libraries are missing from the k-NN plugin that Maven has, and a node without them ends
     # on the first write to such a field.
@@ -18,7 +19,7 @@ def vector_mapping(model: Model) -> dict[str, Any]:
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
 
 
-def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> dict[str, Any]:
+def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
     """The mappings of an index: its text ``fields``, other strings as keywords, the vector, and ``_meta``.
 
     A field's name with dots stands for an inner field.
@@ -32,6 +33,7 @@ def mappings(fields: Sequence[str], model: Model, analyzer: str = "english") -> 
         level.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
     texts["properties"][CODE_FIELD] = {"type": "keyword", "index": False, "doc_values": False}
+    texts["properties"][GUARD_FIELD] = GUARD_MAPPING
     # Lucene refuses a document with a term of more than 32766 bytes; 8191 characters in UTF-8 never take that many.
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import PORT, Command, combined, fields_option, model_option, opened
+from resift.cli.options import PORT, Command, combined, field_names, opened
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
+from resift.plugin.addresses import without_credentials
+from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
     from resift.plugin.cluster.install import Installer
+    from resift.plugin.documents import ModelDescription
+
+NAME, FIELDS, RERANKER = "resift", ("title", "text"), f"http://127.0.0.1:{PORT}"
+INSTALL = "resift install"
 
 
 def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -35,16 +41,32 @@ installation_options = combined(
         metavar="URL",
         help="OpenSearch.",
     ),
-    model_option,
-    fields_option,
+    click.option(
+        "--model",
+        envvar="RESIFT_MODEL",
+        show_envvar=True,
+        metavar="DIR",
+        show_default=f"the installed one, else {DEFAULT}",
+        help="The folder of a saved model, or resift-en, the packaged one.",
+    ),
+    click.option(
+        "--fields",
+        metavar="NAMES",
+        show_default="the installed ones, else title,text",
+        callback=field_names,
+        help="The documents' text fields, separated by commas.",
+    ),
     click.option(
         "--reranker",
-        default=f"http://127.0.0.1:{PORT}",
-        show_default=True,
+        show_default=f"the installed one, else {RERANKER}",
         metavar="URL",
         help="Where OpenSearch reaches the reranker (resift serve).",
     ),
-    click.option("--name", default="resift", show_default=True, help="Prefix of the name of everything installed."),
+    click.option(
+        "--name",
+        show_default=f"the only installed one, else {NAME}",
+        help="Prefix of the name of everything installed.",
+    ),
     click.option(
         "--key",
         envvar="RESIFT_API_KEY",
@@ -57,20 +79,54 @@ installation_options = combined(
 
 
 def with_installer(command: Command) -> Command:
-    """Give a command the installation's options, and the installer that they describe as its first argument."""
+    """Give a command the installation's options, and the installer that they describe as its first argument.
+
+    An option that is not given is what the cluster remembers of its installation.
+    """
 
     @installation_options
     @wraps(command)
-    def run(url: str, model: str, fields: list[str], reranker: str, name: str, key: str | None, **rest: Any) -> None:
+    def run(
+        url: str,
+        model: str | None,
+        fields: list[str] | None,
+        reranker: str | None,
+        name: str | None,
+        key: str | None,
+        **rest: Any,
+    ) -> None:
+        from resift.plugin.cluster.client import Cluster
         from resift.plugin.cluster.install import Installer
+        from resift.plugin.cluster.installation import installations
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         with opened(url) as engine:
             if not isinstance(engine, OpenSearchEngine):
-                raise BadInput(f"{url} is not an OpenSearch cluster", value=url, expected="http(s)://HOST:PORT")
-            command(Installer(engine, load_model(model), fields, reranker, name, key), **rest)
+                shown = without_credentials(url)
+                raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
+            found = installations(Cluster(engine))
+            chosen = name or _only_name(sorted(found))
+            installed = found.get(chosen)
+            if installed is None or model is not None:
+                described: ModelDescription = load_model(model or DEFAULT)
+            else:
+                described = installed.model
+            encoded = fields or (installed.fields if installed else FIELDS)
+            address = reranker or (installed.url if installed else RERANKER)
+            command(Installer(engine, described, encoded, address, chosen, key), **rest)
 
     return run
+
+
+def _only_name(names: Sequence[str]) -> str:
+    """The name to use where none is given."""
+    if len(names) > 1:
+        raise BadInput(
+            f"there are several installations: {', '.join(names)}",
+            value=", ".join(names),
+            expected="one of them: --name",
+        )
+    return names[0] if names else NAME
 
 
 def _print_steps(steps: Sequence[str], dry_run: bool) -> None:
@@ -84,7 +140,10 @@ def _print_steps(steps: Sequence[str], dry_run: bool) -> None:
 @dry_run_option
 @with_installer
 def install(installer: Installer, dry_run: bool) -> None:
-    """Put templates, scripts, remote models and pipelines into a cluster."""
+    """Put templates, scripts, remote models and pipelines into a cluster.
+
+    The cluster remembers the model, the fields, the reranker's address and the name: what is not given again stays.
+    """
     _print_steps(installer.install(dry_run), dry_run)
     for plugin in installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
@@ -98,16 +157,27 @@ def uninstall(installer: Installer, dry_run: bool) -> None:
     _print_steps(installer.uninstall(dry_run), dry_run)
 
 
+def _with_flags(fix: str) -> str:
+    """A fix that is to install, with the options that this command was given: without them it would change nothing."""
+    if not fix.startswith(INSTALL):
+        return fix
+    given = {name: click.get_current_context().params[name] for name in ("model", "fields", "reranker", "name")}
+    flags = [f"--{name} {','.join(value) if name == 'fields' else value}" for name, value in given.items() if value]
+    return " ".join([INSTALL, *flags]) + fix.removeprefix(INSTALL)
+
+
 @click.command(epilog="Example: resift status --engine http://127.0.0.1:9200")
 @with_installer
 def status(installer: Installer) -> None:
     """Print what a cluster has, lacks, or has of another version or model, and how to fix it.
 
-    The exit status is 3 unless everything is in order.
+    Compared is with what was installed, or with the options that are given. The exit status is 3 unless everything is
+    in order.
     """
-    rows = [(row.kind, row.name, row.state, row.fix) for row in installer.status()]
+    found = installer.status()
+    rows = [(row.kind, row.name, row.state, _with_flags(row.fix)) for row in found]
     widths = [max(len(row[i]) for row in [*rows, ("kind", "name", "state", "")]) for i in range(3)]
     for row in [("KIND", "NAME", "STATE", "FIX"), *rows]:
         click.echo("  ".join(value.ljust(width) for value, width in zip(row, [*widths, 0], strict=True)).rstrip())
-    if any(row[2] != "ok" for row in rows):
+    if not all(row.in_order for row in found):
         sys.exit(3)

@@ -1,0 +1,133 @@
+"""Who uses an installation: what names its pipelines, and the indices that hold vectors or are to get some."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import ModelDescription
+from resift.plugin.opensearch.mappings import GUARD_MAPPING
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
+
+_WRITING = ("index.default_pipeline", "index.final_pipeline")
+_SETTINGS = (*_WRITING, "index.search.default_pipeline")
+# Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
+# writes to and which OpenSearch warns of.
+_INDICES, _ALL = "*,-.*,.ds-*", {"expand_wildcards": "all"}
+
+
+@dataclass(frozen=True)
+class PipelineUse:
+    """Something that names a pipeline: its kind and name, the setting that does it, and the pipeline."""
+
+    kind: str
+    name: str
+    setting: str
+    pipeline: str
+
+
+def pipeline_uses(cluster: Cluster, pipelines: Collection[str]) -> list[PipelineUse]:
+    """What names one of the ``pipelines``: indices, index and component templates, legacy ones, ingest pipelines."""
+    return [use for use in _all_uses(cluster) if use.pipeline in pipelines]
+
+
+def _all_uses(cluster: Cluster) -> Iterator[PipelineUse]:
+    indices = cluster.request("GET", f"/{_INDICES}/_settings/{','.join(_SETTINGS)}", flat_settings="true", **_ALL)
+    for name, entry in indices.items():
+        yield from _uses("index", name, entry["settings"])
+    for kind in ("index", "component"):
+        found = (cluster.find(f"/_{kind}_template") or {}).get(f"{kind}_templates", [])
+        for entry in found:
+            settings = entry[f"{kind}_template"].get("template", {}).get("settings", {})
+            yield from _uses(f"{kind} template", entry["name"], settings)
+    for name, template in (cluster.find("/_template") or {}).items():
+        yield from _uses("legacy template", name, template.get("settings", {}))
+    for name, pipeline in (cluster.find("/_ingest/pipeline") or {}).items():
+        for called in _called_pipelines(pipeline):
+            yield PipelineUse("ingest pipeline", name, "a processor", called)
+
+
+def _uses(kind: str, name: str, settings: dict[str, Any]) -> Iterator[PipelineUse]:
+    flat = dict(_flat(settings))
+    yield from (PipelineUse(kind, name, setting, flat[setting]) for setting in _SETTINGS if setting in flat)
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their full names, however they are nested: templates keep what they were given in part."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _called_pipelines(value: Any) -> Iterator[str]:
+    """The pipelines that an ingest pipeline calls, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _called_pipelines(item)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "pipeline" and isinstance(inner, dict) and isinstance(inner.get("name"), str):
+                yield inner["name"]
+            yield from _called_pipelines(inner)
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """An index that holds vectors or is to get some.
+
+    ``model`` is the hash of the model that it names, None if it names none, and ``written`` tells whether the ingest
+    pipeline writes to it. ``state`` is what is wrong, or ``ok``, and ``fix`` what to do about it.
+    """
+
+    name: str
+    model: str | None
+    written: bool
+    state: str = "ok"
+    fix: str = ""
+
+
+def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[IndexState]:
+    """The state of every index that has a vector field or a model, or is written to by the pipeline of ``name``."""
+    parts = ["_meta.resift", f"properties.{VECTOR_FIELD}", f"properties.{GUARD_FIELD}"]
+    filter_path = ",".join(f"*.mappings.{part}" for part in parts)
+    mappings = cluster.request("GET", f"/{_INDICES}/_mapping", filter_path=filter_path, **_ALL)
+    uses = pipeline_uses(cluster, {f"{name}-ingest"})
+    written = {use.name for use in uses if use.kind == "index" and use.setting in _WRITING}
+    # The answer leaves out indices whose mappings have nothing of what was asked for.
+    found = {index: mappings.get(index, {}).get("mappings", {}) for index in {*mappings, *written}}
+    return [_index_state(index, found[index], index in written, name, model) for index in sorted(found)]
+
+
+def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:
+    meta: dict[str, Any] = mapping.get("_meta", {}).get("resift") or {}
+    state, fix = _fault(index, meta, mapping.get("properties", {}), name, model)
+    if written and state != "ok":
+        state, fix = f"{state}, but {name}-ingest writes to it", f"unset its pipeline and {fix}"
+    return IndexState(index, meta.get("model"), written, state, fix)
+
+
+def _fault(
+    index: str, meta: dict[str, Any], properties: dict[str, Any], name: str, model: ModelDescription
+) -> tuple[str, str]:
+    """What is wrong with an index, and what to do; ``ok`` and nothing if all is well."""
+    vector = properties.get(VECTOR_FIELD)
+    copy = f"copy it into an index named {name}-..., through {name}-ingest"
+    if meta and meta.get("model") != model.hash:
+        return f"other model {meta.get('model')}", f"use model {meta.get('model_name')}, or {copy}"
+    if vector is None:
+        return f"no {VECTOR_FIELD}", copy
+    if vector.get("type") != "knn_vector":
+        return f"{VECTOR_FIELD} is {vector.get('type')}, not knn_vector", copy
+    if vector.get("dimension") != model.dim:
+        return f"vectors of {vector.get('dimension')} dimensions, not {model.dim}", copy
+    if not meta:
+        return "vectors of an unknown model", copy
+    if GUARD_FIELD not in properties:
+        body = json.dumps({"properties": {GUARD_FIELD: GUARD_MAPPING}})
+        return f"no {GUARD_FIELD}: {name}-ingest cannot write to it", f"PUT {index}/_mapping {body}"
+    return "ok", ""

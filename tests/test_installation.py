@@ -1,0 +1,186 @@
+"""What a cluster remembers of an installation, what its status finds wrong, and what keeps it from being removed."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from resift import Model
+from resift.cli.main import main
+from resift.errors import BadInput, EngineError, NotFound
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.resources import LAZY
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+URL = "http://127.0.0.1:18090"
+
+
+@pytest.fixture(scope="module")
+def rest(cluster: OpenSearchEngine) -> Cluster:
+    """The cluster's REST calls."""
+    return Cluster(cluster)
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[Installer]:
+    """An installation for the packaged model, whose reranker is away."""
+    installer = Installer(cluster, packaged, ["text"], URL, f"resift-{uuid.uuid4().hex[:8]}")
+    installer.install()
+    yield installer
+    installer.uninstall()
+
+
+def rows(installer: Installer) -> dict[str, StatusRow]:
+    """The status of the indices, by name."""
+    return {row.name: row for row in installer.status() if row.kind == "index"}
+
+
+def test_flags_are_remembered_and_overruled(
+    here: Path,
+    opensearch_url: str,
+    cluster: OpenSearchEngine,
+    rest: Cluster,
+    model: Model,
+    packaged: Model,
+    installed: Installer,
+) -> None:
+    name, folder = f"resift-{uuid.uuid4().hex[:8]}", str(model.save(here / "small"))
+
+    def resift(command: str, *flags: str, status: int = 0) -> str:
+        result = CliRunner().invoke(main, [command, "--engine", opensearch_url, *flags])
+        assert result.exit_code == status, result.output
+        return result.output
+
+    def own(status: str) -> list[str]:
+        # Not the indices: others may have made some meanwhile; and no reranker runs.
+        return [line for line in status.splitlines()[1:] if not line.startswith(("index ", "reranker "))]
+
+    resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--reranker", URL)
+    shutil.rmtree(folder)  # what the cluster knows of the model is enough
+    try:
+        assert resift("install", "--name", name) == "nothing to do\n"
+        assert all(line.endswith(" ok") for line in own(resift("status", "--name", name, status=3)))
+        # What another installation's model made is for that one to judge.
+        cluster.create(f"{name}-docs", ["text"], packaged)
+        assert rows(Installer(cluster, model, ["text"], URL, name))[f"{name}-docs"].in_order
+        moved = resift("status", "--name", name, "--fields", "body", status=3)
+        assert f"resift install --fields body --name {name}" in moved
+        changed = resift("install", "--name", name, "--reranker", "http://127.0.0.1:18091")
+        assert f"change the reranker's address from {URL} to http://127.0.0.1:18091" in changed
+        assert "fields" not in changed
+        assert resift("install", "--name", name) == "nothing to do\n"
+        found = installations(rest)[name]
+        assert (found.fields, found.url, found.model.hash) == (("body", "head"), "http://127.0.0.1:18091", model.hash)
+        ambiguous = CliRunner().invoke(main, ["uninstall", "--engine", opensearch_url])
+        assert ambiguous.exit_code
+        assert name in ambiguous.output
+        assert installed.name in ambiguous.output
+    finally:
+        resift("uninstall", "--name", name)
+        cluster.drop_if_exists(f"{name}-docs")
+    assert name not in installations(rest)
+
+
+def test_status_finds_every_index_that_is_mapped_wrongly(
+    cluster: OpenSearchEngine, rest: Cluster, model: Model, packaged: Model, installed: Installer
+) -> None:
+    name = uuid.uuid4().hex[:8]
+    pipeline, vector = f"{installed.name}-ingest", {"resift_vector": {"type": "knn_vector", "dimension": 3}}
+    bodies: dict[str, dict[str, Any]] = {
+        "float": {"mappings": {"properties": {"resift_vector": {"type": "float"}}}},
+        "plain": {"settings": {"index.default_pipeline": pipeline}},
+        "final": {"settings": {"index.final_pipeline": pipeline, "index.hidden": True}},
+        "short": {"mappings": {"properties": vector}},
+    }
+    for kind, body in bodies.items():
+        rest.request("PUT", f"/{kind}-{name}", body)
+    cluster.create(f"other-{name}", ["text"], model)
+    cluster.create(f"good-{name}", ["text"], packaged)
+    rest.request("PUT", f"/other-{name}/_settings", {"index.default_pipeline": pipeline})
+    rest.request("POST", f"/final-{name}/_close")
+    try:
+        found = rows(installed)
+        states = {kind: found[f"{kind}-{name}"].state for kind in (*bodies, "other", "good")}
+        assert states == {
+            "float": "resift_vector is float, not knn_vector",
+            "plain": f"no resift_vector, but {pipeline} writes to it",
+            "final": f"no resift_vector, but {pipeline} writes to it",
+            "short": f"vectors of 3 dimensions, not {packaged.dim}",
+            "other": f"other model {model.hash}, but {pipeline} writes to it",
+            "good": "ok",
+        }
+        assert {kind for kind in states if found[f"{kind}-{name}"].in_order} == {"good"}
+        assert "unset its pipeline and use model mean" in found[f"other-{name}"].fix
+    finally:
+        for kind in (*bodies, "other", "good"):
+            cluster.drop(f"{kind}-{name}")
+
+
+def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
+    id = rest.named("models", f"{installed.name}-embed")[0][0]
+    rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
+    state = {row.name: row for row in installed.status()}[f"{installed.name}-embed"]
+    assert (state.state, state.in_order) == (LAZY, True)
+    assert installed.install() == []
+    rest.request("POST", f"/_plugins/_ml/models/{id}/_deploy")
+
+
+SEARCHES = {"index.search.default_pipeline": "session"}
+USES: list[tuple[str, str, dict[str, Any]]] = [
+    ("/_index_template/NAME", "index template", {"index_patterns": ["NAME*"], "template": {"settings": SEARCHES}}),
+    (
+        "/_component_template/NAME",
+        "component template",
+        {"template": {"settings": {"index": {"final_pipeline": "ingest"}}}},
+    ),
+    ("/_template/NAME", "legacy template", {"index_patterns": ["NAME*"], "settings": {"default_pipeline": "ingest"}}),
+    ("/_ingest/pipeline/NAME", "ingest pipeline", {"processors": [{"pipeline": {"name": "ingest"}}]}),
+    ("/NAME", "index", {"settings": {"index.hidden": True, "index.final_pipeline": "ingest"}}),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "body"), USES, ids=[use[1] for use in USES])
+@pytest.mark.filterwarnings("ignore:legacy template")
+def test_uninstall_refuses_while_something_names_a_pipeline(
+    rest: Cluster, installed: Installer, path: str, kind: str, body: dict[str, Any]
+) -> None:
+    name = f"uses-{uuid.uuid4().hex[:8]}"
+
+    def named(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: named(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [named(inner) for inner in value]
+        if value in ("ingest", "session"):
+            return f"{installed.name}-{value}"
+        return value.replace("NAME", name) if isinstance(value, str) else value
+
+    path = path.replace("NAME", name)
+    rest.request("PUT", path, named(body))
+    try:
+        with pytest.raises(EngineError, match=f"of {kind} {name} is {installed.name}-"):
+            installed.uninstall()
+    finally:
+        rest.request("DELETE", path)
+    assert installed.install() == []
+
+
+@pytest.mark.parametrize("url", ["localhost:8080", "ftp://h", "http://anna:secret@h:1", "http://"])
+def test_the_rerankers_address_is_checked(cluster: OpenSearchEngine, model: Model, url: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        Installer(cluster, model, ["text"], url)
+    assert "secret" not in f"{caught.value} {caught.value.to_dict()}"
+
+
+def test_nothing_is_remembered_of_what_was_never_installed(rest: Cluster) -> None:
+    assert "resift-never" not in installations(rest)
+    with pytest.raises(NotFound):
+        rest.request("GET", "/_index_template/resift-never")
