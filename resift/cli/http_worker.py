@@ -21,6 +21,7 @@ from typing import Any
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import create_server
 from waitress.task import ErrorTask
 
@@ -102,14 +103,26 @@ def _answer(connection: Connection) -> None:
         connection.logger.exception("answering failed")
 
 
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Reads a request."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the request's head. Raises ParsingError for what is no HTTP."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # such as of int(), which takes no length of 5,000 digits
+            raise ParsingError(str(error)) from error
+
+
 class _Refusal(ErrorTask):  # type: ignore[misc]
     """The answer to what is no HTTP, or too large: as the application answers errors, and not as plain text."""
 
     def execute(self) -> None:
-        error = self.request.error
-        expected_size = self.channel.adj.max_request_body_size - 1
-        body = _json(http_error(error.code, error.reason, getattr(self.request, "path", ""), expected_size))
-        self.status = f"{error.code} {error.reason}"
+        error, max_body = self.request.error, self.channel.adj.max_request_body_size - 1
+        # a transfer coding that is not known is 501 by the standard; but 5xx alarms those who watch a server
+        status = HTTPStatus(400 if error.code == 501 else error.code)
+        body = _json(http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body))
+        self.status = f"{status.value} {status.phrase}"
         self.response_headers.append(("Content-Type", "application/json"))
         self.set_close_on_finish()
         self.content_length = len(body)
@@ -119,6 +132,7 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
 class Connection(HTTPChannel):  # type: ignore[misc]
     """A client's connection, with a deadline for each request from its first byte to its answer."""
 
+    parser_class = _Parser
     error_task_class = _Refusal
     answering = False
     unsent = math.inf  # bytes of the answer that were left when its time was last extended

@@ -1,0 +1,237 @@
+"""``resift serve`` and clients that are slow, silent or hostile; its ports, and how it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from served import JSON, Client, Server, serving
+
+from resift import Model
+from resift.cli.main import main
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+
+DEADLINE = 3.0
+SEARCH = {"index": "docs", "query": "fire"}
+MANY = 200
+TEXTS = ["fire in the bush", "fire of the army", "rain in the forest"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, packaged: Model) -> Path:
+    """A folder with an index of three documents."""
+    folder = tmp_path_factory.mktemp("served")
+    engine = SqliteEngine(str(folder / "resift.db"))
+    engine.create("docs", ["text"], packaged)
+    vectors = packaged.encode(TEXTS)
+    assert engine.bulk("docs", [Document(str(i), {"text": text}, vectors[i]) for i, text in enumerate(TEXTS)]) == []
+    engine.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    """One process, so that nothing is answered by another one."""
+    with serving(folder, "--workers", "1", RESIFT_DEADLINE=str(DEADLINE), RESIFT_MAX_BODY="300000") as server:
+        yield server
+
+
+def found(server: Server) -> int:
+    """How many documents a search finds."""
+    answer = server.request("POST /v1/search", SEARCH)
+    assert answer.status == 200, answer
+    return len(answer.json()["hits"]["hits"])
+
+
+POST = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n" + JSON
+HALF_A_BODY = (POST, b"Content-Length: 1000\r\n\r\n{")
+HALVES = [(POST, b"X-"), HALF_A_BODY, (POST, b"Transfer-Encoding: chunked\r\n\r\nff\r\n{")]
+
+
+def test_many_who_send_half_a_request_keep_nobody_waiting_and_are_told(server: Server) -> None:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(Client(server.port)).send(*half) for _ in range(MANY // 3) for half in HALVES]
+        assert [found(server) for _ in range(5)] == [2] * 5
+        for client in slow:
+            answer = client.answer()
+            assert answer is not None
+            assert (answer.status, answer.json()["error"]["code"]) == (408, "request_timeout")
+            assert client.answer() is None
+    assert found(server) == 2
+
+
+def test_who_sends_byte_by_byte_is_told_after_the_deadline_too(server: Server) -> None:
+    with Client(server.port).send(*HALF_A_BODY) as client:
+        client.socket.settimeout(DEADLINE / 20)
+        for _ in range(400):
+            client.send(b" ")
+            try:
+                answer = client.answer()
+                break
+            except TimeoutError:
+                continue
+    assert answer is not None
+    assert answer.status == 408
+
+
+def test_many_who_do_not_take_their_answers_keep_nobody_waiting(server: Server) -> None:
+    body = json.dumps({"input": ["fire"] * 1000}).encode()
+    request = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n", JSON, b"Content-Length: %d\r\n\r\n" % len(body))
+    with ExitStack() as stack:
+        slow = [stack.enter_context(Client(server.port, small_window=True)).send(*request, body) for _ in range(12)]
+        assert [found(server) for _ in range(5)] == [2] * 5
+        whole = len(server.request("POST /v1/embeddings", {"input": ["fire"] * 1000}).body)
+        for _ in range(3):  # each takes a deadline; then the server has given the others up
+            stack.enter_context(Client(server.port)).send(*HALF_A_BODY).answer()
+        for client in slow:
+            answer = client.answer()
+            assert answer is not None
+            assert len(answer.body) < whole
+
+
+def test_a_frozen_engine_ends_in_an_answer(folder: Path) -> None:
+    with ExitStack() as stack:
+        frozen = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        engine = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, RESIFT_DEADLINE="1"))
+        body = json.dumps(SEARCH).encode()
+        head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
+        # more than there are threads: those that wait for one are answered too
+        clients = [stack.enter_context(Client(server.port)).send(head, body) for _ in range(20)]
+        for client in clients:
+            answer = client.answer()
+            assert answer is not None
+            assert (answer.status, answer.json()["error"]["code"]) == (503, "deadline_exceeded")
+        frozen.close()  # or its threads wait for it still, and so does the end
+
+
+def test_a_connection_is_kept_for_several_requests(server: Server) -> None:
+    body = json.dumps(SEARCH).encode()
+    request = (
+        b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    with Client(server.port) as client:
+        for _ in range(3):
+            answer = client.send(request).answer()
+            assert answer is not None
+            assert answer.status == 200
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)  # the next ones before the first answer
+        assert [one.status for _ in range(3) if (one := client.answer())] == [200] * 3
+        client.send(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n", JSON)
+        client.send(b"Content-Length: %d\r\n\r\n" % len(body))
+        assert client.socket.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert (answer := client.send(body).answer())
+        assert answer.status == 200
+        # a body in pieces, and a client that knows no name of the server
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+        client.send(
+            b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n", JSON, b"\r\n", chunks
+        )
+        assert (answer := client.answer())
+        assert answer.status == 200
+        assert (answer := client.send(b"GET /healthz HTTP/1.0\r\n\r\n").answer())
+        assert answer.status == 200
+        assert client.answer() is None
+
+
+HOST = b"Host: localhost\r\n"
+MALFORMED: dict[str, tuple[bytes, int]] = {
+    "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n", 400),
+    "lower case method": (b"get / HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "no colon": (b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n", 400),
+    "bare line feed": (b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", 400),
+    "NUL in a header": (b"GET / HTTP/1.1\r\nHost: lo\0calhost\r\n\r\n", 400),
+    "long head": (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"x" * 70_000 + b"\r\n\r\n", 431),
+    "many headers": (b"GET / HTTP/1.1\r\n" + HOST + b"X-Y: z\r\n" * 9000 + b"\r\n", 431),
+    "no length": (POST + b"Content-Length: many\r\n\r\n", 400),
+    "negative length": (POST + b"Content-Length: -1\r\n\r\n", 400),
+    "two lengths": (POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+    "length of 5,000 digits": (POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
+    "stated too large": (POST + b"Content-Length: 300001\r\n\r\n", 413),
+    "chunk without a size": (POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n", 400),
+    "negative chunk": (POST + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n", 400),
+    "chunk that does not end": (POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}}}\r\n0\r\n\r\n", 400),
+    "chunks too large": (
+        POST + b"Transfer-Encoding: chunked\r\n\r\n" + (b"ffff\r\n" + b" " * 65535 + b"\r\n") * 5,
+        413,
+    ),
+    "coding that is not known": (POST + b"Transfer-Encoding: gzip\r\n\r\n", 400),
+    "two codings": (POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n", 400),
+    "absolute URL of a bad host": (b"GET http://[::1/ HTTP/1.1\r\n" + HOST + b"\r\n", 400),
+    "HTTP/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 404),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_http_is_refused_in_our_words(server: Server, sent: bytes, status: int) -> None:
+    with Client(server.port) as client:
+        with suppress(ConnectionError):  # it is refused before all of it is sent
+            client.send(sent)
+        answer = client.answer()
+    assert answer is not None
+    assert answer.status == status
+    error = answer.json()["error"]
+    assert error["code"] == {413: "too_large", 404: "no_such_path"}.get(status, "http_error")
+    assert error["expected"]
+    assert found(server) == 2
+
+
+def test_urgent_data_ends_the_connection(server: Server) -> None:
+    with Client(server.port) as client:
+        client.send(b"GET / HTTP/1.1\r\n")
+        client.socket.send(b"!", socket.MSG_OOB)
+        assert client.answer() is None
+    assert found(server) == 2
+
+
+def test_a_stop_lets_requests_that_have_begun_end(folder: Path) -> None:
+    body = json.dumps(SEARCH).encode()
+    with serving(folder, RESIFT_DEADLINE="20") as server, Client(server.port) as client, Client(server.port) as idle:
+        client.send(b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n", JSON, b"Content-Length: %d\r\n\r\n" % len(body))
+        idle.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
+        server.process.terminate()
+        assert idle.answer() is None  # by now the stop has begun
+        answer = client.send(body).answer()
+        assert answer is not None
+        assert answer.status == 200
+        assert server.process.wait(30) == 0
+
+
+def test_ctrl_c_is_told_by_the_exit_status(folder: Path) -> None:
+    with serving(folder) as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 130
+
+
+def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for host, named in (
+            ("127.0.0.1", f"port {port}: Address already in use"),
+            ("127.0.0.", "127.0.0. is no address"),
+        ):
+            command = [sys.executable, "-m", "resift", "serve", "--host", host, "--port", port]
+            key = {"RESIFT_API_KEY": "rsf_" + "0" * 64}  # without one, only this machine would be served
+            ran = subprocess.run(command, cwd=folder, env={**os.environ, **key}, capture_output=True, text=True)
+            assert ran.returncode == 2, ran.stderr
+            first, second = ran.stderr.splitlines()
+            assert first.startswith("Error: ")
+            assert named in first
+            assert "expected: " in second
+
+
+@pytest.mark.parametrize("options", [("--port", "99999"), ("--port", "0"), ("--workers", "0"), ("--workers", "-1")])
+def test_numbers_that_cannot_be_are_refused(options: tuple[str, str]) -> None:
+    ran = CliRunner().invoke(main, ["serve", *options])
+    assert ran.exit_code == 2
+    assert f"{options[1]} is not in the range" in ran.output
