@@ -1,4 +1,6 @@
-# The reranker's image: docker build -t resift . && docker run -p 8080:8080 -e OPENSEARCH_URL=http://… resift
+# The reranker's image; it listens to other machines, and asks them for the key:
+#   export RESIFT_API_KEY=rsf_$(openssl rand -hex 32)
+#   docker build -t resift . && docker run -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
 FROM python:3.12-slim
 
 RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data

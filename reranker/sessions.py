@@ -190,9 +190,16 @@ class Sessions:
             raise _not_found(id)
         return session, stored
 
+    def _read_or_taken(self, id: str) -> tuple[Session | None, StoredSession | None]:
+        """What :meth:`_read` gives, where a session may begin; SessionNotFound says that it cannot under this id."""
+        try:
+            return self._read(id)
+        except SessionNotFound:
+            raise SessionNotFound(f"no session {id!r} of yours", value=id, expected="another id") from None
+
     def _change(self, id: str, change: Callable[[Session], Session], create: bool = False) -> Session:
         for attempt in range(_ATTEMPTS):
-            session, stored = self._read(id)
+            session, stored = self._read_or_taken(id) if create else self._read(id)
             now = self.clock()
             if session is None:
                 if not create:

@@ -110,5 +110,5 @@ def _unwrapped(clause: Any) -> Any:
 def _not_served(index: str) -> IndexNotServed:
     # without the indices that it stands for, which would tell what there is
     return IndexNotServed(
-        f"{index!r} is not served, or stands for more than is", value=index, expected="an index in RESIFT_INDICES"
+        f"{index!r} is, or names, an index that is not served", value=index, expected="an index in RESIFT_INDICES"
     )
