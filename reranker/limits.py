@@ -6,9 +6,10 @@ lists, or words that are all compared with each other.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from resift.errors import BadInput, TextTooLong
 from resift.text import tokenize
@@ -22,38 +23,46 @@ MAX_QUERY_VALUES = 100_000  # of a query or filter
 MAX_WORD_PAIRS = 100_000_000  # of words that are compared with each other
 MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_MARKS = (b",", b"[", b"{")
+_PART = 2**20  # bytes that are looked at together
 
 
 def check_json_size(raw: bytes) -> None:
     """Raises TextTooLong for a JSON body of too many values, before it is parsed: they take up to fifty times the
     memory that they take as text."""
-    if _fits(raw):
-        return
-    # what stands in texts was counted as well: that is fast, and seldom makes a difference
-    bare = _STRING.sub(b"", raw)
-    if not _fits(bare):
-        values, containers = _count(bare)
-        raise TextTooLong(
-            f"the body has {values} values, of which {containers} are lists and objects",
-            value=values,
-            expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
-        )
+    # what stands in texts is counted as well at first: that is fast, and seldom makes a difference
+    if not _fits(*(raw.count(mark) for mark in _MARKS)):
+        counts = _count_outside_of_texts(raw)
+        if not _fits(*counts):
+            values, containers = sum(counts), sum(counts[1:])
+            raise TextTooLong(
+                f"the body has {values} values, of which {containers} are lists and objects",
+                value=values,
+                expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
+            )
 
 
-def _fits(raw: bytes) -> bool:
-    values, containers = _count(raw)
-    return values <= MAX_VALUES and containers <= MAX_CONTAINERS
+def _fits(commas: int, lists: int, objects: int) -> bool:
+    return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
 
 
-def _count(raw: bytes) -> tuple[int, int]:
-    """How many values JSON text has at most, and how many of them are lists and objects."""
-    containers = raw.count(b"[") + raw.count(b"{")
-    return raw.count(b",") + containers, containers
+def _count_outside_of_texts(raw: bytes) -> list[int]:
+    """How many commas, lists and objects JSON has."""
+    # of a run of backslashes each second one is escaped itself
+    plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    counts, inside = [0] * len(_MARKS), False
+    for start in range(0, len(plain), _PART):
+        part = np.frombuffer(plain, np.uint8, min(_PART, len(plain) - start), start)
+        in_text = np.logical_xor.accumulate(part == ord('"')) ^ inside
+        inside = bool(in_text[-1])
+        outside = part[~in_text].tobytes()
+        counts = [count + outside.count(mark) for count, mark in zip(counts, _MARKS, strict=True)]
+    return counts
 
 
-def check_clause(name: str, clause: Mapping[str, Any]) -> None:
-    """Raises BadInput for a query or filter that is nested too deep or holds too many values."""
+def check_clause(name: str, clause: Mapping[str, Any], max_text: int) -> None:
+    """Raises BadInput for a query or filter that is nested too deep or holds too many values, and TextTooLong for a
+    text in it of more than ``max_text`` characters."""
     level: list[Any] = [clause]
     count = 0
     for _ in range(MAX_DEPTH):
@@ -64,6 +73,11 @@ def check_clause(name: str, clause: Mapping[str, Any]) -> None:
                 f"the {name} has more than {MAX_QUERY_VALUES} values",
                 value=count,
                 expected=f"at most {MAX_QUERY_VALUES} values",
+            )
+        longest = max((len(value) for value in level if isinstance(value, str)), default=0)
+        if longest > max_text:
+            raise TextTooLong(
+                f"a text of the {name} has {longest} characters", value=longest, expected=f"at most {max_text}"
             )
         if not level:
             return

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from flask import current_app, request
 from numpy.typing import NDArray
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
@@ -66,10 +66,11 @@ def _raw_body() -> bytes:
     request.max_content_length = limit + 1
     try:
         raw = request.get_data(cache=False)
-    except HTTPException:
+    except RequestEntityTooLarge:
         raise
     except Exception as error:  # the server's own kinds: of a malformed chunk, or of a connection that ended
-        raise BadInput(f"the body cannot be read: {error}", value="body", expected="a body that is whole") from None
+        reason = error.__context__ or error  # Werkzeug has one of its own for some of them, which says less
+        raise BadInput(f"the body cannot be read: {reason}", value="body", expected="a body that is whole") from None
     if len(raw) > limit:
         raise RequestEntityTooLarge
     return raw

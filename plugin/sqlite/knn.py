@@ -19,7 +19,7 @@ from resift.plugin.sqlite.query import Clause, natural_number, parse_query
 from resift.plugin.sqlite.tables import IndexTables, stored_vector
 from resift.vectors.similarity import SIMILARITIES
 
-_KEYS = {"vector", "k", "filter", "mask", "similarity"}
+_KEYS = {"vector", "k", "filter", "mask", "similarity", "ignore_unmapped"}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ _TOP_ONLY = ("hybrid",)
 def search_body(search: Search, info: IndexInfo) -> tuple[dict[str, Any], str]:
     """The engine's search body for a search, and the text that is encoded ("" where there is none).
 
-    Raises BadInput for a body whose own ``size`` or ``from`` is no whole number.
+    Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number.
     """
     if isinstance(search.query, str):
         clause = text_clause(search.query, info.fields)
@@ -39,6 +39,8 @@ def search_body(search: Search, info: IndexInfo) -> tuple[dict[str, Any], str]:
         highlight = {"highlight": {"fields": highlighted, "encoder": "html"}}
         return {"query": query, **(highlight if search.highlight else {})}, search.query
     body = dict(search.query) if "query" in search.query or not search.query else {"query": search.query}
+    if not isinstance(body.get("query", {}), dict):
+        raise BadInput("malformed query", value=body["query"], expected="a query clause")
     for name in ("size", "from"):
         value = body.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:

@@ -12,7 +12,7 @@ from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.plugin.documents import SearchResult
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text, knn_body
+from resift.plugin.query_dsl import MAX_RESULTS, document_text, knn_body
 from resift.ranking.feedback import Feedback
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import expanded_body, members_body, of_hits
@@ -87,7 +87,8 @@ class Retrieval:
     def beyond_window(self, end: int) -> list[dict[str, Any]]:
         """The engine's hits after the window, up to the one at position ``end`` of its ranking, in its order."""
         search, body = self.parsed.search, of_hits(self.parsed.body)
-        if len(self.window) < search.window or end <= search.window:
+        # whether so many hits may be asked for at all is the engine's to say, also where there are few
+        if end <= search.window or (len(self.window) < search.window and end <= MAX_RESULTS):
             return []
         page = {**body, "from": search.window, "size": end - search.window}
         return self.engine.search(search.index, page, headers=search.headers).hits

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 ALPHA, ADAPTED_ALPHA = 0.3, (0.5, 0.6)
 MODEL_FILE = "model.json"
 _BLOCK = 512
+_LONG = 20_000  # characters
 
 
 class Model:
@@ -160,7 +161,8 @@ class Model:
 
         Raises BadInput where ``text`` is not a string.
         """
-        if not self._plain or not isinstance(text, str):
+        # of a long text all rows at once would take a thousand times its memory
+        if not self._plain or not isinstance(text, str) or len(text) > _LONG:
             return self.encode([text]).reshape(self.dim)
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
