@@ -86,7 +86,7 @@ class Database:
         idle.append(db)
 
     def _connect(self) -> _Connection:
-        if not self._uri and not os.path.exists(self.path):
+        if not self._uri and self.path != ":memory:" and not os.path.exists(self.path):
             with suppress(OSError):  # SQLite says better what is wrong
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         db = sqlite3.connect(
