@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import PORT, Command, combined, field_names, opened
+from resift.cli.options import PORT, Command, checked_address, combined, field_names, opened
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.plugin.addresses import without_credentials
@@ -39,7 +39,8 @@ installation_options = combined(
         envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"],
         show_envvar=True,
         metavar="URL",
-        help="OpenSearch.",
+        callback=checked_address,
+        help="OpenSearch, or several of its nodes with commas.",
     ),
     click.option(
         "--model",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
+from resift.plugin.addresses import is_cluster
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
@@ -79,14 +81,26 @@ def service_option(setting: str, *names: str, **attributes: Any) -> Decorator:
     return click.option(*(names or (f"--{setting}",)), cls=ServiceOption, setting=setting, **attributes)
 
 
+def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Option callback: an address, refused where it is neither a cluster's nor a file's, before anything is done."""
+    is_cluster(value)
+    return value
+
+
 engine_option = service_option(
     "engine",
     envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
     metavar="URL|FILE",
-    help="Where the documents are: OpenSearch's URL, or the embedded engine's file.",
+    callback=checked_address,
+    help="Where the documents are: OpenSearch's URL, or several with commas, or the embedded engine's file.",
 )
 store_options = combined(
-    service_option("store", metavar="URL|FILE", help="Where the sessions are: OpenSearch's URL, or an SQLite file."),
+    service_option(
+        "store",
+        metavar="URL|FILE",
+        callback=checked_address,
+        help="Where the sessions are: OpenSearch's URL, or an SQLite file.",
+    ),
     service_option("session_index", "--session-index", help="The sessions' index in OpenSearch."),
 )
 model_option = click.option(
@@ -143,13 +157,14 @@ vectors_option = click.option(
     help="The folder of the word vectors to start from, or resift-en, the packaged ones.",
 )
 out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    default=0,
-    show_default=True,
-    help="Number that random choices start from; the same one repeats a result.",
-)
+
+
+def seeded(help: str) -> Decorator:
+    """The option ``--seed``; ``help`` says what the seed is of."""
+    return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
+
+
+seed_option = seeded("Number that random choices start from; the same one repeats a result.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 resume_option = click.option(
     "--resume", is_flag=True, help="Continue an interrupted training from OUT.checkpoint, if that file is there."
@@ -160,9 +175,12 @@ def weighted_name(text: str) -> tuple[str, float]:
     """``NAME`` or ``NAME=WEIGHT`` as a pair; without a weight it is 1. Raises BadInput if the weight is no number."""
     name, equals, weight = text.rpartition("=")
     try:
-        return (name, float(weight)) if equals else (text, 1.0)
+        number = float(weight) if equals else 1.0
     except ValueError:
-        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT")
+    return name if equals else text, number
 
 
 def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
@@ -175,9 +193,12 @@ def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, .
     if value is None:
         return None
     try:
-        return tuple(float(part) for part in value.split(","))
+        shares = tuple(float(part) for part in value.split(","))
     except ValueError:
-        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30") from None
+        shares = ()
+    if len(shares) != 3 or not all(0 <= share < math.inf for share in shares):
+        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30")
+    return shares
 
 
 def checkpoint_beside(out: str) -> Path:
