@@ -115,13 +115,14 @@ def _filtered(source: Mapping[str, Any], path: str, includes: Sequence[str], exc
 
 
 def _filtered_inside(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
-    """What is left of an object or of a list, from which OpenSearch also takes objects and lists that are empty."""
+    """What is left of an object, or of a list without those of its items of which nothing is left."""
     if isinstance(value, Mapping):
         return _filtered(value, path, includes, excludes)
     items = []
     for item in value:
         if isinstance(item, (Mapping, list)):
-            items += [inner] if (inner := _filtered_inside(item, path, includes, excludes)) else []
+            inner = _filtered_inside(item, path, includes, excludes)
+            items += [inner] if inner or inner == item else []
         elif not includes:
             items.append(item)
     return items

@@ -80,7 +80,7 @@ def _unicode() -> Any:
     word = rf"(?:(?<!\p{{WB=ExtendNumLet}})(?:{joiner})+)?{unit}(?:(?:{joiner})+{unit})*(?:{joiner})*"
     flag, keycap = rf"\p{{RI}}{after}\p{{RI}}{after}", r"[0-9#*]\uFE0F?\u20E3"
     picture = r"[\p{Extended_Pictographic}\p{EMod}]"
-    emoji = rf"{picture}{after}(?:(?<=\u200D){picture}{after})*"
+    emoji = rf"\u200D*{picture}{after}(?:(?<=\u200D){picture}{after})*"
     # Scripts that write no spaces: South-East Asian ones by the run, Han and Hiragana by the character.
     unspaced = rf"(?:\p{{LB=SA}}{after})+|[\p{{Script=Han}}\p{{Script=Hiragana}}]{after}"
     return regex.compile(rf"{keycap}|{word}|{flag}|{emoji}|{unspaced}")

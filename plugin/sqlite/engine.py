@@ -17,6 +17,7 @@ from resift.plugin.documents import (
     IndexInfo,
     Rejection,
     SearchResult,
+    StoredDocument,
     check_document,
     check_index,
     index_meta,
@@ -41,6 +42,7 @@ from resift.plugin.sqlite.tables import (
     stored_object,
     stored_vector,
     write_document,
+    write_vector,
 )
 
 _BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
@@ -74,8 +76,15 @@ class SqliteEngine(Engine):
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         with self._database.transaction(write=False) as db:
-            meta = find_tables(db, index).meta
-        return IndexInfo(index, tuple(meta["fields"]), meta["model"], meta["model_name"], meta["dim"], (index,))
+            return find_tables(db, index).info()
+
+    def resolve(self, index: str, headers: Headers = None) -> list[str]:
+        return [self.info(index, headers).name]
+
+    def indices(self) -> list[IndexInfo]:
+        with self._database.transaction(write=False) as db:
+            names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
+            return [find_tables(db, name).info() for name in names]
 
     def drop(self, index: str) -> None:
         with self._database.transaction() as db:
@@ -118,18 +127,27 @@ class SqliteEngine(Engine):
             count_change(db, tables)
         return True
 
-    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
+    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            changed = [id for id, version, vector in vectors if not write_vector(db, tables, id, version, vector)]
+            count_change(db, tables)
+        return changed
+
+    def scan(self, index: str) -> Iterator[StoredDocument]:
         last = 0
         # By pages instead of one cursor, since the caller may write to the index between two documents, and a read that
         # stays open keeps SQLite from clearing its log.
         while True:
             with self._database.transaction(write=False) as db:
                 tables = find_tables(db, index)
-                sql = f"SELECT row, id, source, vector FROM {tables.documents} WHERE row > ? ORDER BY row LIMIT 500"
+                columns = "row, id, source, vector, version"
+                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ? ORDER BY row LIMIT 500"
                 rows = db.execute(sql, (last,)).fetchall()
-            for _, id, source, blob in rows:
+            for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
-                yield id, stored_object(source, where), stored_vector(blob, tables.dim, where)
+                vector = stored_vector(blob, tables.dim, where)
+                yield StoredDocument(id, stored_object(source, where), vector, version)
             if not rows:
                 return
             last = rows[-1][0]

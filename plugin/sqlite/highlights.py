@@ -30,7 +30,7 @@ class FieldHighlight:
         """The fragments of a document: of each text of the field that holds a term, one."""
         texts = (str(value) for value in values_of(source, field) if isinstance(value, (str, int, float)))
         found = [fragment for text in texts if (fragment := self._fragment(text, list(words_of(text, analyzer))))]
-        return found[: self.fragments or None]
+        return [fragment.strip() for fragment in found[: self.fragments or None]]
 
     def _fragment(self, text: str, words: Sequence[Word]) -> str | None:
         """The part of a text with the most terms, or all of it; None if it holds none."""

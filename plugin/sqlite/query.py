@@ -85,8 +85,12 @@ def parse_query(query: Any, fields: Sequence[str], analyzer: str) -> Clause:
     clause = _Parser(fields, analyzer).clause(query, MAX_DEPTH)
     count = sum(_count(part) for part in parts_of(clause))
     if count > MAX_CLAUSES:
-        raise BadInput(f"the query has {count} clauses", value=count, expected=f"at most {MAX_CLAUSES}")
+        raise _too_many(count)
     return clause
+
+
+def _too_many(count: int) -> BadInput:
+    return BadInput(f"the query has {count} clauses", value=count, expected=f"at most {MAX_CLAUSES}")
 
 
 def parts_of(clause: Clause, prohibited: bool = True) -> Iterator[Clause]:
@@ -109,6 +113,7 @@ class _Parser:
 
     def __init__(self, fields: Sequence[str], analyzer: str) -> None:
         self.fields, self.analyzer = fields, analyzer
+        self.words = 0
         self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
             "match_all": self._match_all,
             "match": self._match,
@@ -202,6 +207,9 @@ class _Parser:
                 f"malformed {kind} query", value=body, expected="operator or | and; zero_terms_query none | all"
             )
         terms = terms_of(str(scalar(body.get("query"), "query")), self.analyzer)
+        self.words += len(terms)
+        if self.words > MAX_CLAUSES:  # at once, for to cut further texts into words would take long
+            raise _too_many(self.words)
         if not terms and when_empty == "all":
             return Everything(boost)
         return Text(boosts, tuple(terms), operator == "and", boost)
@@ -213,7 +221,7 @@ class _Parser:
             pattern, _, boost = _text(name, "fields").partition("^")
             for field in self.fields:
                 if fnmatchcase(field, pattern):
-                    boosts[field] = boosts.get(field, 1.0) * (_boost(boost) if boost else 1.0)
+                    boosts[field] = _boost(boost) if boost else 1.0  # the last name of a field counts
         return boosts or self._not_text(names[0])
 
     def _not_text(self, name: Any) -> NoReturn:
@@ -226,11 +234,11 @@ class _Parser:
             return tuple(self.clause(clause, depth) for clause in _as_list(body.get(occurrence, [])))
 
         must, should, filtering, must_not = map(clauses, ("must", "should", "filter", "must_not"))
+        if not (must or should or filtering or must_not):
+            return Everything(boost)
         # Where nothing else has to match, one of the alternatives must.
         alone = 0 if must or filtering or not should else 1
         least = max(alone, natural_number(body, "minimum_should_match", alone))
-        if not (must or should or filtering or must_not):
-            must = (Everything(),)
         return Bool(must, should, filtering, must_not, least, boost)
 
 

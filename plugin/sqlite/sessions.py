@@ -65,6 +65,11 @@ class SqliteSessionStore(SessionStore):
             rows = db.execute(sql, (index,)).fetchall()
         return (self._session(*row) for row in rows)
 
+    def all(self) -> Iterator[tuple[str, StoredSession]]:
+        with self._database.transaction(write=False) as db:
+            rows = db.execute("SELECT id, body, expires, indices FROM session_log ORDER BY id").fetchall()
+        return ((id, self._session(*row)) for id, *row in rows)
+
     def delete_index(self, index: str) -> int:
         with self._database.transaction() as db:
             sql = "DELETE FROM session_log WHERE EXISTS (SELECT 1 FROM json_each(indices) WHERE value = ?)"

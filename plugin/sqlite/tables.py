@@ -16,7 +16,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
-from resift.plugin.documents import Document
+from resift.plugin.documents import Document, IndexInfo
 from resift.plugin.query_dsl import document_text
 from resift.plugin.sqlite.analysis import terms_of
 
@@ -80,6 +80,11 @@ class IndexTables:
         """The length K of the vectors."""
         return int(self.meta["dim"])
 
+    def info(self) -> IndexInfo:
+        """What the index records about itself."""
+        model, name = self.meta["model"], self.meta["model_name"]
+        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim)
+
 
 def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
     """Create the tables of an index. Raises EngineError with status 400 if there is another one of that name.
@@ -142,6 +147,12 @@ def write_document(db: sqlite3.Connection, tables: IndexTables, document: Docume
         (document.id, source, vector),
     ).fetchall()
     _write_words(db, tables, row, document.source)
+
+
+def write_vector(db: sqlite3.Connection, tables: IndexTables, id: str, version: int, vector: Floats) -> bool:
+    """Give a document another vector if it still has ``version``; whether it had."""
+    sql = f"UPDATE {tables.documents} SET vector = ?, version = version + 1 WHERE id = ? AND version = ?"
+    return db.execute(sql, (np.asarray(vector, "<f4").tobytes(), id, version)).rowcount == 1
 
 
 def _write_words(db: sqlite3.Connection, tables: IndexTables, row: int, source: dict[str, Any]) -> None:

@@ -1,0 +1,126 @@
+"""What the differential tests search: a corpus in many languages, and random queries over it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from resift.plugin.documents import Document
+
+SENTENCES = [
+    line
+    for line in (Path(__file__).parent / "sentences.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+FIELDS = ["title", "text", "meta.note"]
+LANGUAGES = ["en", "de", "日本語", "en-GB"]
+_EXTRA = ["covid19", "covid", "19", "2001", "3.14", "1,000", "C++", "罢工", "罢", "工", "café", "cafe", "", "-", "'s"]
+
+
+def documents(count: int) -> list[Document]:
+    """Documents whose fields have words of one sentence or of several, some fields missing, empty or lists."""
+    rng = random.Random(11)
+    return [Document(f"d{number}", _source(rng, number)) for number in range(count)]
+
+
+def _source(rng: random.Random, number: int) -> dict[str, Any]:
+    source: dict[str, Any] = {
+        "text": SENTENCES[number] if number < len(SENTENCES) else _text(rng),
+        "year": rng.randint(1990, 2010),
+        "tags": rng.sample(["red", "green", "Blue sky", "2001"], rng.randint(0, 3)),
+        "rating": rng.choice([0.5, 1.0, 2.25, -3.0]),
+        "flag": rng.random() < 0.5,
+    }
+    if rng.random() < 0.8:
+        source["title"] = rng.choice([_words(rng, 3), "", [_words(rng, 2), _words(rng, 4)], rng.randint(1, 3000)])
+    if rng.random() < 0.5:
+        source["meta"] = rng.choice([{"note": _words(rng, 5)}, [{"note": _words(rng, 2)}, {"note": _words(rng, 1)}]])
+    if rng.random() < 0.5:
+        source["langs"] = [{"code": code, "n": rng.randint(0, 3)} for code in rng.sample(LANGUAGES, 2)]
+    if rng.random() < 0.2:
+        source["maybe"] = rng.choice([None, [], {"inner": None}, {"inner": "y"}])
+    return source
+
+
+def _text(rng: random.Random) -> str:
+    return " ".join(rng.choice([rng.choice(SENTENCES), _words(rng, 12)]) for _ in range(rng.choice([1, 1, 2, 4])))
+
+
+def _words(rng: random.Random, count: int) -> str:
+    """Words of a few sentences, so that there are combinations that no sentence has."""
+    pool = " ".join(rng.sample(SENTENCES, 2)).split() + _EXTRA
+    return " ".join(rng.choice(pool) for _ in range(count))
+
+
+WORDS = st.sampled_from(sorted({word for line in SENTENCES for word in line.split()} | set(_EXTRA)))
+PIECES = st.sampled_from(
+    SENTENCES
+).flatmap(  # any few characters of a sentence, from the midst of words too
+    lambda line: st.tuples(st.integers(0, len(line)), st.integers(1, 8)).map(lambda cut: line[cut[0] : sum(cut)])
+)
+TEXTS = st.lists(st.one_of(WORDS, WORDS, PIECES), min_size=1, max_size=5).map(" ".join)
+BOOSTS = st.sampled_from([0, 0.3, 1, 2.5])
+
+
+def _numbers(low: int, high: int) -> st.SearchStrategy[Any]:
+    return st.one_of(st.integers(low, high), st.integers(low, high).map(str))
+
+
+@st.composite
+def text_clauses(draw: st.DrawFn) -> dict[str, Any]:
+    """A match or multi_match, with or without settings."""
+    settings: dict[str, Any] = {"query": draw(TEXTS)}
+    if draw(st.booleans()):
+        settings["operator"] = draw(st.sampled_from(["and", "or", "AND"]))
+    if draw(st.booleans()):
+        settings["boost"] = draw(BOOSTS)
+    if draw(st.integers(0, 5)) == 0:
+        settings["zero_terms_query"] = "all"
+    if draw(st.booleans()):
+        return {"match": {draw(st.sampled_from(FIELDS)): settings}}
+    names = draw(st.lists(st.sampled_from([*FIELDS, "title^3", "te*", "meta.*"]), min_size=1, max_size=3, unique=True))
+    return {"multi_match": {**settings, "fields": names}}
+
+
+FILTERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.sampled_from(["red", "green", "Blue sky", "2001", "blue", 2001]).map(lambda tag: {"term": {"tags": tag}}),
+    _numbers(1988, 2012).map(lambda year: {"term": {"year": year}}),
+    st.lists(_numbers(1990, 2010), max_size=4).map(lambda years: {"terms": {"year": years}}),
+    st.tuples(
+        st.sampled_from(["gt", "gte"]), _numbers(1990, 2010), st.sampled_from(["lt", "lte"]), _numbers(1990, 2010)
+    ).map(lambda two: {"range": {"year": {two[0]: two[1], two[2]: two[3]}}}),
+    st.sampled_from([0.5, "1.0", 2.25, -3, "-3.0", 7]).map(lambda rating: {"term": {"rating": {"value": rating}}}),
+    st.sampled_from([{"gte": 1}, {"lt": 0.5}, {"gt": "0"}]).map(lambda bounds: {"range": {"rating": bounds}}),
+    st.sampled_from(["red", "green", "a", "日本語"]).map(lambda tag: {"range": {"tags": {"gte": tag}}}),
+    st.sampled_from([True, False, "true"]).map(lambda flag: {"bool": {"filter": [{"term": {"flag": flag}}]}}),
+    st.sampled_from([*LANGUAGES, "fr"]).map(lambda code: {"term": {"langs.code": code}}),
+    st.integers(0, 4).map(lambda n: {"term": {"langs.n": n}}),
+    st.sampled_from(["fire", "storm", "2001", "罢", "Storm", "café"]).map(lambda word: {"term": {"text": word}}),
+    st.sampled_from([["storm", "2001"], ["город", "αa"]]).map(lambda words: {"terms": {"text": words}}),
+    st.sampled_from([*FIELDS, "maybe", "maybe.inner", "langs", "langs.code", "nothing", "meta"]).map(
+        lambda name: {"exists": {"field": name}}
+    ),
+    st.lists(st.integers(0, 400).map(lambda n: f"d{n}"), max_size=30).map(lambda ids: {"ids": {"values": ids}}),
+    st.just({"match_all": {}}),
+)
+
+
+def _bools(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    clauses = st.lists(inner, max_size=3)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "must": st.one_of(inner, clauses),
+            "should": clauses,
+            "filter": st.lists(st.one_of(FILTERS, inner), max_size=2),
+            "must_not": st.lists(st.one_of(FILTERS, inner), max_size=2),
+            "minimum_should_match": st.integers(0, 3),
+            "boost": BOOSTS,
+        },
+    ).map(lambda body: {"bool": body})
+
+
+QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _bools, max_leaves=6))

@@ -1,0 +1,74 @@
+"""The embedded engine's words beside those of OpenSearch's analysers, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from differential import SENTENCES
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from resift import Model
+from resift.plugin.documents import ANALYZERS
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.sqlite.analysis import terms_of, words_of
+
+ODD = [
+    "_ __a__ a_b c_ _1_ 1_000 a__b 'a' ''a a''b \"a\" a.b. .a a:b a,b a;b 1;2 1'2 a'1 1.a a.1 a..b 1,,2",
+    "x" * 255 + " " + "y" * 256 + " " + "z" * 600 + "é",
+    "ΣΟΦΟΣ İstanbul IĞDIR ßẞ ǅ ŉ ﬁ Å K",
+    "xS xs's 's ’s O’NEIL’S x＇s s's' the's possibly analogies skis flies dying hoping hopping agreed y yy",
+    "👍🏽 👩🏽‍💻 🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 #️⃣ *️⃣ # * © ™ ☎ a😀b 1😀2",
+    "a\u200bb a\u00adb a\u200db a\ufeffb a\u2060b a\u00a0b a\u202fb a\u0000b a\u0085b",
+    "カ_カ a_カ_1 カa 1カ ー 々〆〇 ｶﾞ か゛ 𠀀𠀁 㐀 豈 ㄅㄆ ꀀꀁ",
+]
+# Characters that the rules of words tell apart, in any order.
+ALPHABET = "aZé1٣_.,;:'’\"·- \n#日ひカー한ก์שאΣİ\u0301\u00ad\u200b\u200d😀👩🇩"
+
+
+def cluster_terms(cluster: OpenSearchEngine, analyzer: str, texts: Sequence[str]) -> list[str]:
+    """The terms of several texts, which OpenSearch gives as one list."""
+    answer = cluster.client.indices.analyze(body={"analyzer": analyzer, "text": list(texts)})
+    return [token["token"] for token in answer["tokens"]]
+
+
+def all_terms(texts: Sequence[str], analyzer: str) -> list[str]:
+    """The same of the embedded engine."""
+    return [term for text in texts for term in terms_of(text, analyzer)]
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
+@pytest.mark.parametrize("text", [*SENTENCES, *ODD])
+def test_sentences_of_many_languages(cluster: OpenSearchEngine, text: str, analyzer: str) -> None:
+    assert terms_of(text, analyzer) == cluster_terms(cluster, analyzer, [text])
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+)
+@given(texts=st.lists(st.text(ALPHABET, max_size=30), min_size=25, max_size=25))
+def test_any_combination_of_signs(cluster: OpenSearchEngine, texts: list[str]) -> None:
+    assert all_terms(texts, "standard") == cluster_terms(cluster, "standard", texts)
+
+
+def test_every_word_of_the_packaged_vectors(cluster: OpenSearchEngine, packaged: Model) -> None:
+    words = [str(word) for word in packaged.table.words]
+    for start in range(0, len(words), 5000):
+        some = words[start : start + 5000]
+        assert all_terms(some, "english") == cluster_terms(cluster, "english", some)
+
+
+@pytest.mark.parametrize("analyzer", ANALYZERS)
+def test_places_of_words(analyzer: str) -> None:
+    for text in [*SENTENCES, *ODD]:
+        words = list(words_of(text, analyzer))
+        assert [word.term for word in words] == terms_of(text, analyzer)
+        for word, following in pairwise(words):
+            assert word.start < word.end <= following.start
