@@ -23,6 +23,7 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.vector_code import decode_vectors
 from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
 
 DOCUMENTS: list[dict[str, Any]] = [
     {
@@ -57,14 +58,36 @@ QUERY = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
 
 
 @pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> KeyFile:
+    """The reranker's keys."""
+    return KeyFile(str(tmp_path_factory.mktemp("keys") / "keys.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def key(keys: KeyFile) -> str:
+    """The cluster's key, with which this file marks, too."""
+    return keys.create("cluster", ["embed", "search", "feedback"])
+
+
+@pytest.fixture(scope="module")
+def other_key(keys: KeyFile, key: str) -> str:
+    """Somebody else's key."""
+    return keys.create("other", ["search", "feedback"])
+
+
+@pytest.fixture(scope="module")
 def reranker(
     cluster: OpenSearchEngine,
     packaged: Model,
+    keys: KeyFile,
+    key: str,
+    other_key: str,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[str]:
-    """A reranker that the cluster can reach."""
-    config = Config(store=str(tmp_path_factory.mktemp("reranker") / "sessions.db"), alpha=0.5)
+    """A reranker that the cluster can reach, and that wants a key."""
+    store = str(tmp_path_factory.mktemp("reranker") / "sessions.db")
+    config = Config(store=store, alpha=0.5, keys=str(keys.path))
     host = reranker_host(request.config)
     server = make_server(
         "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0",
@@ -87,9 +110,9 @@ def name() -> str:
 
 
 @pytest.fixture(scope="module")
-def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: str) -> Iterator[Installer]:
+def installed(cluster: OpenSearchEngine, packaged: Model, reranker: str, name: str, key: str) -> Iterator[Installer]:
     """Everything installed, and removed at the end."""
-    installer = Installer(cluster, packaged, ["title", "text"], reranker, name)
+    installer = Installer(cluster, packaged, ["title", "text"], reranker, name, key)
     installer.install()
     yield installer
     installer.uninstall()
@@ -127,6 +150,13 @@ def test_status_sees_the_reranker(installed: Installer, cluster: OpenSearchEngin
         return next(row.state for row in installer.status() if row.kind == "reranker")
 
     assert seen(installed) == "ok"
+
+    def with_key(name: str, key: str | None) -> str:
+        return seen(Installer(cluster, installed.model, ["title", "text"], installed.url, name, key))
+
+    assert with_key(installed.name, None) == "ok"  # who does not know the key sees that there is one
+    assert with_key(installed.name, "rsf_" + "x" * 43) == "refuses the key"
+    assert with_key("resift-x", None) == "wants a key"
     other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
     assert seen(other) == f"other model {installed.model.hash}"
     assert seen(Installer(cluster, installed.model, ["text"], "http://127.0.0.1:1", "resift-x")) == "no answer here"
@@ -196,7 +226,9 @@ def test_codes_belong_to_the_vectors_whoever_wrote_them(
     cluster.drop(own)
 
 
-def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine, name: str, reranker: str) -> None:
+def test_session_rerank_in_a_plain_search(
+    index: str, cluster: OpenSearchEngine, name: str, reranker: str, key: str
+) -> None:
     client, pipeline = cluster.client, f"{name}-session"
 
     def asked(session: str | None, **body: Any) -> list[dict[str, Any]]:
@@ -207,7 +239,7 @@ def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine,
     assert sorted(ids(before)) == sorted(ids(search(client, index, None)))
     assert all({"resift_code", "previous_score"} <= set(hit["_source"]) for hit in before)
     mark = {"session": "s1", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
-    answer = requests.post(f"{reranker}/v1/feedback", json=mark, timeout=10)
+    answer = requests.post(f"{reranker}/v1/feedback", json=mark, headers={"X-Api-Key": key}, timeout=10)
     assert answer.status_code == 200, answer.text
     after = asked("s1")
     assert ids(after) != ids(before)
@@ -224,9 +256,8 @@ def test_session_rerank_in_a_plain_search(index: str, cluster: OpenSearchEngine,
     }
     found = client.msearch(body=[{"index": index}, body, {"index": index}, {"query": QUERY}])["responses"]
     assert ids(found[0]["hits"]["hits"]) == ids(after)
-    over_http = requests.post(
-        f"{reranker}/v1/search", json={"index": index, "query": "strike", "session": "s1"}, timeout=10
-    )
+    body = {"index": index, "query": "strike", "session": "s1"}
+    over_http = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=10)
 
     def quickly(line: str, **body: Any) -> list[dict[str, Any]]:
         return search(client, index, f"{name}-quick", ext={"rerank": {"query_context": {"query_text": line}}}, **body)
@@ -251,6 +282,24 @@ def test_an_index_that_does_not_map_vectors_is_refused(
         assert not cluster.client.exists(index=index, id="1")
     finally:
         cluster.drop_if_exists(index)
+
+
+def test_a_pipeline_follows_no_session_of_another_key(
+    index: str, cluster: OpenSearchEngine, name: str, reranker: str, other_key: str
+) -> None:
+    mark = {"session": "s9", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
+
+    def asked() -> list[str]:
+        ext = {"ml_inference": {"query": "strike", "session": "s9"}}
+        return ids(search(cluster.client, index, f"{name}-session", ext=ext))
+
+    before = asked()
+    answer = requests.post(f"{reranker}/v1/feedback", json=mark, headers={"X-Api-Key": other_key}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    body = {"index": index, "query": "strike", "session": "s9"}
+    own = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": other_key}, timeout=10)
+    assert own.json()["resift"]["session"] == "s9"
+    assert asked() == before
 
 
 def test_sessions_and_hybrid_together(index: str, cluster: OpenSearchEngine, name: str) -> None:

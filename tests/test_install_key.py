@@ -1,0 +1,49 @@
+"""The API key in the connectors of an installation, on a real OpenSearch."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from resift import Model
+from resift.errors import BadInput
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+URL = "http://127.0.0.1:1"
+KEY, OTHER = "rsf_" + "k" * 43, "rsf_" + "o" * 43
+
+
+def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) -> None:
+    name, rest = f"resift-{uuid.uuid4().hex[:8]}", Cluster(cluster)
+
+    def installer(key: str | None = None, url: str = URL) -> Installer:
+        return Installer(cluster, packaged, ["text"], url, name, key)
+
+    def states(installer: Installer) -> set[str]:
+        return {row.state for row in installer.status() if row.kind == "remote model"}
+
+    installer().install()
+    try:
+        assert states(installer(KEY)) == {"no key"}
+        assert any("(no key)" in step for step in installer(KEY).install())
+        known = states(installer(KEY))
+        assert states(installer()) == known
+        assert not known & {"no key", "other key", "changed"}
+        assert installer(KEY).install() == installer().install() == []
+        assert states(installer(OTHER)) == {"other key"}
+        with pytest.raises(BadInput, match="carries an API key") as caught:
+            installer(url=f"{URL}2").install()
+        assert "--key" in str(caught.value.expected)
+        assert installer(KEY).install() == []
+        found = rest.request("POST", "/_plugins/_ml/connectors/_search", {"query": {"match_all": {}}, "size": 1000})
+        connectors = [hit["_source"] for hit in found["hits"]["hits"] if hit["_source"]["name"].startswith(name)]
+        assert connectors
+        for connector in connectors:
+            assert KEY not in json.dumps(connector)
+            assert connector["actions"][0]["headers"]["Authorization"] == "Bearer ${credential.key}"
+    finally:
+        installer().uninstall()
