@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -13,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from jsonschema import Draft202012Validator
+from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, resolved
 from reranker_app import wait_for_sample
 
 from resift import Model, __version__
@@ -25,14 +23,6 @@ from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
-METHODS = {"get", "post", "put", "patch", "delete"}
-SPEC: dict[str, Any] = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
-OPERATIONS = {
-    operation["operationId"]: (method, path, operation)
-    for path, item in SPEC["paths"].items()
-    for method, operation in item.items()
-    if method in METHODS
-}
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
 DOCUMENTS = {"1": "fire in the bush", "2": "fire of the army", "3": "rain in the forest"}
 
@@ -61,34 +51,7 @@ def client(app: Flask) -> FlaskClient:
 def _request(name: str) -> tuple[dict[str, Any], Any]:
     """Schema and example of an operation's body."""
     content = OPERATIONS[name][2]["requestBody"]["content"]["application/json"]
-    return _resolved(content["schema"]), content["example"]
-
-
-def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in schema:
-        found: Any = SPEC
-        for key in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[key]
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return schema
-
-
-def _closed(schema: Any) -> Any:
-    """The schema, refusing properties that it does not name, unless it says that there may be others."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _closed(value) for key, value in schema.items()}
-    if schema.get("type") == "object" and "properties" in schema:
-        closed.setdefault("additionalProperties", False)
-    return closed
-
-
-def _check(schema: dict[str, Any], value: Any) -> None:
-    components = {"schemas": _closed(SPEC["components"]["schemas"])}
-    validator = Draft202012Validator({**_closed(schema), "components": components})
-    assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)] == []
+    return resolved(content["schema"]), content["example"]
 
 
 def _url(name: str) -> str:
@@ -121,13 +84,13 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
     body = None
     if name in WITH_BODY:
         schema, body = _request(name)
-        _check(schema, body)
+        check(schema, body)
     answer = client.open(_url(name), method=method.upper(), json=body)
     assert answer.status_code == 200, answer.text
     ((kind, content),) = operation["responses"]["200"]["content"].items()
     assert answer.mimetype == kind
-    _check(content["schema"], answer.get_json() if kind == "application/json" else answer.text)
-    _check(content["schema"], content["example"])
+    check(content["schema"], answer.get_json() if kind == "application/json" else answer.text)
+    check(content["schema"], content["example"])
 
 
 @pytest.mark.parametrize(
@@ -147,10 +110,10 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
 )
 def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
     method, _, operation = OPERATIONS[name]
-    _check(_request(name)[0], body)
+    check(_request(name)[0], body)
     answer = client.open(_url(name), method=method.upper(), json=body)
     assert answer.status_code == 200, answer.text
-    _check(operation["responses"]["200"]["content"]["application/json"]["schema"], answer.get_json())
+    check(operation["responses"]["200"]["content"]["application/json"]["schema"], answer.get_json())
 
 
 @pytest.mark.parametrize("size", [0, 3])
@@ -160,7 +123,7 @@ def test_a_suggestion_is_as_documented(client: FlaskClient, size: int) -> None:
         body = {"index": "resift-news", "query": "fier forrest", "size": size}
         answer = client.post("/v1/search", json=body).get_json()
         assert answer["resift"].get("did_you_mean") in (None, expected)
-        _check(schema, answer)
+        check(schema, answer)
         wait_for_sample()
     assert answer["resift"]["did_you_mean"] == "fire forest"
 
@@ -191,7 +154,7 @@ def test_the_fields_that_are_read_are_those_documented(
 def test_required_fields_are_required_and_others_may_be_null(client: FlaskClient, name: str) -> None:
     schema, body = _request(name)
     method, _, _ = OPERATIONS[name]
-    nullable = {field for field, its in schema["properties"].items() if _takes_null(_resolved(its))}
+    nullable = {field for field, its in schema["properties"].items() if _takes_null(resolved(its))}
     for field in schema.get("required", ()):
         assert field not in nullable
         answer = client.open(_url(name), method=method.upper(), json={**body, field: None})
@@ -210,7 +173,7 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
     schema, body = _request(name)
     method, _, _ = OPERATIONS[name]
     for field, its in schema["properties"].items():
-        limits = _resolved(its)
+        limits = resolved(its)
         wrong = [limits[bound] + step for bound, step in (("minimum", -1), ("maximum", 1)) if bound in limits]
         wrong += ["a b"] if "pattern" in limits else []
         wrong += ["zzz"] if "enum" in limits else []
@@ -218,12 +181,12 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
         for value in [*wrong, [[]]]:
             answer = client.open(_url(name), method=method.upper(), json={**body, field: value})
             assert answer.status_code == (413 if len(str(value)) > 1_000_000 else 400), field
-            _check(_resolved({"$ref": "#/components/schemas/Error"}), answer.get_json())
+            check(resolved(ERROR), answer.get_json())
 
 
 def test_documented_defaults_are_the_codes() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
-    search = {field: _resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
+    search = {field: resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
     assert search["window"]["default"] == config.window
     assert config.alpha is None
     assert "RESIFT_ALPHA, or 0.5 for a model adapted to its documents and 0.3" in search["alpha"]["description"]
@@ -272,10 +235,10 @@ def test_documented_errors_are_the_applications(client: FlaskClient) -> None:
     }
     for code, answer in answers.items():
         assert (answer.get_json()["error"]["code"], answer.status_code) == (code, statuses[code])
-        _check({"$ref": "#/components/schemas/Error"}, answer.get_json())
+        check(ERROR, answer.get_json())
 
 
 def test_examples_of_errors_are_as_documented() -> None:
     for response in SPEC["components"]["responses"].values():
         content = response["content"]["application/json"]
-        _check(content["schema"], content["example"])
+        check(content["schema"], content["example"])
