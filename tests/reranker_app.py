@@ -78,6 +78,16 @@ def ids(answer: dict[str, Any]) -> list[str]:
     return [hit["_id"] for hit in answer["hits"]["hits"]]
 
 
+def break_session_store(client: FlaskClient) -> str:
+    """Put a folder where the sessions' file was, and return its path."""
+    path = Path(client.application.config["RESIFT"].store)
+    client.application.extensions["resift"].sessions.store.close()
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    path.mkdir()
+    return str(path)
+
+
 def wait_for_sample() -> None:
     """Let the threads that sample words for suggestions come to their end."""
     for thread in threading.enumerate():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, ids, post
+from reranker_app import TEXTS, break_session_store, ids, post
 from reranker_app import app as app
 from reranker_app import client as client
 from reranker_app import config as config
@@ -165,15 +165,13 @@ def test_a_hybrid_query_is_reranked_in_a_session(client: FlaskClient, filled: st
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/rerank"])
-def test_texts_are_ranked_without_a_session_whose_store_is_away(
-    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_texts_are_ranked_without_a_session_whose_store_is_away(client: FlaskClient, filled: str, path: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
     asked: dict[str, Any] = {"query": "fire", "documents": list(TEXTS.values())}
     learned = post(client, path, **asked, session="a")
     plain = post(client, path, **asked)
     assert learned != plain
-    break_store(client, monkeypatch)
+    break_session_store(client)
     answer = post(client, path, **asked, session="a")
     said = answer.pop("resift")
     assert answer == plain
@@ -185,16 +183,3 @@ def test_texts_are_ranked_without_a_session_whose_store_is_away(
         # nothing is left to rank by
         error = post(client, path, 503, query="", documents=asked["documents"], session="a")["error"]
         assert error["code"] == "sessions_unavailable"
-
-
-def break_store(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the sessions be in a file whose folder is gone."""
-    from resift.plugin.sqlite.sessions import SqliteSessionStore
-
-    sessions = client.application.extensions["resift"].sessions
-    path = Path(client.application.config["RESIFT"].store)
-    sessions.store.close()
-    for file in path.parent.glob(f"{path.name}*"):
-        file.unlink()
-    path.mkdir()
-    assert isinstance(sessions.store, SqliteSessionStore)

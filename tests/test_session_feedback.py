@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, ids, post, wait_for_sample
+from reranker_app import TEXTS, break_session_store, ids, post, wait_for_sample
 from reranker_app import app as app
 from reranker_app import client as client
 from reranker_app import config as config
@@ -125,18 +125,16 @@ def test_a_session_is_exported_and_imported(client: FlaskClient, filled: str) ->
 
 
 def test_sessions_that_cannot_be_asked_are_left_out(
-    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    client: FlaskClient, filled: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = post(client, "/v1/search", index=filled, query="fire forest")
-    store = client.application.extensions["resift"].sessions.store
-    store.close()
-    monkeypatch.setattr(store, "path", "/nowhere/sessions.db")
+    path = break_session_store(client)
     with caplog.at_level(logging.CRITICAL):
         answer = post(client, "/v1/search", index=filled, query="fire forest", session="a")
         error = post(client, "/v1/feedback", 503, session="a", index=filled, relevant=["bush"])["error"]
     assert ids(answer) == ids(plain)
     assert (answer["resift"]["reranked"], answer["resift"]["session"]) == (True, None)
-    assert "/nowhere/sessions.db" in answer["resift"]["reason"]
+    assert path in answer["resift"]["reason"]
     assert error["code"] == "sessions_unavailable"
 
 
