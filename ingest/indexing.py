@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Indexer:
 
     What the engine is too busy for is sent again, up to ``ATTEMPTS`` times in all. Before the first retry the indexer
     waits 0.5 s, then twice as long each time, up to 30 s, give or take a quarter (``sleep`` does the waiting). When a
-    ``stop`` is requested nothing more is read, and nothing is sent again.
+    ``stop`` is requested nothing is sent again; the source of the records shares it, and ends then.
     """
 
     def __init__(
@@ -139,8 +139,9 @@ class Indexer:
                 with self._lock:
                     self._open[id(record)] = record
                 yield record
-            if self.stop.requested or self.dead_letters.failure is not None:
-                return
+            # The source ends, and not this loop: a few records may have been read ahead of it.
+            if self.dead_letters.failure is not None:
+                self.stop.requested = True
 
     def _keep_open_records(self, error: BaseException) -> None:
         for record in list(self._open.values()):
@@ -153,7 +154,7 @@ class Indexer:
             if not is_stream(record.file):
                 return
 
-    def _send_batches(self, batches: Iterable[list[Record]], fields: Sequence[str]) -> Iterator[None]:
+    def _send_batches(self, batches: Iterable[list[Record]], fields: Sequence[str]) -> Generator[None, None, None]:
         """Encode one batch while others are being sent, and yield after each that was.
 
         A batch waits for those that hold a document of the same id, so that the last one in the file stays.

@@ -94,6 +94,8 @@ class Files:
 
     def __iter__(self) -> Iterator[Record | BadLine]:
         for path, format in zip(self.paths, self.formats, strict=True):
+            if self.stop.requested:
+                return
             try:
                 yield from self._records(path, format)
             except OSError as error:
@@ -102,17 +104,27 @@ class Files:
 
     def _records(self, path: str, format: str) -> Iterator[Record | BadLine]:
         if path == STDIN:
-            yield from read(stoppable(sys.stdin.buffer, self.stop), format, self.columns, path)
+            yield from self._records_of_stream(sys.stdin.buffer, path, format)
             return
         with open(path, "rb") as file:
             if is_stream(path):
-                yield from read(stoppable(file, self.stop), format, self.columns, path)
+                yield from self._records_of_stream(file, path, format)
                 return
             before = self.position
             for record in read(file, format, self.columns, path):
                 self.position = before + file.tell()
                 yield record
+                if self.stop.requested:
+                    return
         self.position = before + os.path.getsize(path)
+
+    def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
+        # When a stop is requested it is the stream that ends: what the readers took from it cannot be read again.
+        try:
+            yield from read(stoppable(stream, self.stop), format, self.columns, path)
+        except BadInput:
+            if not self.stop.requested:  # what is compressed is not whole then
+                raise
 
 
 def is_stream(file: str) -> bool:

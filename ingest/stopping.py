@@ -17,21 +17,18 @@ _SECONDS = 0.2
 
 
 class Stop:
-    """Whether to end early: ``signal`` is the number of the one that asked for it, or None.
+    """Whether to end early: ``requested``, and ``signal``, the number of the signal that asked for it, or None.
 
-    It holds no lock, which a signal handler could find taken by the very thread that it interrupted.
+    Whoever reads ends then. It holds no lock, which a signal handler could find taken by the very thread that it
+    interrupted.
     """
 
     def __init__(self) -> None:
+        self.requested = False
         self.signal: int | None = None
 
-    @property
-    def requested(self) -> bool:
-        """Whether a signal came."""
-        return self.signal is not None
-
     def wait(self, seconds: float) -> None:
-        """Sleep for so long, or until a signal comes."""
+        """Sleep for so long, or until a stop is requested."""
         deadline = time.monotonic() + seconds
         while not self.requested and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _SECONDS))
@@ -44,7 +41,7 @@ class Stop:
         """
 
         def note(number: int, _: Any) -> None:
-            self.signal = number
+            self.requested, self.signal = True, number
             for each in before:
                 signal.signal(each, signal.default_int_handler)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from resift import Model, WordVectors, build_model
-from resift.errors import EngineError, EngineUnavailable, ModelMismatch
+from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
+from resift.ingest.in_memory import Refusals
 from resift.ingest.indexing import ATTEMPTS, BATCH, DeadLetters, Indexer, Report
 from resift.ingest.readers import BadLine, Files, Record
+from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
@@ -187,11 +189,156 @@ def test_too_large_requests_are_halved(tmp_path: Path, model: Model, dead: DeadL
     assert (report.indexed, report.dead, engine.requests) == (4, 0, 5)
 
 
+def test_of_halves_the_refused_document_is_kept(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
+    large = EngineError("too large", status=413)
+    report, _, _ = run(tmp_path, model, dead, [large, {"0": 400}, large, {}, {"4": 400}], records=5)
+    assert (report.indexed, report.dead) == (3, 2)
+    assert [letter["document"]["_id"] for letter in letters(dead)] == ["0", "4"]
+
+
 def test_one_document_too_large_is_kept(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     large = EngineError("too large", status=413)
     report, _, _ = run(tmp_path, model, dead, [large, large, large])
     assert (report.indexed, report.dead) == (3, 1)
     assert letters(dead)[0]["status"] == 413
+
+
+UNFIT: list[Any] = ["\ud800", {"inner": ["\udfff"]}, float("nan"), {1, 2}]
+
+
+@pytest.mark.parametrize("where", ["text", "other"])
+def test_one_bad_document_stops_no_other(
+    engine: Engine, index: str, model: Model, dead: DeadLetters, where: str
+) -> None:
+    deep: Any = "fire"
+    for _ in range(3000):
+        deep = [deep]
+    faults = [*UNFIT, 10**5000, deep][: 4 if where == "other" else None]
+    rows = [Record("f", i, str(i), {"text": "fire", where: fault}) for i, fault in enumerate(faults)]
+    # what JSON cannot hold at all is no dead letter either, and comes only from Python
+    refusals = Refusals()
+    report = Indexer(engine, model, index, refusals).run([record(100), *rows, record(101)], ["text"])
+    assert (report.indexed, report.dead) == (2, len(rows))
+    assert sorted(one.position for one in refusals.refused) == [i - 1 for i in range(len(rows))]
+    assert {one.status for one in refusals.refused} == {400}
+    assert count(engine, index) == 2
+
+
+def test_half_of_a_character_is_kept_as_it_was(engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
+    lines = ['{"_id": "1", "text": "fire"}', '{"_id": "2", "text": "\\ud800 gun"}', '{"_id": "\\udc00", "text": "x"}']
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines))
+    dead = DeadLetters(tmp_path / "dead.jsonl")
+    assert Indexer(engine, model, index, dead).run(Files([str(tmp_path / "docs.jsonl")]), ["text"]).indexed == 1
+    assert [letter["document"] for letter in letters(dead)] == [json.loads(line) for line in lines[1:]]
+    assert all("half of a character" in letter["reason"] for letter in letters(dead))
+    assert (tmp_path / "dead.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("path", ["none/dead", "/proc/dead", "x" * 300])
+def test_dead_letters_that_cannot_be_written_are_refused_at_once(tmp_path: Path, path: str) -> None:
+    with pytest.raises(BadInput, match="refused documents cannot be written"):
+        DeadLetters(tmp_path / path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Read:
+    """Records of a file or a stream, which notes what was read of it, and may fail."""
+
+    def __init__(self, total: int, file: str = "f", fails_at: int | None = None, stop: Stop | None = None) -> None:
+        self.total, self.file, self.fails_at, self.ids = total, file, fails_at, list[str]()
+        self.stop = stop or Stop()
+
+    def __iter__(self) -> Iterator[Record]:
+        for number in range(self.total):
+            if number == self.fails_at:
+                raise BadInput("damaged")
+            self.ids.append(str(number))
+            yield Record(self.file, number, str(number), {"text": "fire"})
+            if self.stop.requested:
+                return
+
+
+def kept(engine: Engine, index: str, dead: DeadLetters) -> list[str]:
+    """The ids of all documents that are in the index or in the file."""
+    ids = [stored.id for stored in engine.scan(index)] + [letter["document"]["_id"] for letter in letters(dead)]
+    return sorted(ids, key=int)
+
+
+def test_what_was_read_before_damage_is_indexed(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
+    records = Read(2000, fails_at=BATCH + 3)
+    with pytest.raises(BadInput, match="damaged"):
+        Indexer(engine, model, index, dead).run(records, ["text"])
+    engine.refresh(index)
+    assert len(records.ids) == count(engine, index) == BATCH + 3
+    assert letters(dead) == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault"), KeyboardInterrupt(), EngineUnavailable("away")])
+@pytest.mark.parametrize("place", ["bulk", "encode", "progress"])
+def test_whatever_ends_it_each_document_that_was_read_is_somewhere(
+    engine: Engine,
+    index: str,
+    model: Model,
+    dead: DeadLetters,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    place: str,
+) -> None:
+    calls = 0
+
+    def fail_the_second_time(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                raise error
+            return original(*arguments)
+
+        return call
+
+    if place == "bulk":
+        monkeypatch.setattr(engine, "bulk", fail_the_second_time(engine.bulk))
+    elif place == "encode":
+        monkeypatch.setattr(model, "encode", fail_the_second_time(model.encode))
+    progress = fail_the_second_time(lambda _: None) if place == "progress" else lambda _: None
+    records = Read(20 * BATCH)
+    indexer = Indexer(engine, model, index, dead, sleep=lambda _: None)
+    with pytest.raises(type(error)):
+        indexer.run(records, ["text"], progress=progress)
+    engine.refresh(index)
+    # a document of a file may be in both after an interruption
+    assert sorted(set(kept(engine, index, dead)), key=int) == records.ids
+    assert 0 < len(records.ids) < 20 * BATCH
+    assert indexer.report.indexed + indexer.report.dead == len(kept(engine, index, dead))
+
+
+@pytest.mark.parametrize("file", ["-", "f"])
+def test_the_rest_of_a_stream_is_kept_where_the_engine_is_gone(
+    tmp_path: Path, model: Model, dead: DeadLetters, file: str
+) -> None:
+    engine = Faulty(str(tmp_path / "faulty.db"), [{}, *[EngineUnavailable("away")] * 99])
+    records = Read(5 * BATCH, file)
+    with pytest.raises(EngineUnavailable, match=f"lines {BATCH} to {2 * BATCH - 1}"):
+        Indexer(engine, model, "docs", dead, sleep=lambda _: None).run(records, ["text"])
+    assert kept(engine, "docs", dead) == records.ids
+    assert len(records.ids) == (5 * BATCH if file == "-" else 2 * BATCH + 1)
+    engine.close()
+
+
+def test_a_stop_ends_reading_and_waiting(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
+    stop = Stop()
+    engine = Faulty(str(tmp_path / "faulty.db"), [{}, {"0": 429}])
+
+    def note(_: Report) -> None:
+        stop.requested = True
+
+    for expected in (BATCH, 1):
+        indexer = Indexer(engine, model, "docs", dead, stop=stop)
+        report = indexer.run(Read(5 * BATCH, stop=stop), ["text"], progress=note)
+        assert (report.retries, report.indexed + report.dead) == (0, expected)
+        assert report.last_read == ("f", expected - 1)
+    assert [letter["document"]["_id"] for letter in letters(dead)] == ["0"]
+    engine.close()
 
 
 def test_verify_and_repair(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
@@ -206,3 +353,30 @@ def test_verify_and_repair(engine: Engine, index: str, model: Model, dead: DeadL
     assert verify(engine, model, index, repair=True).repaired == 2
     again = verify(engine, model, index)
     assert (again.checked, again.missing, again.stale) == (4, [], [])
+
+
+def test_repair_never_loses_what_others_write(
+    engine: Engine, index: str, model: Model, dead: DeadLetters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.create(index, ["text"], model)
+    wrong = model.encode(["army gun"])[0]
+    documents = [Document(str(i), {"text": "peace", "n": 2**62 + 1}, wrong if i % 2 else None) for i in range(20)]
+    assert engine.bulk(index, documents) == []
+    engine.refresh(index)
+    put_vectors = engine.put_vectors
+
+    def put_after_a_client(index: str, vectors: Sequence[tuple[str, Any, Any]]) -> list[str]:
+        engine.bulk(index, [Document("3", {"text": "river water"}, wrong)])
+        engine.delete(index, ["4"])
+        changed = put_vectors(index, vectors)
+        assert sorted(changed) == ["3", "4"]
+        return changed
+
+    monkeypatch.setattr(engine, "put_vectors", put_after_a_client)
+    found = verify(engine, model, index, repair=True)
+    assert (found.checked, len(found.missing), len(found.stale), found.repaired) == (20, 10, 10, 19)
+    again = verify(engine, model, index)
+    assert (again.checked, again.missing, again.stale) == (19, [], [])
+    assert engine.get(index, "3")[0] == {"text": "river water"}
+    assert engine.get(index, "5")[0] == {"text": "peace", "n": 2**62 + 1}
+    assert put_vectors(index, []) == []

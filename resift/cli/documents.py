@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -106,21 +107,15 @@ def index(
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
     if not adapt:
         encoder = load_model(model)
-    with stop.at_signals(), opened(engine) as target:
+    with opened(engine) as target:
         own = _existing_fields(target, index, fields)
-        chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
+        with stop.at_signals():
+            chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
-        report = indexer.report
-        try:
-            with progress_bar("indexing") as progress:
-                indexer.run(records, chosen, analyzer, lambda _: progress(source.position, source.total))
-        except BaseException:
-            if report.last_read:
-                done = f"{report.indexed} in the index, {report.dead} in {refused.path}"
-                click.echo(f"{_place(report)}: {done}", err=True)
-            raise
+        with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
+            report = indexer.run(records, chosen, analyzer, lambda _: progress(source.position, source.total))
     _print_indexed(report, index, chosen, refused, as_json)
     if stop.signal is not None:
         name = signal.Signals(stop.signal).name
@@ -128,6 +123,19 @@ def index(
         sys.exit(128 + stop.signal)
     if report.dead or (report.without_text and report.without_text == report.indexed):
         sys.exit(NOT_RIGHT)
+
+
+@contextmanager
+def _account(indexer: Indexer) -> Iterator[None]:
+    """Where indexing fails, say how far the documents were read, and where they are."""
+    report = indexer.report
+    try:
+        yield
+    except BaseException:
+        if report.last_read:
+            done = f"{report.indexed} in the index, {report.dead} in {indexer.dead_letters.path}"
+            click.echo(f"{_place(report)}: {done}", err=True)
+        raise
 
 
 def _place(report: Report) -> str:

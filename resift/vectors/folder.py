@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,10 +175,10 @@ def _read_array(path: Path, mapped: bool) -> NDArray[Any]:
         # before any memory is asked for: a damaged header may claim any size
         if math.prod(shape) * dtype.itemsize != size:
             raise ValueError(f"{path.name} has {size} bytes for {dtype} of shape {shape}")
-        order = "F" if fortran else "C"
+        order: Literal["F", "C"] = "F" if fortran else "C"
         if mapped and size:  # an empty file cannot be mapped
-            return np.memmap(file, dtype, "r", start, shape, order)  # type: ignore[call-overload,no-any-return]
-        array = np.fromfile(file, dtype).reshape(shape, order=order)
+            return np.memmap(file, dtype, "r", start, shape, order)
+        array: NDArray[Any] = np.fromfile(file, dtype).reshape(shape, order=order)
     array.flags.writeable = False
     return array
 
