@@ -1,11 +1,14 @@
-"""What the design promises of the code's structure: who imports whom, and what the wheel holds."""
+"""What the design promises of the code's structure: rooms, who imports whom, sizes, and what the wheel holds."""
 
 from __future__ import annotations
 
 import ast
+import re
+import statistics
 import subprocess
 import sys
 import zipfile
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,41 +20,72 @@ PACKAGES = {
     "ingest": "resift.ingest",
     "reranker": "resift.reranker",
 }
-FORBIDDEN = {
-    "resift": {"resift.plugin", "resift.ingest", "resift.reranker"},
-    "plugin": {"resift.ingest", "resift.reranker"},
-    "ingest": {"resift.reranker"},
-    "reranker": {"resift.ingest"},
+GROUND = "ground"  # the modules of resift/ itself, which every room stands on
+MAY_IMPORT = {
+    GROUND: set[str](),
+    "vectors": {GROUND},
+    "encoders": {GROUND, "vectors"},
+    "ranking": {GROUND, "vectors", "encoders"},
+    "word2doc": {GROUND, "vectors", "encoders", "ranking"},
+    "evaluation": {GROUND, "vectors", "encoders", "ranking"},
+    "training": {GROUND, "vectors", "encoders", "ranking", "word2doc", "evaluation"},
+    "plugin": {GROUND, "vectors", "encoders"},
+    "ingest": {GROUND, "vectors", "encoders", "plugin"},
+    "reranker": {GROUND, "vectors", "encoders", "ranking", "evaluation", "plugin"},
 }
+JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
     "torch": "resift/training",
     "sentence_transformers": "resift/training",
     "flask": "reranker",
     "opensearchpy": "plugin",
 }
-
-
-def modules() -> list[Path]:
-    """All modules of the product, each once."""
-    found = [path for folder in ("plugin", "ingest", "reranker") for path in (ROOT / folder).rglob("*.py")]
-    return sorted([*found, *own_files("resift", "*.py")])
+MODULE_LINES, MEDIAN_LINES = 400, 120
+FUNCTION_LINES, FUNCTION_BRANCHES = 50, 15
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def own_files(folder: str, pattern: str) -> list[Path]:
     """Files below a folder, those behind the symbolic links left out, which serve the type checkers."""
     found = (ROOT / folder).rglob(pattern)
-    return [path for path in found if not any(parent.is_symlink() for parent in path.parents)]
+    return sorted(path for path in found if not any(parent.is_symlink() for parent in path.parents))
+
+
+PATHS = [path for folder in PACKAGES for path in own_files(folder, "*.py")]
+MODULES = pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def module_name(path: Path) -> str:
+    """The name that a file is imported by."""
+    folder, *inner = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join([PACKAGES[folder], *inner]).removesuffix(".__init__")
+
+
+NAMES = {module_name(path): path for path in PATHS}
+
+
+def room_of(module: str) -> str:
+    """The room that a module is in; the module's own name for those that stand in none."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "__init__"
+    if parts[0] in MAY_IMPORT or parts[0] in JOINS_THE_PARTS:
+        return parts[0]
+    return GROUND if len(parts) == 1 else parts[0]
 
 
 def imports(path: Path) -> set[str]:
-    """Every module name that a file imports, at any depth of its code."""
+    """Every module that a file imports, at any depth of its code; of our own ones the most specific name."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+            module = node.module or ""
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                names.add(inner if inner in NAMES or module not in NAMES else module)
     return names
 
 
@@ -60,16 +94,51 @@ def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports(path: Path) -> None:
-    place = path.relative_to(ROOT)
-    names = imports(path)
-    if place.parts[:2] != ("resift", "cli") and place.as_posix() != "resift/__main__.py":
-        for package in FORBIDDEN[place.parts[0]]:
-            assert not {name for name in names if inside(name, package)}
+@MODULES
+def test_a_room_imports_only_what_is_below_it(path: Path) -> None:
+    room = room_of(module_name(path))
+    if room not in JOINS_THE_PARTS:
+        used = {room_of(name) for name in imports(path) if name in NAMES}
+        assert used <= {room, *MAY_IMPORT[room]}
+
+
+@MODULES
+def test_large_libraries_have_one_home(path: Path) -> None:
     for library, home in ONLY_IN.items():
-        if not place.as_posix().startswith(f"{home}/"):
-            assert not {name for name in names if inside(name, library)}
+        if not path.relative_to(ROOT).as_posix().startswith(f"{home}/"):
+            assert not {name for name in imports(path) if inside(name, library)}
+
+
+def test_there_are_no_circles() -> None:
+    graph = {name: (imports(path) & NAMES.keys()) - {name} for name, path in NAMES.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
+def branches(function: Function) -> int:
+    """How often a function decides: conditions, loops, handlers, and each ``and`` and ``or``."""
+    count = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.comprehension):
+            count += 1 + len(node.ifs)
+        elif isinstance(node, ast.BoolOp):
+            count += len(node.values) - 1
+        else:
+            count += isinstance(node, (ast.If, ast.For, ast.While, ast.IfExp, ast.ExceptHandler))
+    return count
+
+
+@MODULES
+def test_modules_and_functions_can_be_read_in_one_sitting(path: Path) -> None:
+    source = path.read_text("utf-8")
+    assert len(source.splitlines()) <= MODULE_LINES
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, Function):
+            assert (node.end_lineno or 0) - node.lineno + 1 <= FUNCTION_LINES, node.name
+            assert branches(node) <= FUNCTION_BRANCHES, node.name
+
+
+def test_modules_are_small() -> None:
+    assert statistics.median(len(path.read_text("utf-8").splitlines()) for path in PATHS) <= MEDIAN_LINES
 
 
 def test_serving_does_not_import_training_libraries() -> None:
@@ -80,25 +149,14 @@ def test_serving_does_not_import_training_libraries() -> None:
 
 
 def test_the_wheel_holds_everything_and_is_small(tmp_path: Path) -> None:
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(tmp_path),
-        str(ROOT),
-    ]
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.stat().st_size <= 12 * 2**20
     held = set(zipfile.ZipFile(wheel).namelist())
     for folder, package in PACKAGES.items():
-        files = own_files(folder, "*")
-        for file in files:
-            if file.is_file() and "__pycache__" not in file.parts and not (ROOT / "resift" / file.name).is_symlink():
+        for file in own_files(folder, "*"):
+            if file.is_file() and "__pycache__" not in file.parts:
                 inner = file.relative_to(ROOT / folder).as_posix()
                 assert f"{package.replace('.', '/')}/{inner}" in held
     assert not {name for name in held if name.startswith(("plugin/", "ingest/", "reranker/", "tests/"))}
@@ -108,3 +166,11 @@ def test_every_version_is_in_the_changelog() -> None:
     from resift import __version__
 
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("document", ["docs/architecture.md", "docs/architecture.svg", "CONTRIBUTING.md"])
+def test_documents_name_modules_that_exist(document: str) -> None:
+    named = set(re.findall(r"\b(?:[a-z]\w*/)+(?:\w+\.py)?", (ROOT / document).read_text("utf-8")))
+    ours = {path for path in named if path.startswith((*PACKAGES, *MAY_IMPORT))}
+    assert ours
+    assert not {path for path in ours if not ((ROOT / path).exists() or (ROOT / "resift" / path).exists())}
