@@ -101,6 +101,20 @@ def test_settings_of_others_are_kept(cluster: OpenSearchEngine, packaged: Model)
     rest.set({TRUSTED: was})
 
 
+def test_settings_stay_until_the_last_installation_goes(cluster: OpenSearchEngine, packaged: Model) -> None:
+    rest, url = Cluster(cluster), "http://127.0.0.1:18084"
+    before = rest.persistent()
+    first, second = (Installer(cluster, packaged, ["text"], url, f"resift-{uuid.uuid4().hex[:8]}") for _ in range(2))
+    first.install()
+    second.install()
+    during = rest.persistent()
+    assert any("leave the cluster's settings" in step for step in first.uninstall())
+    assert rest.persistent() == during
+    assert own_states(second) == {"ok"}
+    second.uninstall()
+    assert rest.persistent() == before
+
+
 def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Model) -> None:
     rest, name = Cluster(cluster), f"resift-{uuid.uuid4().hex[:8]}"
     path = f"/_ingest/pipeline/{name}-ingest"

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 from resift.errors import BadInput, EngineError
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
     LAZY,
     PIPELINES,
@@ -156,6 +156,13 @@ class Installer:
             steps.append(f"remove {resource.kind} {resource.name}")
             if not dry_run:
                 resource.remove()
+        heirs = sorted(set(installations(self.cluster)) - {self.name})
+        if heirs and originals:
+            # They need the settings as well: the last of them puts them back.
+            steps.append(f"leave the cluster's settings to installation {heirs[0]}")
+            if not dry_run:
+                hand_over(self.cluster, heirs[0], originals)
+            return steps
         changes = self.settings.restoring_changes(originals)
         for name, value in changes.items():
             steps.append(f"reset setting {name} to {'its default' if value is None else value}")

@@ -69,6 +69,19 @@ class ClusterSettings:
         return changes
 
 
+def joined(originals: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """The ``originals`` of an installation that goes, and the ``others`` of one that stays, as those of the latter.
+
+    What was before the first of them counts; which of them was first does not show, but only that one saw the switches
+    unset, or the list of trusted addresses without the other's.
+    """
+    both = {**others, **{name: value for name, value in originals.items() if name not in others}}
+    if TRUSTED in originals and TRUSTED in others:
+        first = min(originals[TRUSTED], others[TRUSTED], key=lambda one: len(one["list"]))
+        both[TRUSTED] = {**first, "added": sorted({*originals[TRUSTED]["added"], *others[TRUSTED]["added"]})}
+    return both
+
+
 def _matches(pattern: str, url: str) -> bool:
     try:
         return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), url) is not None
