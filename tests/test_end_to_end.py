@@ -200,6 +200,19 @@ def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None
     assert {"0", "2", "4"} <= set(ids(hits))
 
 
+def test_a_hybrid_query_with_its_pipeline_is_reranked(index: str, name: str, reranker: str, key: str) -> None:
+    neural = {"neural": {"resift_vector": {"query_text": "wages", "k": 5}}}
+    query = {"hybrid": {"queries": [QUERY, neural]}}
+    for pipeline, status in (({"search_pipeline": f"{name}-hybrid"}, 200), ({}, 400)):
+        body = {"index": index, "query": {"query": query, **pipeline}}
+        answer = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=10)
+        assert answer.status_code == status, answer.text
+        if status == 200:
+            assert answer.json()["resift"]["reranked"] is True
+        else:
+            assert "model_id must be provided" in answer.json()["error"]["message"]
+
+
 def test_rerank_pipeline(index: str, cluster: OpenSearchEngine, name: str, packaged: Model) -> None:
     text = "industrial action of trade unions"
     hits = search(cluster.client, index, f"{name}-rerank", ext={"rerank": {"query_context": {"query_text": text}}})
