@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 import uuid
 import zlib
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,7 +33,7 @@ from resift.plugin.connect import open_engine
 from resift.plugin.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 
-DOCUMENTS = 4000
+DOCUMENTS = 3000
 
 
 def lines(first: int, last: int) -> str:
@@ -89,6 +92,17 @@ def wait_for(engine: Engine, index: str, documents: int) -> None:
     raise AssertionError(f"{count(engine, index)} of {documents}")
 
 
+def wait_until_read(process: subprocess.Popen[str]) -> None:
+    """Until nothing is left in the pipe to a process."""
+    for _ in range(3000):
+        left = array("i", [0])
+        fcntl.ioctl(process.stdin, termios.FIONREAD, left)  # type: ignore[arg-type]
+        if not left[0]:
+            return
+        time.sleep(0.02)
+    raise AssertionError("not read")
+
+
 def read_documents(process: subprocess.Popen[str]) -> int:
     """How many documents a process had read when it ended, by its last words."""
     _, errors = process.communicate(timeout=60)
@@ -110,7 +124,7 @@ def test_killed_and_run_again(
 ) -> None:
     (tmp_path / "docs.jsonl").write_text(lines(0, DOCUMENTS))
     command[command.index("-")] = str(tmp_path / "docs.jsonl")
-    for documents in (1, 2000):
+    for documents in (1, 1500):
         with running(command, engine_url) as process:
             wait_for(engine, index, documents)
             process.send_signal(signal.SIGKILL)
@@ -126,6 +140,20 @@ def test_killed_and_run_again(
     assert not (tmp_path / "dead").exists()
 
 
+def test_two_first_indexers_at_once(
+    engine: Engine, engine_url: str, index: str, model: Model, command: list[str]
+) -> None:
+    with running(command, engine_url) as first, running(command, engine_url) as second:
+        for number, process in enumerate((first, second)):
+            assert process.stdin is not None
+            feed(process, lines(500 * number, 500 * number + 700))
+            process.stdin.close()
+            process.stdin = None  # communicate would flush it
+        assert [first.wait(60), second.wait(60)] == [0, 0]
+    found = verify(engine, model, index)
+    assert (found.checked, found.missing, found.stale) == (1200, [], [])
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_signal_while_the_first_documents_are_read(tmp_path: Path, model: Model, packed: bool) -> None:
     data, engine = lines(0, 90).encode(), SqliteEngine(str(tmp_path / "e.db"))
@@ -135,7 +163,7 @@ def test_a_signal_while_the_first_documents_are_read(tmp_path: Path, model: Mode
         compressor = zlib.compressobj(wbits=31)
         process.stdin.buffer.write(compressor.compress(data) + compressor.flush(zlib.Z_SYNC_FLUSH) if packed else data)
         process.stdin.flush()
-        time.sleep(3)
+        wait_until_read(process)
         process.send_signal(signal.SIGTERM)
         assert read_documents(process) == 90
         assert process.returncode == 128 + signal.SIGTERM
@@ -167,7 +195,6 @@ def test_a_signal_ends_the_wait_for_a_cluster_that_is_away(opensearch_url: str, 
             wait_for(engine, index, 500)
             proxy.kill()
             feed(process, lines(700, 3000))
-            time.sleep(1)
             process.send_signal(signal.SIGTERM)
             read = read_documents(process)
             assert process.returncode != 0
