@@ -36,9 +36,8 @@ class Config:
     served. ``hosts``: names by which the service may be reached besides this machine's own. ``cors``: origins of other
     sites whose pages may use the API.
 
-    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other
-    limits are in :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its
-    answer.
+    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
+    :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
     """
 
     engine: str = "resift.db"
