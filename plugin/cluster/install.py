@@ -274,7 +274,9 @@ def _check_reranker(url: str) -> None:
 
 def _resource_row(resource: Resource) -> StatusRow:
     state = resource.state()
-    fix = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}.get(state, _INSTALL)
+    with_key = f"{_INSTALL} --key KEY"
+    fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
+    fix = {**fixes, "no key": with_key, "other key": with_key}.get(state, _INSTALL)
     return StatusRow(resource.kind, resource.name, state, fix)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import BadInput, IndexNotServed
@@ -63,37 +63,47 @@ def indices_in(query: Any) -> Iterator[str]:
     >>> list(indices_in({"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}))
     ['lists']
     """
-    pending = [query]
+    pending: list[tuple[str, Any]] = [("", query)]  # with the keys that they stand under
     while pending:  # no recursion: bodies come as deep as callers like
-        value = pending.pop()
+        parent, value = pending.pop()
         if isinstance(value, list):
-            pending += value
+            pending += ((parent, item) for item in value)
         elif isinstance(value, Mapping):
             for key, inner in value.items():
+                if _is_template(key, inner):
+                    raise BadInput(f"{key} with a template hides what is asked for", value=key, expected="a query")
                 yield from _looked_up(key, inner)
-                pending.append(_unwrapped(inner) if key == "wrapper" else inner)
+                pending.append((key, _unwrapped(inner) if _is_wrapper(parent, key, inner) else inner))
 
 
 def _looked_up(key: str, inner: Any) -> Iterator[str]:
     """The indices that a clause or a part of one names itself."""
     if key in ("like", "unlike"):
-        items = inner if isinstance(inner, list) else [inner]
-        yield from (str(item["_index"]) for item in items if isinstance(item, Mapping) and "_index" in item)
-    if not isinstance(inner, Mapping):
-        return
-    if key == "terms":
-        lookups = [its for its in inner.values() if isinstance(its, Mapping)]
-        yield from (str(its["index"]) for its in lookups if "index" in its and "path" in its)
+        yield from _values_of("_index", inner if isinstance(inner, list) else [inner])
+    elif key == "terms" and isinstance(inner, Mapping):
+        yield from _values_of("index", inner.values(), beside="path")
+    elif key == "percolate":
+        yield from _values_of("index", [inner])
     elif key == "indexed_shape":
-        yield str(inner.get("index", _SHAPES))
-    elif key == "percolate" and "index" in inner:
-        yield str(inner["index"])
-    elif _is_template(key, inner):
-        raise BadInput(f"{key} with a template hides what is asked for", value=key, expected="a query")
+        yield from list(_values_of("index", [inner])) or [_SHAPES]
 
 
-def _is_template(key: str, inner: Mapping[str, Any]) -> bool:
+def _values_of(name: str, items: Iterable[Any], beside: str | None = None) -> Iterator[str]:
+    """The values of a name in those items that have it, and a name ``beside`` it."""
+    for item in items:
+        if isinstance(item, Mapping) and name in item and (beside is None or beside in item):
+            yield str(item[name])
+
+
+def _is_wrapper(parent: str, key: str, inner: Any) -> bool:
+    """Whether a key stands for a query in base64, and not for a field of this name (``{"match": {"wrapper": …}}``)."""
+    return key == "wrapper" and not parent.startswith("match") and isinstance(inner, Mapping) and "query" in inner
+
+
+def _is_template(key: str, inner: Any) -> bool:
     """Whether a part of a search body is the text that the engine makes a query of."""
+    if not isinstance(inner, Mapping):
+        return False
     if key == "ml_inference":
         return "query_template" in inner
     return key == "collate" and isinstance(inner.get("query"), Mapping)
