@@ -10,7 +10,7 @@ from typing import Any
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import EngineError, IndexNotFound
-from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult
+from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult, StoredDocument
 from resift.plugin.query_dsl import Body, document_text, knn_body
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
@@ -47,6 +47,14 @@ class Engine(ABC):
         """Return the fields and the model of an index."""
 
     @abstractmethod
+    def resolve(self, index: str, headers: Headers = None) -> list[str]:
+        """Return the own names of all indices that a name, an alias, a pattern or a list of them stands for."""
+
+    @abstractmethod
+    def indices(self) -> list[IndexInfo]:
+        """Return what each index records about itself, by name; hidden ones are left out."""
+
+    @abstractmethod
     def drop(self, index: str) -> None:
         """Delete an index with all its documents."""
 
@@ -81,12 +89,20 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
+        """Give documents other vectors, in one request, where they still have their versions; their fields stay.
+
+        ``vectors`` are ids, versions and vectors (K,). Return the ids of documents that were changed or deleted since,
+        which stay as they are.
+        """
+
+    @abstractmethod
     def delete(self, index: str, ids: Sequence[str]) -> int:
         """Delete the documents with these ids; return how many of them existed."""
 
     @abstractmethod
-    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
-        """Yield the id, the fields and the vector (K,) of every document, in no particular order."""
+    def scan(self, index: str) -> Iterator[StoredDocument]:
+        """Yield every document, in no particular order."""
 
     @abstractmethod
     def refresh(self, index: str) -> None:

@@ -25,17 +25,31 @@ def test_create_info_drop(engine: Engine, index: str, model: Model) -> None:
     engine.create(index, ["title", "text"], model)
     info = engine.info(index)
     assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
+    assert engine.resolve(index) == [index]
     engine.create(index, ["title", "text"], model)  # two indexers may begin at the same time
     for fields, analyzer in ((["title", "text"], "standard"), (["title"], "english"), (["text", "title"], "english")):
         with pytest.raises(EngineError) as caught:
             engine.create(index, fields, model, analyzer)
         assert caught.value.status == 400
     engine.drop(index)
-    for call in (engine.info, engine.drop, engine.refresh):
+    for call in (engine.info, engine.resolve, engine.drop, engine.refresh):
         with pytest.raises(IndexNotFound):
             call(index)
     with pytest.raises(IndexNotFound):
         engine.search(index, {})
+
+
+def test_indices(engine: Engine, index: str, model: Model) -> None:
+    assert index not in {info.name for info in engine.indices()}
+    for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
+        engine.create(name, fields, model)
+    try:
+        found = {info.name: info for info in engine.indices()}
+        assert found[index] == engine.info(index)
+        assert found[f"{index}-2"].fields == ("body",)
+        assert list(found) == sorted(found)
+    finally:
+        engine.drop(f"{index}-2")
 
 
 def test_require_tells_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
@@ -253,8 +267,9 @@ def test_scan(engine: Engine, indexed: str, model: Model) -> None:
     expected = {document.id: document for document in documents(model)}
     scanned = list(engine.scan(indexed))
     assert len(scanned) == len(expected)
-    for id, source, vector in scanned:
+    for id, source, vector, version in scanned:
         assert source == expected[id].source
+        assert version == engine.get(indexed, id)[1]
         assert vector is not None
         np.testing.assert_allclose(vector, expected[id].vector, rtol=1e-6)
     with pytest.raises(IndexNotFound):

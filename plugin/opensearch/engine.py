@@ -17,32 +17,35 @@ from resift.plugin.documents import (
     IndexInfo,
     Rejection,
     SearchResult,
+    StoredDocument,
     check_document,
     check_index,
     check_name,
     check_parts,
+    json_fault,
 )
 from resift.plugin.engine import OVERSAMPLING, Engine, Headers
 from resift.plugin.opensearch.bodies import asks_for_vector, whole_hits
 from resift.plugin.opensearch.cached_hits import CachedHits, Send
 from resift.plugin.opensearch.client import JsonSerializer, call, connect, error_reason, to_json, translated
 from resift.plugin.opensearch.documents import stored_json, stored_source, stored_vector, without_stored_vector
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body
 from resift.plugin.resource_files import read_resource
 
 
 class OpenSearchEngine(Engine):
-    """An OpenSearch cluster at ``url``, which may hold a user and a password; ``timeout`` is in seconds.
+    """An OpenSearch cluster at ``url``, the URLs of one or several nodes separated by commas.
 
-    The environment variable OPENSEARCH_CA_CERTS names a file of certificates.
+    ``timeout`` is how many seconds a request may take. Users, passwords and certificates are what
+    :func:`resift.plugin.opensearch.client.connect` takes.
     """
 
     writers = 3
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         serializer = JsonSerializer()
-        self.url, self.client = url, connect(url, timeout, serializer)
+        self.client = connect(url, timeout, serializer)
         self.cached_hits = CachedHits(self.client, serializer)
 
     def close(self) -> None:
@@ -55,20 +58,42 @@ class OpenSearchEngine(Engine):
     def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
         body = {"settings": {"index.knn": True}, "mappings": mappings(fields, model, analyzer)}
-        call(self.client.indices.create, index=index, body=body)
+        try:
+            call(self.client.indices.create, index=index, body=body)
+        except EngineError as error:
+            if "resource_already_exists_exception" not in error.message or not self._is_alike(index, body["mappings"]):
+                raise
+
+    def _is_alike(self, index: str, wanted: dict[str, Any]) -> bool:
+        """Whether an index that exists is the one that was to be made; two may have been about to make it."""
+        answer = call(self.client.indices.get_mapping, index=index)
+        return all(is_mapped_alike(entry["mappings"], wanted) for entry in answer.values())
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         answer = call(self.client.indices.get_mapping, index=index, headers=headers)
-        metas = [entry["mappings"].get("_meta", {}).get("resift") for entry in answer.values()]
-        if not metas:  # a pattern that matches nothing is not an error for OpenSearch
+        if not answer:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
-        if any(meta != metas[0] for meta in metas):
-            raise ModelMismatch(
-                f"{index!r} names indices of different models", value=index, expected="one model's indices"
-            )
-        meta = metas[0] or {}
-        fields = tuple(meta.get("fields", ()))
+        metas = {name: answer[name]["mappings"].get("_meta", {}).get("resift") for name in sorted(answer)}
+        # those that Resift did not make may be among them: their documents' vectors are missing, as others' may be
+        made = {name: meta for name, meta in metas.items() if meta}
+        meta: dict[str, Any] = next(iter(made.values()), {})
+        for name, other in made.items():
+            if other.get("model") != meta.get("model"):
+                raise ModelMismatch(
+                    f"{index!r} names indices of different models, {next(iter(made))!r} and {name!r}",
+                    value=name,
+                    expected="one model's indices",
+                )
+        fields = tuple(dict.fromkeys(field for one in made.values() for field in one.get("fields", ())))
         return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
+
+    def resolve(self, index: str, headers: Headers = None) -> list[str]:
+        # the mappings, which who may search an index may read, unlike its aliases
+        return sorted(call(self.client.indices.get_mapping, index=index, headers=headers))
+
+    def indices(self) -> list[IndexInfo]:
+        answer = call(self.client.indices.get_mapping, index="*", params={"expand_wildcards": "open"})
+        return [_info(name, answer[name]["mappings"]) for name in sorted(answer) if not name.startswith(".")]
 
     def drop(self, index: str) -> None:
         # check_name refuses patterns and lists: they would delete more than one index.
@@ -112,8 +137,9 @@ class OpenSearchEngine(Engine):
             lines = "".join(f"{{}}\n{to_json(body)}\n" for body in bodies)
             answer = call(self.client.msearch, index=index, body=lines, headers=headers)
             for response in answer["responses"]:
+                status = response.pop("status", 200)  # of this body alone, and no part of a search's answer
                 if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
-                    raise translated(TransportError(response["status"], "", response))
+                    raise translated(TransportError(status, "", response))
             responses: list[dict[str, Any]] = answer["responses"]
             return responses
 
@@ -175,11 +201,26 @@ class OpenSearchEngine(Engine):
             return False
         return True
 
-    def scan(self, index: str) -> Iterator[tuple[str, dict[str, Any], Floats | None]]:
-        hits = scan(self.client, index=index, size=500)
+    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
+        lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector)]
+        if not lines:  # OpenSearch refuses an empty bulk request
+            return []
+        answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n")
+        changed = []
+        for item in answer["items"]:
+            result = item["update"]
+            if result["status"] in (404, 409):
+                changed.append(result["_id"])
+            elif result["status"] >= 300:
+                reason = error_reason(result["error"])
+                raise EngineError(f"OpenSearch: {reason}", status=result["status"], value=result["_id"])
+        return changed
+
+    def scan(self, index: str) -> Iterator[StoredDocument]:
+        hits = scan(self.client, {"seq_no_primary_term": True}, index=index, size=500)
         while (hit := call(next, hits, None)) is not None:
-            vector = stored_vector(hit)
-            yield hit["_id"], without_stored_vector(hit["_source"]), vector
+            vector, source = stored_vector(hit), without_stored_vector(hit["_source"])
+            yield StoredDocument(hit["_id"], source, vector, (hit["_seq_no"], hit["_primary_term"]))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
@@ -187,6 +228,13 @@ class OpenSearchEngine(Engine):
         lines = "".join(json.dumps({"delete": {"_id": id}}) + "\n" for id in ids)
         answer = call(self.client.bulk, index=index, body=lines)
         return sum(item["delete"]["status"] == 200 for item in answer["items"])
+
+
+def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
+    """What one index records about itself."""
+    meta = mappings.get("_meta", {}).get("resift") or {}
+    fields = tuple(meta.get("fields", ()))
+    return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
 
 
 def _checked_line(document: Document) -> tuple[str | None, str]:
@@ -198,9 +246,17 @@ def _checked_line(document: Document) -> tuple[str | None, str]:
     if reason is not None:
         return reason, ""
     try:
-        return None, stored_json(document)
-    except (TypeError, ValueError) as error:
+        line = stored_json(document)
+    except (TypeError, ValueError, RecursionError) as error:
         return f"not JSON: {error}", ""
+    # An escaped surrogate: half of a pair in most cases, and sometimes one that stands alone. OpenSearch would take it.
+    return (json_fault(document.source) if "\\ud" in line else None), line
+
+
+def _vector_lines(id: str, version: Any, vector: Floats) -> list[str]:
+    """A partial update of the vector and its code alone, which leaves every other byte of the document as it is."""
+    action = {"_id": id, "if_seq_no": version[0], "if_primary_term": version[1]}
+    return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector))}}}']
 
 
 def _result(response: dict[str, Any], body: Body) -> SearchResult:
