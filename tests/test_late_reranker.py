@@ -23,8 +23,7 @@ from resift.plugin.engine import Engine
 from resift.ranking.fusion import combine
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
-from resift.reranker import Config, create_app
-from resift.reranker import late_reranker
+from resift.reranker import Config, create_app, late_reranker
 from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
 from resift.reranker.sessions import Sessions
 
