@@ -25,7 +25,7 @@ from resift.plugin.session_store import StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker.sessions import Sessions
 
-EVERYTHING = {"match_all": {}}
+EVERYTHING: dict[str, Any] = {"match_all": {}}
 
 
 @pytest.fixture
@@ -137,7 +137,8 @@ class LosesAnswers:
 
     def __init__(self, target: str, mark: bytes, times: int = 1) -> None:
         parts = urlsplit(target)
-        self.target, self.mark, self.times, self.seen = (parts.hostname, parts.port), mark, times, 0
+        self.target = (str(parts.hostname), int(parts.port or 0))
+        self.mark, self.times, self.seen = mark, times, 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from resift.plugin.opensearch.client import JsonSerializer, T, call, connect
 from resift.plugin.session_store import PURGED_AT_ONCE, SessionStore, StoredSession
 
 _ATTEMPTS = 20
+_WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
 _TIMEOUT = 5.0  # seconds; a search waits no longer for its session
 SETTINGS = {
     "number_of_shards": 1,
@@ -65,18 +67,21 @@ class OpenSearchSessionStore(SessionStore):
             params |= {"op_type": "create"}
         else:
             params |= {"if_seq_no": session.version[0], "if_primary_term": session.version[1]}
-        body = {"expires": round(session.expires * 1000), "indices": session.indices, "session": session.body}
+        write = secrets.token_hex(4)
+        body = {
+            "expires": round(session.expires * 1000),
+            "indices": session.indices,
+            "session": {**session.body, _WRITE: write},
+        }
         answer = self._call(self.client.index, index=self.index, id=_key(id), body=body, params=params)
         # A write whose answer got lost is sent again, and the cluster refuses it because of the first one: whoever is
         # told so would add the same marks a second time.
-        return "error" not in answer or (answer.get("status") == 409 and self._holds(id, session))
+        return "error" not in answer or (answer.get("status") == 409 and self._holds(id, write))
 
-    def _holds(self, id: str, session: StoredSession) -> bool:
-        """Whether exactly this session is stored."""
-        stored = self.read(id)
-        if stored is None or round(stored.expires * 1000) != round(session.expires * 1000):
-            return False
-        return (stored.body, list(stored.indices)) == (session.body, list(session.indices))
+    def _holds(self, id: str, write: str) -> bool:
+        """Whether what is stored under an id comes from this very write."""
+        answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404})
+        return bool(answer.get("found") and answer["_source"]["session"].get(_WRITE) == write)
 
     def _create_index(self) -> None:
         """Create the index unless it exists: one that the cluster created by itself would have other mappings."""
@@ -152,7 +157,8 @@ class OpenSearchSessionStore(SessionStore):
 
 
 def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:
-    return StoredSession(source["session"], source["expires"] / 1000, source["indices"], version)
+    body = {name: value for name, value in source["session"].items() if name != _WRITE}
+    return StoredSession(body, source["expires"] / 1000, source["indices"], version)
 
 
 def _key(id: str) -> str:
