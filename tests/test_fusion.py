@@ -36,6 +36,18 @@ def test_weak_scores_stay_weak_when_bounded() -> None:
     assert NORMALIZATIONS["min_max"](weak).max() == 1
 
 
+def test_equal_scores_are_all_the_best_or_nothing() -> None:
+    for score, expected in [(0.5, 1), (1.0, 1), (7.0, 1), (0.0, 0), (-0.5, 0)]:
+        np.testing.assert_array_equal(NORMALIZATIONS["min_max"](np.full(2, score)), [expected, expected])
+
+
+@pytest.mark.parametrize("name", ["min_max", "l2", "bounded", "z_score"])
+def test_hits_of_vectors_alone_have_no_score_of_the_engine(name: str) -> None:
+    semantic = np.array([0.5, 0.25, -0.1])
+    expected = 0.4 * NORMALIZATIONS[name](semantic)
+    np.testing.assert_allclose(combine(np.full(3, np.nan), semantic, 0.4, name), expected, rtol=1e-6)
+
+
 def test_combine() -> None:
     lexical, semantic = np.array([4.0, 2.0, np.nan]), np.array([0.0, 0.5, 1.0])
     np.testing.assert_allclose(combine(lexical, semantic, 0.0), [1, 0, 0])

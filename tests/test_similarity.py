@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from resift.vectors import similarity
 from resift.vectors.similarity import cosine, dynamax, fuzzy_jaccard, unit_rows
 
 floats = st.floats(-100, 100, width=32)
@@ -25,6 +26,15 @@ def test_cosine() -> None:
     np.testing.assert_allclose(
         cosine(np.array([3, 4]), np.array([[6, 8], [-3, -4], [4, -3], [0, 0]])), [1, -1, 0, 0], atol=1e-7
     )
+
+
+def test_short_vectors_are_compared_as_long_ones_are() -> None:
+    short, documents = np.array([0.03, 0.04]), np.array([[0.06, 0.08], [0.004, -0.003], [1.2, 1.6]])
+    np.testing.assert_allclose(cosine(short, documents), [1, 0, 1], atol=1e-6)
+    np.testing.assert_allclose(fuzzy_jaccard(short, documents[:1]), [0.5], rtol=1e-6)
+    np.testing.assert_allclose(unit_rows(documents), [[0.6, 0.8], [0.8, -0.6], [0.6, 0.8]], rtol=1e-6)
+    np.testing.assert_allclose(unit_rows(short), [0.6, 0.8], rtol=1e-6)
+    assert dynamax(short[None], documents[:1]) == pytest.approx(0.5)
 
 
 def test_fuzzy_jaccard() -> None:
@@ -50,3 +60,11 @@ def test_dynamax_of_equal_and_of_empty_texts() -> None:
     words = np.array([[1.0, 0.5], [0.2, -1.0]])
     assert dynamax(words, words) == pytest.approx(1)
     assert dynamax(words, words[:0]) == dynamax(words[:0], words) == 0
+
+
+@pytest.mark.parametrize("products", [1, 7, 10, 11])
+def test_dynamax_of_long_texts_takes_the_universe_in_parts(monkeypatch: pytest.MonkeyPatch, products: int) -> None:
+    first, second = np.random.default_rng(0).normal(size=(2, 5, 3))
+    whole = dynamax(first, second[:3])
+    monkeypatch.setattr(similarity, "_PRODUCTS", products)
+    assert 0 < dynamax(first, second[:3]) == pytest.approx(whole)

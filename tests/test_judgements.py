@@ -1,0 +1,66 @@
+"""Judgements: what each mark is worth, which of a document's marks counts, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from resift.errors import BadInput
+from resift.ranking.judgements import GRADES, Judgement, collect_marks, effective_judgements
+
+
+def counting(*grades: float) -> list[float]:
+    """The grades that count of one document's judgements, made in this order."""
+    return [one.grade for one in effective_judgements([Judgement("i", "a", grade) for grade in grades])]
+
+
+def test_what_marks_are_worth() -> None:
+    assert GRADES == {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
+    assert collect_marks({name: [name] for name in GRADES}) == GRADES
+
+
+@pytest.mark.parametrize(
+    ("grades", "expected"),
+    [
+        ([1, -1], [-1]),
+        ([-1, 1], [1]),
+        ([1, 0.5], [1]),
+        ([-1, 0.5], [-1]),
+        ([-1, -0.25], [-1]),
+        ([0.5, -0.25], [0.5]),
+        ([-0.25, 0.5], [0.5]),
+        ([0.5, -1], [-1]),
+        ([1, 0], []),
+        ([1, 0, 0.5], [0.5]),
+        ([1, 0, -0.25], [-0.25]),
+        ([0.5, 0], []),
+        ([0], []),
+        ([], []),
+    ],
+)
+def test_which_mark_counts(grades: list[float], expected: list[float]) -> None:
+    assert counting(*grades) == expected
+
+
+def test_documents_and_indices_do_not_mix() -> None:
+    made = [("i", "a", 1.0), ("j", "a", -1.0), ("i", "b", 0.5), ("i", "a", -1.0)]
+    found = effective_judgements([Judgement(*one) for one in made])
+    assert [(one.index, one.document, one.grade) for one in found] == [("i", "a", -1), ("j", "a", -1), ("i", "b", 0.5)]
+
+
+def test_the_latest_of_equal_marks_brings_its_query() -> None:
+    first, again = (Judgement("i", "a", 1, query, at, step) for query, at, step in (("fire", 1.0, 1), ("bush", 2.0, 2)))
+    assert effective_judgements([first, again]) == [again]
+
+
+def test_a_judgement_of_which_no_more_is_known() -> None:
+    assert Judgement("i", "a", 1) == Judgement("i", "a", 1, query="", at=0.0, step=1)
+
+
+def test_marks_that_are_refused() -> None:
+    with pytest.raises(BadInput, match="'b' is marked twice") as raised:
+        collect_marks({"relevant": ["a", "b"], "irrelevant": ["c", "b"]})
+    assert raised.value.value == "b"
+    for nothing in ({}, {"relevant": [], "skipped": []}):
+        with pytest.raises(BadInput, match="no document is marked"):
+            collect_marks(nothing)
+    assert collect_marks({"relevant": ["a", "a"]}) == {"a": 1}
