@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from resift import Feedback, Model
 from resift.errors import BadInput
-from resift.ranking.feedback import bag_of_words
+from resift.ranking.feedback import METHODS, bag_of_words
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import adam, learn_mask, spherical_entropy
 
 
@@ -192,8 +193,84 @@ def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> Non
     assert 0.3 < alphas[0] < alphas[1] < alphas[2] < 0.6
     feedback = Feedback.learn(*judged)
     assert (feedback.adjusted_alpha(0.0, 1.0), feedback.adjusted_alpha(0.9, 0.6)) == (0.0, 0.9)
+    clicked = Feedback.learn(judged[0][:1], judged[1][:1], grades=[0.5, -0.25])
+    assert clicked.evidence == 0.75
+    assert clicked.adjusted_alpha(0.2, 0.9) == pytest.approx(0.2 + 0.7 * 0.75 / 1.75)
 
 
 def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(BadInput, match="magic"):
         Feedback.learn(*judged, "magic")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_learn_what_their_names_say(judged: tuple[np.ndarray, np.ndarray], method: str) -> None:
+    bags = [bag_of_words(text) for text in ("fire", "bush", "army")]
+    feedback = Feedback.learn(judged[0][:2], judged[1][:1], method, bags=bags)
+    parts = method.split("+")
+    assert bool((feedback.mask != 1).any()) == ("mask" in parts)
+    assert bool(feedback.expansion_terms) == ("lexical" in parts)
+    assert bool(feedback.shift.any()) == bool({"rocchio", "ridge"} & set(parts))
+    query = np.eye(6, dtype=np.float32)[5]
+    assert bool((feedback.transform_query(query) != query).any()) == bool(feedback.shift.any())
+    assert feedback.mask.dtype == feedback.shift.dtype == feedback.transform_query(query).dtype == np.float32
+
+
+def test_rocchio_weighs_clicks_and_skips_by_their_grades() -> None:
+    a, b, c, d = np.eye(4, dtype=np.float32)
+    feedback = Feedback.learn(np.stack([a, b]), np.stack([c, d]), "rocchio", [1, 0.5, -1, -0.25])
+    np.testing.assert_allclose(feedback.shift, [0.8 / 1.5, 0.4 / 1.5, -0.2 / 1.25, -0.05 / 1.25], rtol=1e-6)
+    click = Feedback.learn(b[None], np.zeros((0, 4)), "rocchio", [0.5])
+    np.testing.assert_allclose(click.shift, 0.4 * b, rtol=1e-6)
+    np.testing.assert_allclose(click.transform_query(3 * a), 3 * a + 1.2 * b, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.125), (2.0, 0.25), (3.0, 0.25)])
+def test_scope_grows_from_one_to_two_deviations_above_the_candidates(deviations: float, counts: float) -> None:
+    query = np.array([1, 0], np.float32)
+    similarities = np.array([0.1, 0.1, 0.2, 0.3, 0.3])  # as few as say anything
+    candidates = np.stack([similarities, np.sqrt(1 - similarities**2)], 1)
+    near = 0.2 + deviations * similarities.std()
+    one = Feedback.learn(np.array([[near, np.sqrt(1 - near**2)]]), np.zeros((0, 2)))
+    elsewhere = replace(one, queries=("other",))
+    assert elsewhere.scoped(query, 3 * candidates, "new").evidence == pytest.approx(counts, abs=1e-5)
+    assert elsewhere.scoped(7 * query, candidates, "new").evidence == pytest.approx(counts, abs=1e-5)
+    assert one.scoped(query, candidates, "new").evidence == pytest.approx(counts, abs=1e-5)
+    assert elsewhere.scoped(query, candidates, "other") is elsewhere
+    assert elsewhere.scoped(query, candidates[:4], "new").evidence == 0
+
+
+def test_a_session_learns_from_its_judged_documents() -> None:
+    vectors = 2 * np.eye(3, dtype=np.float32)
+    marks = [("army gun", -1.0, "war"), ("fire bush", 1.0, "fire"), ("gun", -0.25, ""), ("fire", 0.5, "war")]
+    judged = [
+        JudgedDocument(Judgement("i", text, grade, query), vectors[i % 3], text)
+        for i, (text, grade, query) in enumerate(marks)
+    ]
+    feedback = Feedback.from_judged(judged, 3, lambda word: 3.0 if word == "fire" else 4.0)
+    assert feedback.grades.tolist() == [1, 0.5, -1, -0.25]
+    assert feedback.positions == (1, 3, 0, 2)
+    assert feedback.queries == ("fire", "war", "war", "")
+    np.testing.assert_array_equal(feedback.vectors, vectors[[1, 0, 0, 2]] / 2)
+    assert feedback.bags[0] == pytest.approx({"fire": 0.6, "bush": 0.8})
+    at = feedback.at_query("war")
+    assert (at.grades.tolist(), at.queries, at.positions) == ([0.5, -1, -0.25], ("war", "war", ""), (3, 0, 2))
+    assert at.bags == feedback.bags[1:]
+    np.testing.assert_array_equal(at.vectors, feedback.vectors[1:])
+    unknown = replace(feedback, queries=())
+    assert unknown.at_query("war") is unknown
+    assert Feedback.from_judged(judged, 3, method="ridge").bags == ()
+    assert Feedback.from_judged([], 3).shift.tolist() == [0, 0, 0]
+    assert Feedback.from_judged([], 3).scoped(vectors[0], vectors, "war").vectors.shape == (0, 3)
+
+
+def test_a_mask_goes_with_the_judgements_that_it_was_learned_from(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    feedback = replace(Feedback.learn(*judged, "mask"), queries=("fire",) * 5 + ("war",) * 5)
+    np.testing.assert_array_equal(feedback.at_query("fire").mask, feedback.mask)
+    assert (feedback.at_query("rain").mask == 1).all()
+    assert (feedback.mask != 1).any()
+
+
+def test_a_text_without_words_or_weights_has_an_empty_or_zero_bag() -> None:
+    assert bag_of_words("?!") == {}
+    assert bag_of_words("fire bush", lambda word: 0.0) == {"fire": 0, "bush": 0}
