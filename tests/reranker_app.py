@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from flask.testing import FlaskClient
 from resift import Model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.plugin.connect import open_engine
 from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.search.did_you_mean import THREAD_NAME
@@ -27,13 +29,13 @@ TEXTS = {
     "rain": "rain water in the river",
     "none": "zzz qqq",
 }
+RECORDS = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
 
 
 @pytest.fixture
 def filled(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
     """An index with seven documents."""
-    records = [Record("f", i, id, {"text": text, "n": i}) for i, (id, text) in enumerate(TEXTS.items())]
-    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"]).dead == 0
     return index
 
 
@@ -53,6 +55,21 @@ def app(engine: Engine, model: Model, config: Config) -> Flask:
 def client(app: Flask) -> FlaskClient:
     """Its client."""
     return app.test_client()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "opensearch"])
+def lasting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Model
+) -> Iterator[tuple[FlaskClient, str]]:
+    """The application's client and the index of seven documents, for all tests of a file; an index takes time."""
+    folder, index = tmp_path_factory.mktemp("lasting"), f"resift-test-{uuid.uuid4().hex[:12]}"
+    url = str(folder / "engine.db") if request.param == "sqlite" else request.getfixturevalue("opensearch_url")
+    engine = open_engine(url)
+    Indexer(engine, model, index, DeadLetters(folder / "dead")).run(RECORDS, ["text"])
+    config = Config(store=str(folder / "sessions.db"), max_text=10_000, max_body=200_000, alpha=0.5)
+    yield create_app(config, engine=engine, model=model).test_client(), index
+    engine.drop_if_exists(index)
+    engine.close()
 
 
 @pytest.fixture

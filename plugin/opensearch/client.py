@@ -94,6 +94,23 @@ def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSea
     )
 
 
+# What OpenSearch ends in where it does not check a request that it cannot make sense of, such as one for highlights
+# between no tags. It calls that 500, as if the cluster failed.
+_STUMBLES = {
+    "array_index_out_of_bounds_exception",
+    "arithmetic_exception",
+    "class_cast_exception",
+    "illegal_argument_exception",
+    "illegal_state_exception",
+    "index_out_of_bounds_exception",
+    "json_parse_exception",
+    "negative_array_size_exception",
+    "null_pointer_exception",
+    "number_format_exception",
+    "string_index_out_of_bounds_exception",
+}
+
+
 def _sniffs() -> bool:
     value = os.environ.get("RESIFT_SNIFF", "")
     if value not in ("", "0", "1"):
@@ -129,7 +146,17 @@ def translated(error: TransportError) -> EngineError | NotFound:
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:
         return NotFound(f"OpenSearch: {reason}" if detail else "no such document", value=body.get("_id"))
+    if status == 500 and _innermost(detail).get("type") in _STUMBLES:
+        status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
+
+
+def _innermost(error: Any) -> Mapping[str, Any]:
+    """The cause of an ``error`` of an answer that has no further cause."""
+    found: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    while inner := found.get("caused_by") or next(iter(found.get("root_cause", [])), None):
+        found = inner
+    return found
 
 
 def error_reason(error: Any) -> str:

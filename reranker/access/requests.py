@@ -97,6 +97,9 @@ def _bearer() -> str | None:
 def _credentials(authorization: str) -> Iterator[str]:
     """An ``Authorization`` header as it is, and the name and password in it."""
     yield authorization
-    found = request.authorization
+    try:
+        found = request.authorization
+    except ValueError:  # of letters beyond ASCII in what should be base64
+        return
     if found is not None and found.type == "basic":
         yield f"{found.username}:{found.password}"

@@ -1,0 +1,131 @@
+"""Requests that nobody would think of, on both engines: generated from openapi.json, and made of valid ones.
+
+RESIFT_TEST_CASES is how many of each kind are tried, 15 by default.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from typing import Any
+
+import pytest
+import schemathesis
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, Phase, given, settings
+from odd_bodies import BODIES, changed
+from openapi_document import ERROR, OPERATIONS, SPEC, check
+from reranker_app import config as config
+from reranker_app import lasting as lasting
+from reranker_app import plain as plain
+from reranker_app import post
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import negative_data_rejection
+
+from resift.errors import EngineUnavailable
+
+CASES = int(os.environ.get("RESIFT_TEST_CASES", "15"))
+LONG = "RESIFT_TEST_CASES" in os.environ
+# the same cases every time; where more of them are asked for, others, of which the smallest that fails is shown
+cases = settings(
+    max_examples=CASES,
+    derandomize=not LONG,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, *([Phase.shrink] if LONG else [])],
+)
+MODES = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "wrong"])
+TAKING = [name for name, (_, _, operation) in OPERATIONS.items() if {"parameters", "requestBody"} & operation.keys()]
+ENGINELESS = ["embeddings", "rerank", "score"]
+
+
+@pytest.fixture
+def known(lasting: tuple[FlaskClient, str]) -> FlaskClient:
+    """The application over an engine of either kind, with an index and a session that has learned from it."""
+    client, index = lasting
+    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
+    return client
+
+
+@pytest.fixture
+def filled(lasting: tuple[FlaskClient, str]) -> str:
+    """That index."""
+    return lasting[1]
+
+
+def assert_documented(name: str, status: int, body: bytes) -> None:
+    """Assert that an answer to an operation is one that openapi.json has, and no fault of ours."""
+    assert status < 500 or status == EngineUnavailable.status, (status, body)
+    if status >= 400:
+        check(ERROR, json.loads(body))
+    elif "application/json" in (content := OPERATIONS[name][2]["responses"]["200"]["content"]):
+        check(content["application/json"]["schema"], json.loads(body))
+
+
+def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: str = "news") -> None:
+    """Send an operation requests that its schema allows, or forbids, for an index that there is."""
+    spec = copy.deepcopy(SPEC)
+    for schema in ("SearchRequest", "FeedbackRequest"):
+        spec["components"]["schemas"][schema]["properties"]["index"] = {"enum": [index]}
+    spec["components"]["schemas"]["ScoreRequest"]["required"] = ["query"]  # what else its description asks for
+    loaded = schemathesis.openapi.from_dict(spec)
+    loaded.app = client.application
+    rejection = loaded.config.checks.negative_data_rejection
+    rejection.expected_statuses = [*rejection.expected_statuses, "413"]
+
+    @cases
+    @given(case=loaded.find_operation_by_id(name).as_strategy(generation_mode=mode))
+    def run(case: Any) -> None:
+        response = case.call()
+        assert_documented(name, response.status_code, response.content)
+        if mode is GenerationMode.NEGATIVE:
+            case.validate_response(response, checks=[negative_data_rejection])
+
+    run()
+
+
+@MODES
+@pytest.mark.parametrize("name", [name for name in TAKING if name not in ENGINELESS])
+def test_generated_requests(known: FlaskClient, filled: str, name: str, mode: GenerationMode) -> None:
+    run_generated(known, name, mode, filled)
+
+
+@MODES
+@pytest.mark.parametrize("name", ENGINELESS)
+def test_generated_requests_that_ask_no_engine(plain: FlaskClient, name: str, mode: GenerationMode) -> None:
+    run_generated(plain, name, mode)
+
+
+def run_changed(client: FlaskClient, name: str, **fixed: str) -> None:
+    """Send an operation valid bodies with odd changes."""
+    method, path, _ = OPERATIONS[name]
+
+    @settings(cases, max_examples=CASES * (12 if name == "search" else 3))
+    @given(body=changed([{**fixed, **body} for body in BODIES[name]]))
+    def run(body: dict[str, Any]) -> None:
+        answer = client.open(path.format(session="anna"), method=method.upper(), json=body)
+        assert_documented(name, answer.status_code, answer.data)
+
+    run()
+
+
+@pytest.mark.parametrize("name", ["search", "feedback", "putSession"])
+def test_valid_bodies_with_odd_changes(known: FlaskClient, filled: str, name: str) -> None:
+    run_changed(known, name, **({} if name == "putSession" else {"index": filled}))
+
+
+@pytest.mark.parametrize("name", ENGINELESS)
+def test_valid_bodies_with_odd_changes_that_ask_no_engine(plain: FlaskClient, name: str) -> None:
+    run_changed(plain, name)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_most_bodies_are_valid_before_they_are_changed(known: FlaskClient, filled: str, name: str) -> None:
+    method, path, _ = OPERATIONS[name]
+    statuses = []
+    for body in BODIES[name]:
+        named = {"index": filled, **body} if "index" in json.dumps(SPEC["paths"][path][method]["requestBody"]) else body
+        statuses.append(known.open(path.format(session="anna"), method=method.upper(), json=named).status_code)
+    assert statuses.count(200) >= len(statuses) / 2, statuses
