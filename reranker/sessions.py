@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
+from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable, shorten
 from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement, effective_judgements
 from resift.reranker.access.keys import Caller
@@ -230,7 +230,7 @@ class Sessions:
 def check_id(session: str) -> str:
     """Return ``session`` if it is a well-formed session id; raise BadInput if it is not."""
     if not isinstance(session, str) or not _ID.fullmatch(session):
-        raise BadInput("malformed session id", value=session, expected="1 to 128 letters, digits and _ . : -")
+        raise BadInput(f"malformed session id {shorten(session)!r}", value=session, expected="1 to 128 letters, digits and _ . : -")
     return session
 
 

@@ -122,11 +122,11 @@ def test_a_corpus_of_your_own(here: Path) -> None:
     [
         (["--query", "zzzzqq"], "no hits for 'zzzzqq'"),
         (["--corpus", "empty.jsonl"], "no documents in empty.jsonl"),
-        (["--corpus", "own.jsonl", "--fields", "nope"], "no hits for"),
+        (["--corpus", "own.jsonl", "--fields", "nope"], "no document of own.jsonl has a text in nope"),
         (["--corpus", "missing.jsonl"], "missing.jsonl cannot be read"),
     ],
 )
 def test_nothing_to_show_is_one_message(here: Path, arguments: list[str], message: str) -> None:
     (here / "empty.jsonl").write_text("")
     (here / "own.jsonl").write_text('{"text": "football and goals"}\n')
-    assert message in demo(*arguments, status=1)
+    assert message in demo(*arguments, status=2)

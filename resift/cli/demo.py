@@ -14,7 +14,8 @@ import click
 
 from resift.cli import serving
 from resift.cli.demo_corpus import Question, corpus_file, load_questions
-from resift.cli.options import fields_option, model_option, opened, port_option
+from resift.cli.options import guessed_fields_option, model_option, opened, port_option
+from resift.cli.text_fields import choose_fields
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
@@ -24,6 +25,7 @@ from resift.plugin.engine import Engine
 
 INDEX = "resift-demo"
 QUESTION = "How much is the filing fee?"
+_FIELDS = ("title", "text")
 _READ, _COUNTED = 6, 10
 _TITLE, _LINE = 36, 100
 _RANKINGS = ("BM25 alone", "with vectors", "in the session")
@@ -147,13 +149,11 @@ def _cut(text: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
-def _index(engine: Engine, model: Model, source: Files, fields: list[str], folder: str) -> Report:
-    """Index the documents anew. Raises BadInput where there are none."""
+def _index(engine: Engine, model: Model, corpus: str | None, fields: list[str] | None, folder: str) -> Report:
+    """Index the documents anew. Raises BadInput where there are none, or none with a text in these fields."""
+    chosen, records = choose_fields(Files([corpus or corpus_file()]), fields or (None if corpus else _FIELDS))
     engine.drop_if_exists(INDEX)
-    report = Indexer(engine, model, INDEX, DeadLetters(Path(folder, "demo.dead.jsonl"))).run(source, fields)
-    if not report.indexed:
-        raise BadInput(f"no documents in {source.paths[0]}", value=source.paths[0], expected="at least one document")
-    return report
+    return Indexer(engine, model, INDEX, DeadLetters(Path(folder, "demo.dead.jsonl"))).run(records, chosen)
 
 
 def _first_words(engine: Engine) -> str:
@@ -177,13 +177,15 @@ def _play_packaged(demo: Demo, query: str | None) -> None:
         demo.count_all([one for one in questions if one.text == one.opening])
 
 
-def _run(settings: Mapping[str, str], folder: str, corpus: str | None, fields: list[str], query: str | None) -> None:
+def _run(
+    settings: Mapping[str, str], folder: str, corpus: str | None, fields: list[str] | None, query: str | None
+) -> None:
     """Index the documents and print the transcript. ``settings`` are RESIFT_* variables."""
     from resift.reranker import Config, create_app
 
     model = load_model(settings["RESIFT_MODEL"])
     with opened(settings["RESIFT_ENGINE"]) as engine:
-        report = _index(engine, model, Files([corpus or corpus_file()]), fields, folder)
+        report = _index(engine, model, corpus, fields, folder)
         click.echo(
             f"{report.indexed} documents indexed in {report.seconds:.2f} s "
             f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
@@ -205,7 +207,7 @@ def _run(settings: Mapping[str, str], folder: str, corpus: str | None, fields: l
     help="opensearch: OPENSEARCH_URL or port 9200.",
 )
 @click.option("--corpus", metavar="FILE", help="Your own documents. [447 passages of government web pages]")
-@fields_option
+@guessed_fields_option
 @click.option("--query", help="What to search for.")
 @port_option
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
@@ -213,7 +215,7 @@ def _run(settings: Mapping[str, str], folder: str, corpus: str | None, fields: l
 def demo(
     engine: str,
     corpus: str | None,
-    fields: list[str],
+    fields: list[str] | None,
     query: str | None,
     port: int,
     no_serve: bool,

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from resift.cli.evaluate_feedback import feedback
-from resift.cli.options import shares_of
+from resift.cli.options import Fraction, shares_of
 from resift.cli.systems import SystemChoice, system_options
 from resift.evaluation.system import ALPHA
 
@@ -80,7 +80,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
 @click.option("--hybrid", is_flag=True, help="Combine the encoder's scores with BM25's, both as z-scores.")
 @click.option(
     "--alpha",
-    type=click.FloatRange(0, 1),
+    type=Fraction(),
     show_default=f"a trained reranker's own, else {ALPHA}",
     help="Weight of the encoder in --hybrid; BM25 has the rest.",
 )

@@ -75,7 +75,9 @@ def feedback(
     more_like_this. There is no --compare here: each method is compared with the ranking before.
     """
     if choice.compare:
-        raise BadInput("--compare", value=choice.compare, expected="--method: methods are compared, not encoders")
+        raise BadInput(
+            f"--compare {choice.compare}", value=choice.compare, expected="--method: methods are compared, not encoders"
+        )
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
     options = FeedbackOptions(seed=choice.seed, **settings)

@@ -27,13 +27,32 @@ ELSEWHERE = "(--store names another place; the Python library keeps them with th
 
 
 class WholeNumber(ParameterType):
-    """A whole number that libraries written in C can hold; each setting itself says what is too small for it."""
+    """A whole number, ``least`` or more, that libraries written in C can hold.
+
+    Without ``least`` the setting itself says what is too small for it.
+    """
 
     name = "integer"
 
+    def __init__(self, least: int = -(2**31)) -> None:
+        self.least = least
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Fails for what is none, and for one beyond 2³¹ either way."""
-        number: int = click.IntRange(-(2**31), 2**31 - 1).convert(value, param, ctx)
+        """The number. Fails for what is none, and for one that is too small or too large."""
+        number: int = click.IntRange(self.least, 2**31 - 1).convert(value, param, ctx)
+        return number
+
+
+class Fraction(ParameterType):
+    """A number from 0 to 1."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. Fails for what is none, NaN, and one beyond."""
+        number = float(click.FLOAT.convert(value, param, ctx))
+        if not 0 <= number <= 1:  # click.FloatRange lets NaN pass
+            self.fail(f"{value} is not in the range 0<=x<=1.", param, ctx)
         return number
 
 

@@ -8,7 +8,7 @@ import shutil
 import click
 
 from resift import library
-from resift.cli.options import engine_option, json_option, model_option, store_options
+from resift.cli.options import ELSEWHERE, engine_option, json_option, model_option, store_options
 from resift.cli.output import cut, display_width
 from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
@@ -46,7 +46,7 @@ def search(
         else:
             asker = found.session(session)
             if not asker.explain()["judgements"]:
-                click.echo(f"session {session} has no marks in {store} (--store names another place)", err=True)
+                click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
             hits = asker.search(query, size)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
@@ -68,8 +68,8 @@ def _print_hits(hits: library.Hits, fields: tuple[str, ...]) -> None:
         padding = " " * (widest - display_width(id))
         begin = f"{rank:3}. {score:>6}  {id}{padding}  "
         click.echo(f"{begin}{cut(_beginning(hit, fields), width - display_width(begin))}".rstrip())
-    total = "" if hits.total is None else f" of {hits.total} with a word of the query"
-    click.echo(f"{len(hits)} hits{total}", err=True)
+    if hits.total is not None and hits.total > len(hits):
+        click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)
 
 
 def _beginning(hit: library.Hit, fields: tuple[str, ...]) -> str:

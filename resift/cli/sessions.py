@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import json_option, opened_store, store_options
+from resift.cli.options import ELSEWHERE, json_option, opened_store, store_options
 from resift.cli.output import print_report, print_table
 from resift.errors import BadInput, SessionNotFound
 
@@ -49,7 +49,7 @@ def list_command(store: str, session_index: str, as_json: bool) -> None:
         for one in found
     ]
     if as_json or not report:
-        print_report({"sessions": report}, as_json, f"no sessions in {store} (--store names another place)")
+        print_report({"sessions": report}, as_json, f"no sessions in {store} {ELSEWHERE}")
         return
     head = ["SESSION", "JUDGEMENTS", "INDICES", "LAST USED", "EXPIRES"]
     rows = [
@@ -85,7 +85,7 @@ def delete(session: str | None, index: str | None, store: str, session_index: st
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")
     with opened_store(store, session_index) as found:
         if session is not None and not found.delete(session):
-            expected = f"a session of {store}; --store names another place"
+            expected = f"a session of {store} {ELSEWHERE}"
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
         deleted = 1 if index is None else found.delete_index(index)
     print_report({"deleted": deleted}, as_json, f"{deleted} sessions deleted")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from resift.cli.options import json_option, seeded
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT
 
@@ -83,16 +84,11 @@ def system_options(command: Command) -> Command:
 
     wrapped: Command = gathered
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table."),
+        json_option,
         click.option(
             "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
         ),
-        click.option(
-            "--seed",
-            default=0,
-            show_default=True,
-            help="Number that random choices start from, in training, intervals and tests.",
-        ),
+        seeded("Number that random choices start from, in training, intervals and tests."),
         click.option(
             "--similarity",
             metavar="NAME",

@@ -191,14 +191,14 @@ def emboost_command(
         import resift.training.emboost  # noqa: F401
     from resift.training.emboost_selection import choose_encoder
 
-    started = time.perf_counter()
+    started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]
     # what is left of the mixture's dimensions are those made from letters
     blocks.append(table.dim - sum(blocks))
     with progress_bar("training") as progress:
-        model, curve = choose_encoder(data.collection, table, blocks, data.split, EmBoostOptions(**settings), progress)
+        model, curve = choose_encoder(data.collection, table, blocks, data.split, options, progress)
     lines = [
         f"epoch {epoch}: recall@1 of {len(data.split.validation)} validation queries {value:.4f}"
         for epoch, value in enumerate(curve)

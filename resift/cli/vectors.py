@@ -9,6 +9,7 @@ import click
 
 from resift.cli.options import (
     Decorator,
+    WholeNumber,
     guessed_fields_option,
     json_option,
     option_of,
@@ -70,7 +71,7 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as
 
 @vectors.command("convert")
 @click.argument("file")
-@option_of(convert, "limit", "Keep only this many words, the first of the file.", type=int)
+@option_of(convert, "limit", "Keep only this many words, the first of the file.", type=WholeNumber(1))
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
@@ -99,8 +100,8 @@ def convert_command(
 @vectors.command("distill")
 @click.argument("folder")
 @click.option("--words", required=True, metavar="FILE", help="A word a line, the most frequent first.")
-@click.option("--limit", type=click.IntRange(min=1), default=60_000, show_default=True, help="Keep this many words.")
-@option_of(distill, "dim", "Dimensions of the vectors.")
+@click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
+@option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
 @_weighting_option(distill)
 @out_option
 @json_option
@@ -155,8 +156,8 @@ def mix_command(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
 @guessed_fields_option
-@option_of(refine, "limit", "Sentences to take.", type=click.IntRange(min=14))
-@option_of(refine, "epochs", "Passes over the sentences.", type=click.IntRange(min=1))
+@option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
+@option_of(refine, "epochs", "Passes over the sentences.", type=WholeNumber(1))
 @seed_option
 @out_option
 @json_option

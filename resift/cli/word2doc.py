@@ -8,12 +8,23 @@ from typing import Any
 
 import click
 
-from resift.cli.options import checkpoint_beside, option_of, out_option, resume_option, seed_option, vectors_option
-from resift.cli.output import progress_bar
+from resift.cli.options import (
+    WholeNumber,
+    checkpoint_beside,
+    json_option,
+    option_of,
+    out_option,
+    resume_option,
+    seed_option,
+    seeded,
+    vectors_option,
+)
+from resift.cli.output import print_report, progress_bar
 from resift.errors import BadInput, needs_extra
 from resift.evaluation.data.collection import corpus_file
 from resift.ingest.readers import Files
 from resift.ingest.texts import titled_texts
+from resift.plugin.query_dsl import MAX_RESULTS
 from resift.training.options import Word2DocOptions
 from resift.vectors.packaged import load_vectors
 from resift.word2doc.model import Word2Doc
@@ -34,9 +45,10 @@ _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "
 @option_of(Word2DocOptions, "hidden", "Size of the hidden layers.")
 @option_of(Word2DocOptions, "negatives", "Other documents that each keyword is told apart from.")
 @option_of(Word2DocOptions, "rate", "Adam's learning rate.")
-@click.option("--limit", type=click.IntRange(min=1), help="Take only this many documents.")
+@click.option("--limit", type=WholeNumber(1), help="Take only this many documents.")
 @seed_option
 @resume_option
+@json_option
 def train_command(
     files: tuple[str, ...],
     folder: str | None,
@@ -45,6 +57,7 @@ def train_command(
     title: str,
     limit: int | None,
     resume: bool,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Learn which document a few keywords mean, from the documents alone. Needs the extra 'train'.
@@ -55,10 +68,14 @@ def train_command(
     with needs_extra("train", "training"):
         from resift.training.word2doc import train
 
-    started = time.perf_counter()
+    started, options = time.perf_counter(), Word2DocOptions(**settings)
     if bool(files) == (folder is not None):
         raise BadInput("--corpus and --collection", expected="one of them")
-    documents = titled_texts(Files(files if folder is None else [str(corpus_file(folder))]), title, limit)
+    source = Files(files if folder is None else [str(corpus_file(folder))])
+    documents = titled_texts(source, title, limit)
+    if not documents.ids:
+        names = " ".join(source.paths)
+        raise BadInput(f"no documents in {names}", value=names, expected="at least one document")
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
         model, report = train(
@@ -66,24 +83,27 @@ def train_command(
             documents.titles,
             documents.bodies,
             load_vectors(vectors),
-            Word2DocOptions(**settings),
+            options,
             progress,
             checkpoint,
             resume,
         )
     model.save(out)
     checkpoint.unlink(missing_ok=True)
-    _print_report(report)
     seconds = time.perf_counter() - started
-    click.echo(f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}")
+    saved = {"documents": len(documents.ids), "hash": model.hash, "folder": out}
+    line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
+    print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
 
 
 @click.command("word2doc")
 @click.argument("folder", metavar="DIR")
 @click.option("--query", "queries", multiple=True, help="Predict documents for this query instead. May be repeated.")
-@click.option("--size", default=10, show_default=True, help="Documents to predict.")
-@click.option("--seed", default=0, show_default=True, help="Number that random typos start from.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
+@click.option(
+    "--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Documents to predict."
+)
+@seeded("Number that random typos start from.")
+@json_option
 def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as_json: bool) -> None:
     """Held-back keywords of the word2doc model in DIR, as they are and with typos, against its retriever alone."""
     model = Word2Doc.load(folder)
@@ -95,16 +115,14 @@ def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as
         from resift.training.word2doc_report import judge
 
     report = judge(model, seed)
-    if as_json:
-        click.echo(json.dumps({"task": "word2doc", **report, "seed": seed}))
-    else:
-        _print_report(report)
+    print_report({"task": "word2doc", **report, "seed": seed}, as_json, *_report_lines(report))
 
 
-def _print_report(report: dict[str, Any]) -> None:
+def _report_lines(report: dict[str, Any]) -> list[str]:
     """A line for each kind of typo."""
-    click.echo(f"{report['queries']} unseen keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS))
+    lines = [f"{report['queries']} unseen keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
     for kind, values in {**report["kinds"], "all slips": report["noisy"]}.items():
         cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)
-        click.echo(f"  {kind:20}" + "".join(cells))
-    click.echo(f"all slips: {report['noisy']['ratio']:.2f} times the retriever, p {report['noisy']['p']:.4f}")
+        lines.append(f"  {kind:20}" + "".join(cells))
+    noisy = report["noisy"]
+    return [*lines, f"all slips: {noisy['ratio']:.2f} times the retriever, p {noisy['p']:.4f}"]

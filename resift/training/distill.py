@@ -26,14 +26,21 @@ _CHUNK = 8192  # words between two reports of progress
 
 
 def read_words(path: str | Path) -> Iterator[str]:
-    """Words of a UTF-8 text file, one a line; of a line with several columns, the first. Raises BadInput otherwise."""
+    """Words of a UTF-8 text file, one a line; of a line with several columns, the first.
+
+    Raises BadInput if it cannot be read, or holds none.
+    """
+    words = False
     try:
         with Path(path).open(encoding="utf-8", newline="\n") as handle:
             for line in handle:
                 if columns := line.split(maxsplit=1):
+                    words = True
                     yield columns[0]
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: {error}", value=str(path), expected="a UTF-8 text file") from error
+    if not words:
+        raise BadInput(f"{path} holds no word", value=str(path), expected="a word a line")
 
 
 def rounded(rows: Floats, levels: int) -> Floats:

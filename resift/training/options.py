@@ -221,6 +221,7 @@ class EmBoostOptions:
             raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
         if self.epochs < 1 or self.batch < 2:
             raise BadInput(f"{self.epochs} epochs, batch {self.batch}", expected="1 epoch, 2 queries a step, or more")
+        at_least(0, self, "rate", "scale")
 
 
 @dataclass(frozen=True)
@@ -253,5 +254,6 @@ class Word2DocOptions:
 
     def __post_init__(self) -> None:
         at_least(1, self, "hidden", "epochs", "batch", "negatives", "rounds")
+        at_least(0, self, "rate")
         if self.keywords < 3:
             raise BadInput(f"keywords is {self.keywords}", value=self.keywords, expected="3 or more: two are held back")

@@ -20,8 +20,12 @@ def train_word2vec(
     """Word2vec vectors (skip-gram with ten negatives, Mikolov et al. 2013) of any corpus, (V, ``dim``), by gensim.
 
     Words that occur less often than ``min_count`` get no row. Training runs in one thread, so that a seed gives the
-    same vectors again. Raises BadInput if no word is left, and MissingExtra without gensim.
+    same vectors again. Raises BadInput if no word is left or a number is out of its range, and MissingExtra without
+    gensim.
     """
+    for name, value in (("dim", dim), ("epochs", epochs), ("min_count", min_count)):
+        if value < 1:
+            raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
     with needs_extra("vectors", "Training word2vec"):
         from gensim.models import Word2Vec
 

@@ -12,6 +12,9 @@ import numpy as np
 from resift.errors import BadInput, needs_extra
 from resift.vectors.table import WordVectors
 
+_LONGEST_HEADER = 2**20
+_COMPRESSED, _MOST_COMPRESSION = (".gz", ".bz2", ".xz"), 1000
+
 
 def convert(
     source: str | Path, weighting: str = "zipf", limit: int | None = None, extra_words: Iterable[str] = ()
@@ -55,15 +58,29 @@ def _read_keyed(path: Path, limit: int | None) -> Any:
 
     if ".bin" in path.suffixes:
         with open_any(str(path), "rb") as handle:
-            is_fasttext = handle.read(4) == (793712314).to_bytes(4, "little")
-        if is_fasttext:
+            first = handle.readline(_LONGEST_HEADER)
+        if first.startswith((793712314).to_bytes(4, "little")):
             return load_facebook_vectors(str(path))
+        _check_size(path, first.split(), 4)
         return KeyedVectors.load_word2vec_format(str(path), binary=True, limit=limit)
     with open_any(str(path), "rb") as handle:
-        first = handle.readline().split()
+        first = handle.readline(_LONGEST_HEADER).split()
     no_header = len(first) != 2
+    if not no_header:
+        _check_size(path, first, 2)
     if len([float(number) for number in first[1:]]) < 1:
         raise ValueError("its first line is no header and no vector")
     return KeyedVectors.load_word2vec_format(
         str(path), binary=False, limit=limit, no_header=no_header, unicode_errors="replace"
     )
+
+
+def _check_size(path: Path, header: list[bytes], least: int) -> None:
+    """Raise ValueError if a file is too small for the words and dimensions that its header names.
+
+    Each number takes ``least`` bytes at least. gensim would ask for the memory of them all first.
+    """
+    words, dim = (int(number) for number in header)
+    size = path.stat().st_size * (1 if path.suffix not in _COMPRESSED else _MOST_COMPRESSION)
+    if words < 0 or dim < 1 or words * dim * least > size:
+        raise ValueError(f"its header says {words} words of {dim} dimensions, too many for a file of its size")

@@ -30,6 +30,7 @@ from resift.vectors.table import WordVectors
 
 AGGREGATES = ("concat", "sum", "average")
 _SIZES = (3, 4, 5)
+_MOST_SPELLING = 10_000
 _BUCKETS = 2**15
 
 
@@ -87,8 +88,9 @@ def _check(
         )
     if spelling is not None:
         dim, factor = spelling
-        if dim < 1 or not 0 < factor < np.inf:
-            raise BadInput(f"spelling {dim} by {factor}", value=dim, expected="1 dimension or more, a number above 0")
+        if not (1 <= dim <= _MOST_SPELLING and 0 < factor < np.inf):
+            expected = f"1 to {_MOST_SPELLING} dimensions, a number above 0"
+            raise BadInput(f"spelling {dim} by {factor}", value=dim, expected=expected)
 
 
 def _all_words(tables: Sequence[WordVectors], idf: DocumentFrequencies | None) -> list[str]:

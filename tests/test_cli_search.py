@@ -1,0 +1,165 @@
+"""The first steps in a terminal: files of any fields are indexed, searched, listed and forgotten, on both engines."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import resift as library
+from resift.cli.main import main
+from resift.plugin.connect import open_engine
+
+PRODUCTS = [
+    {"sku": "HX-1", "name": "Garden hose", "description": "A hose of 20 m to water your garden.", "price": 19.9},
+    {"sku": "HX-2", "name": "Smoke alarm", "description": "Warns you of smoke and fire while you sleep.", "price": 15},
+    {
+        "sku": "HX-3",
+        "name": "Extinguisher",
+        "description": "Puts out a fire in the kitchen.",
+        "price": 9,
+    },
+]
+NEWS = [
+    {
+        "記事ID": "n1",
+        "見出し": "東京で大雪",
+        "本文": "東京では朝から雪が降り続き、交通機関に影響が出ています。",
+        "カテゴリ": "社会",
+    },
+    {
+        "記事ID": "n2",
+        "見出し": "日銀が利上げ",
+        "本文": "日本銀行は政策金利の引き上げを決定しました。",
+        "カテゴリ": "経済",
+    },
+]
+EXPORT = 'Nr;Titel;Beschreibung;Preis\r\n1;Rauchmelder;"Warnt vor Rauch und Feuer, auch nachts";15,00\r\n'
+
+
+def resift(*arguments: object, status: int = 0, input: str | None = None) -> Result:
+    """What a command does, which must end with this status."""
+    result = CliRunner().invoke(main, list(map(str, arguments)), input=input)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def reported(*arguments: object, status: int = 0, input: str | None = None) -> Any:
+    """What a command reports as JSON."""
+    return json.loads(resift(*arguments, "--json", status=status, input=input).stdout)
+
+
+@pytest.fixture
+def name(engine_url: str, here: Path) -> Iterator[str]:
+    """A prefix of index names that no other test uses; such indices are dropped."""
+    prefix = f"resift-test-{uuid.uuid4().hex[:8]}"
+    yield prefix
+    engine = open_engine(engine_url)
+    for info in engine.indices():
+        if info.name.startswith(prefix):
+            engine.drop(info.name)
+    engine.close()
+
+
+def test_first_steps(engine_url: str, name: str, here: Path) -> None:
+    where = ["--engine", engine_url]
+    (here / "products.json").write_text(json.dumps(PRODUCTS, indent=1))
+    (here / "news.jsonl").write_text("\n".join(map(json.dumps, NEWS)))
+    (here / "export.csv").write_text(EXPORT, "utf-8-sig")
+    wanted = {"products.json": "name,description", "news.jsonl": "見出し,本文", "export.csv": "Titel,Beschreibung"}
+    for file, fields in wanted.items():
+        result = resift("index", file, "--index", f"{name}-{file.split('.')[0]}", *where)
+        assert f"text fields: {fields.replace(',', ', ')} (by the first documents" in result.stderr
+    listed = {one["name"]: one for one in reported("indices", *where)["indices"]}
+    for file, fields in wanted.items():
+        index = listed[f"{name}-{file.split('.')[0]}"]
+        assert (",".join(index["fields"]), index["model"]) == (fields, "ok")
+    assert listed[f"{name}-products"]["documents"] == 3
+    shown = resift("search", f"{name}-products", "fire", *where).stdout
+    assert [line.split("  ")[-1].split(" | ")[0] for line in shown.splitlines()] == ["Extinguisher", "Smoke alarm"]
+    assert "東京で大雪 | 東京では朝" in resift("search", f"{name}-news", "大雪", *where).stdout
+    assert len(reported("search", f"{name}-products", "fire", "--size", 1, *where)["hits"]["hits"]) == 1
+
+
+def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, here: Path) -> None:
+    where, kept = ["--engine", engine_url], ["--store", "marks.db"]
+    resift("index", "-", "--index", name, *where, input=json.dumps([{"_id": one["sku"], **one} for one in PRODUCTS]))
+    before = reported("search", name, "fire", *where, *kept, "--session", "anna")["hits"]["hits"]
+    with library.open(engine_url, sessions="marks.db") as opened:
+        session = opened.index(name).session("anna")
+        session.search("fire")
+        session.mark(relevant=[before[-1]["_id"]])
+    after = reported("search", name, "fire", *where, *kept, "--session", "anna")["hits"]["hits"]
+    assert after[0]["_id"] == before[-1]["_id"] != before[0]["_id"]
+    (one,) = reported("sessions", "list", *kept)["sessions"]
+    assert (one["session"], one["judgements"], one["indices"]) == ("anna", 1, [name])
+    assert one["last_used"] < one["expires"]
+    assert resift("sessions", "list", *kept).stdout.splitlines()[1].startswith("anna")
+    assert reported("sessions", "delete", "anna", *kept) == {"deleted": 1}
+    assert "no sessions in marks.db" in resift("sessions", "list", *kept).stdout
+    assert "has no marks in marks.db" in resift("search", name, "fire", *where, *kept, "--session", "anna").stderr
+
+
+def test_an_index_keeps_its_fields(engine_url: str, name: str, here: Path) -> None:
+    where = ["--index", name, "--engine", engine_url]
+    resift("index", "-", *where, "--fields", "title,text", input='{"title": "fire", "text": "bush"}')
+    refused = resift("index", "-", *where, "--fields", "name", status=2, input='{"name": "fire"}').stderr
+    assert "has the text fields title,text, not name" in refused
+    products = json.dumps(PRODUCTS)
+    lacking = resift("index", "-", *where, status=3, input=products).stderr
+    assert "no document of - has a text in title, text" in lacking
+    assert "sku, name, description" in lacking
+    assert reported("indices", "--engine", engine_url)["indices"]
+    mixed = json.dumps([*PRODUCTS, {"title": "a fire"}])
+    warned = resift("index", "-", *where, input=mixed).stderr
+    assert "warning: 3 documents have no text in title, text" in warned
+    assert resift("index", "-", *where, "--map", "description=text", input=products).stderr.count("warning") == 0
+
+
+def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, name: str, here: Path) -> None:
+    where = ["--index", name, "--engine", engine_url]
+    refused = resift("index", "-", *where, "--fields", "nope", status=2, input=json.dumps(PRODUCTS)).stderr
+    assert "no document of - has a text in nope" in refused
+    assert "fields that there are: sku, name, description" in refused
+    assert "no field holds a text" in resift("index", "-", *where, status=2, input='{"price": 4, "sku": "1-2"}').stderr
+    resift("verify", name, "--engine", engine_url, status=2)
+
+
+def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:
+    (here / "docs.jsonl").write_text('{"text": "bush fire"}\n{broken\n{"text": "army gun"}\n')
+    result = resift("encode", "docs.jsonl", "--out", "x.txt", "--json", status=3)
+    assert json.loads(result.stdout) == {"vectors": 2, "dim": 256, "file": "x.txt", "left_out": 1}
+    assert "1 lines hold no document and are left out: line 2 of docs.jsonl" in result.stderr
+    assert np.load("x.txt").shape == (2, 256)
+
+
+def ended_by(number: signal.Signals, here: Path) -> tuple[int, str]:
+    """The status and stderr of an indexing that waits for more documents when it gets a signal."""
+    command = [sys.executable, "-m", "resift", "index", "-", "--index", "docs"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write('{"text": "a bush fire"}\n' * 5000)
+        process.stdin.flush()
+        told = process.stderr.readline()
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+        return process.returncode, told + rest
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_command_in_order(here: Path, number: signal.Signals, status: int) -> None:
+    returned, told = ended_by(number, here)
+    assert returned == status, told
+    assert "Traceback" not in told
+    assert ("interrupted" in told) == (number == signal.SIGINT)

@@ -1,0 +1,280 @@
+"""Wrong command lines: every parameter of every command, with what it cannot take, ends with one message.
+
+The rows are made from the tree of commands. A new command needs a line in ``VALID``, and a new parameter whose type
+does not tell what is wrong for it one in ``TEXTS``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from tiny_transformer import save_sentence_transformer
+
+from resift import Model, WordVectors
+from resift.cli import http_server
+from resift.cli.main import main
+from resift.plugin.connect import open_engine
+
+DOCUMENTS = 120
+NOWHERE = "http://127.0.0.1:1"
+
+# What makes a command line complete, by the names of its parameters; the bad value takes the place of one of them.
+VALID: dict[str, dict[str, Any]] = {
+    "index": {"files": "docs.jsonl", "index": "new", "model": "model"},
+    "verify": {"index": "docs", "model": "model"},
+    "encode": {"files": "docs.jsonl", "out": "x.npy", "model": "model"},
+    "search": {"index": "docs", "query": "fire", "model": "model"},
+    "indices": {"model": "model"},
+    "sessions list": {},
+    "sessions purge": {},
+    "sessions delete": {"session": "anna"},
+    "vectors train": {"files": "docs.jsonl", "out": "out"},
+    "vectors convert": {"file": "glove.txt", "out": "out"},
+    "vectors distill": {"folder": "teacher", "words": "words.txt", "out": "out"},
+    "vectors mix": {"sources": "vectors", "out": "out"},
+    "vectors refine": {"folder": "teacher", "files": "docs.jsonl", "vectors": "vectors", "out": "out"},
+    "model": {"encoder": "boew:4", "vectors": "vectors", "out": "out"},
+    "train ro-boew": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
+    "train rn-bof": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
+    "train self": {"files": "docs.jsonl", "vectors": "vectors", "out": "out"},
+    "train reranker": {"folder": "collection", "sources": "vectors", "out": "out"},
+    "train emboost": {"folder": "collection", "sources": "vectors", "out": "out"},
+    "train word2doc": {"files": "docs.jsonl", "vectors": "vectors", "out": "out"},
+    "eval classes": {"train": "labelled.jsonl", "test": "labelled.jsonl", "vectors": "vectors"},
+    "eval sts": {"files": "pairs.tsv", "vectors": "vectors"},
+    "eval retrieval": {"folder": "collection", "vectors": "vectors"},
+    "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
+    "eval word2doc": {"folder": "nothing"},
+    "serve": {"model": "model"},
+    "keys create": {"name": "anna", "scopes": "search"},
+    "keys list": {},
+    "keys delete": {"name": "anna"},
+    "reranker use": {"source": "nothing"},
+    "reranker drop": {},
+    "install": {"url": NOWHERE, "model": "model"},
+    "uninstall": {"url": NOWHERE, "model": "model"},
+    "status": {"url": NOWHERE, "model": "model"},
+    "demo": {"corpus": "docs.jsonl", "no_serve": True, "model": "model"},
+}
+# What is wrong for parameters that click knows as text; an empty list where anything may be right.
+FILES = ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl", "cut.jsonl.gz", "none.parquet"]
+FOLDERS = ["nowhere", "docs.jsonl", "directory.jsonl", "damaged"]
+ADDRESSES = ["directory.jsonl", "binary.jsonl", "nowhere/docs.db", NOWHERE, "http://["]
+NAMES = ["", ",", "nope"]
+TEXTS: dict[str, list[str]] = {
+    "files": FILES,
+    "file": FILES,
+    "corpus": FILES,
+    "train": FILES,
+    "test": FILES,
+    "words": ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl"],
+    "folder": ["nowhere", "docs.jsonl", "directory.jsonl"],
+    "source": ["nowhere", "docs.jsonl", "directory.jsonl"],
+    "model": FOLDERS,
+    "vectors": FOLDERS,
+    "sources": [*FOLDERS, "vectors=x", "vectors=nan"],
+    "engine": ADDRESSES,
+    "url": [*ADDRESSES, "docs.db"],
+    "store": ADDRESSES,
+    "session_index": [],
+    "fields": NAMES,
+    "index": ["Docs", "", "nope"],
+    "id_column": ["nope"],
+    "renames": ["a", "=b", "a="],
+    "query": [],
+    "session": ["nope", "a b", "x" * 200],
+    "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
+    "similarity": ["nope"],
+    "compare": ["nope"],
+    "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
+    "spelling": ["x", "0", "-1", "4=x", "99999999999"],
+    "part": ["nope", "../x"],
+    "methods": ["nope"],
+    "first": ["nope"],
+    "queries": [],
+    "title": [],
+    "host": [],
+    "path": ["directory.jsonl", "binary.jsonl"],
+    "name": ["a/b"],
+    "scopes": ["nope", ""],
+    "reranker": ["nope", "http://["],
+    "key": ["short"],
+}
+OTHERWISE: dict[tuple[str, str], list[str]] = {
+    ("index", "index"): ["Docs", "", "a b", "_x"],
+    ("search", "session"): ["a b", "x" * 200],
+    ("sessions delete", "index"): [],
+    ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
+    ("reranker use", "folder"): [],
+    ("reranker drop", "folder"): ["nowhere"],
+    ("eval word2doc", "queries"): [],
+    ("keys delete", "name"): ["nobody"],
+}
+# What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
+BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
+    ("search", "store"): {"session": "anna"},
+    ("vectors convert", "fields"): {"files": "docs.jsonl"},
+    ("vectors mix", "fields"): {"files": "docs.jsonl"},
+    ("sessions delete", "index"): {"session": None},
+    ("train reranker", "index"): {"folder": None},
+    ("train reranker", "engine"): {"folder": None, "index": "docs"},
+    ("train reranker", "store"): {"folder": None, "index": "docs"},
+    ("train word2doc", "folder"): {"files": None},
+    ("eval feedback", "train"): {"folder": None, "test": "labelled.jsonl"},
+    ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},
+    ("eval feedback", "first"): {"folder": None, "train": "labelled.jsonl", "test": "labelled.jsonl"},
+    ("eval feedback", "model"): {"encoder": None},
+}
+# How messages name values that they do not, or must not, quote.
+NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}
+CLUSTER = ("install", "uninstall", "status")  # they ask the cluster first
+NUMBERS = {"integer": ["-5", "x", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
+OUT = {
+    "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
+    "file": ["directory.jsonl", "nowhere/x.npy", "docs.jsonl/x.npy", "/proc/nope", ""],
+}
+
+
+def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Every command that is no group, with its name."""
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            yield from commands(command, (*path, name))
+    else:
+        yield " ".join(path), group
+
+
+def bad_values(command: str, parameter: click.Parameter) -> list[str]:
+    """What a parameter cannot take."""
+    kind = parameter.type.name.removesuffix(" range")
+    if kind == "boolean":
+        return []
+    if kind == "choice":
+        return ["nope"]
+    if kind in NUMBERS:
+        return NUMBERS[kind]
+    if kind in OUT:
+        return OUT[kind]
+    assert parameter.name in TEXTS, f"{command}: say in TEXTS what {parameter.name} cannot take"
+    return OTHERWISE.get((command, parameter.name), TEXTS[parameter.name])
+
+
+ROWS = [
+    pytest.param(name, parameter.name, value, id=f"{name} {parameter.name} {value[:30]}")
+    for name, command in commands()
+    if name in VALID
+    for parameter in command.params
+    for value in bad_values(name, parameter)
+]
+
+
+def line(command: str, bad: dict[str, str]) -> list[str]:
+    """A command line that is right but for the ``bad`` values."""
+    found = dict(commands())[command]
+    (name,) = bad
+    values = {**VALID[command], **BESIDES.get((command, name), {}), **bad}
+    for name in ("engine", "store"):
+        if any(parameter.name == name for parameter in found.params):
+            values.setdefault(name, f"{name}.db")
+    words: list[str] = []
+    for parameter in found.params:
+        if values.get(parameter.name or "") is not None:
+            value = values[parameter.name]
+            option = [parameter.opts[0]] if isinstance(parameter, click.Option) else []
+            words += option if value is True else [*option, str(value)]
+    return [*command.split(), *words]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: WordVectors) -> Path:
+    """A folder of files that are right, and of such that are wrong in one way each."""
+    root = tmp_path_factory.mktemp("lines")
+    ids, words = range(DOCUMENTS), ["fire bush flame", "army gun war", "rain river water"]
+    texts = [f"{words[n % 3]} of number {n}, named x{n} y{n} z{n} u{n} v{n}" for n in ids]
+    documents = [{"_id": str(n), "title": words[n % 3], "text": text} for n, text in enumerate(texts)]
+    lines = {
+        "docs.jsonl": documents,
+        "labelled.jsonl": [{"id": one["_id"], "text": one["text"], "label": one["title"]} for one in documents],
+        "collection/corpus.jsonl": documents,
+        "collection/queries.jsonl": [{"_id": f"q{n}", "text": f"fire {n}"} for n in ids],
+    }
+    (root / "collection").mkdir()
+    for name, rows in lines.items():
+        (root / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qrels = "".join(f"q{n}\t{n}\t1\n" for n in ids)
+    (root / "collection" / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
+    pairs = "".join(f"a\t{n}\tfire {n}\tbush\n" for n in range(9))
+    (root / "pairs.tsv").write_text(f"task\tscore\tsentence1\tsentence2\n{pairs}")
+    (root / "words.txt").write_text("fire\nbush\n")
+    (root / "empty.jsonl").write_text("")
+    (root / "binary.jsonl").write_bytes(bytes(range(256)) * 40)
+    (root / "cut.jsonl.gz").write_bytes(gzip.compress(np.random.default_rng(0).bytes(9999).hex().encode())[:5000])
+    (root / "none.parquet").write_bytes(b"PAR1")
+    for name in ("directory.jsonl", "others"):
+        (root / name).mkdir()
+    (root / "others" / "letter.txt").write_text("mine")
+    glove = "".join(f"{w} {' '.join(map(str, row))}\n" for w, row in zip(vectors.words, vectors.rows(), strict=True))
+    (root / "glove.txt").write_text(glove)
+    model.save(root / "model")
+    vectors.save(root / "vectors")
+    (root / "damaged").mkdir()
+    for name in ("model.json", "vectors.json"):
+        (root / "damaged" / name).write_text("{")
+    save_sentence_transformer(root / "teacher", ["fire", "bush"])
+    engine = open_engine(str(root / "engine.db"))
+    engine.create("docs", ["title", "text"], model)
+    engine.close()
+    return root
+
+
+@pytest.fixture
+def at(folder: Path, monkeypatch: pytest.MonkeyPatch, here: Path) -> Path:
+    """That folder as the current one; a server that would start instead of refusing fails the test."""
+    monkeypatch.chdir(folder)
+
+    def run(server: http_server.HttpServer) -> None:
+        server.load()
+        raise AssertionError("it serves")
+
+    monkeypatch.setattr(http_server.HttpServer, "run", run)
+    monkeypatch.setattr(http_server, "bind", lambda host, port, bind=http_server.bind: bind(host, 0))
+    for name in ("RESIFT_ENGINE", "RESIFT_MODEL"):  # the server sets them
+        monkeypatch.setenv(name, "")
+    return folder
+
+
+def resift(*arguments: str) -> Result:
+    """What a command does."""
+    return CliRunner().invoke(main, list(arguments), input="")
+
+
+def message_of(result: Result) -> list[str]:
+    """The lines of the message that a command ended with, which must be an orderly end."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    assert "Error: " in result.output, result.output
+    return result.output[result.output.rindex("Error: ") :].rstrip().splitlines()
+
+
+def test_every_command_is_here() -> None:
+    assert {name for name, _ in commands()} == set(VALID)
+
+
+@pytest.mark.parametrize(("command", "parameter", "value"), ROWS)
+def test_a_wrong_value_ends_with_one_message(at: Path, command: str, parameter: str, value: str) -> None:
+    result = resift(*line(command, {parameter: value}))
+    lines = message_of(result)
+    assert len(lines) <= 2, lines
+    assert all(one.startswith("  expected: ") for one in lines[1:])
+    asked = command in CLUSTER and "no answer" in lines[0]
+    failed = asked or value in ADDRESSES or value == "damaged"
+    assert result.exit_code in ((1, 2, 3) if failed else (2, 3)), result.output
+    assert asked or NAMED.get(value, value[:50]) in lines[0], lines

@@ -1,0 +1,62 @@
+"""Which fields are taken for texts, in the layouts of data that people have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from resift.errors import BadInput
+from resift.ingest.fields import SAMPLE, guess_fields, sample
+from resift.ingest.readers import Record
+
+LONG = "It rained all day, and nobody came to the market."
+
+
+@pytest.mark.parametrize(
+    ("documents", "fields"),
+    [
+        (
+            [{"sku": "A-1", "name": "Lamp", "description": LONG, "url": "https://a.b/c", "price": "4.50"}],
+            "name description",
+        ),
+        ([{"description": LONG, "name": "Lamp"}], "name description"),
+        ([{"text": "fire"}, {"title": "war", "text": "gun"}], "title text"),
+        (
+            [{"記事ID": "n1", "見出し": "東京で大雪", "本文": "東京では朝から雪が降っています。", "分類": "社会"}],
+            "見出し 本文",
+        ),
+        ([{"id": "1", "ข้อความ": "วันนี้อากาศดีมากเราจะไปเที่ยวทะเล"}], "ข้อความ"),
+        (
+            [{"Subject": "Re: chip", "From": "a@b.c", "Date": "Mon, 05 Jan 2024 12:00:00 GMT", "Body": LONG}],
+            "Subject Body",
+        ),
+        ([{"body": {"en": LONG, "de": LONG}, "meta": {"title": "Rain", "id": "x1"}}], "meta.title body.en body.de"),
+        (
+            [{"paragraphs": [LONG, LONG], "tags": ["wet", "cold"], "uuid": "a3f2c9d0-1b2c-4d5e-8f90-112233445566"}],
+            "paragraphs",
+        ),
+        ([{"story": f"{LONG} {n}", "section": "Home and Garden"} for n in range(9)], "story"),
+        ([{"title": "Same title", "text": f"{LONG} {n}"} for n in range(9)], "title text"),
+        ([{"word": "fire"}, {"word": "tea"}], "word"),
+        ([{"post_title": "Rain again", "x": LONG}, {"x": LONG}], "post_title x"),
+        ([{"path": "/usr/share/doc", "file": "C:\\doc\\a.txt", "mail": "a@b.c", "note": LONG}], "note"),
+    ],
+)
+def test_texts_are_told_from_the_rest(documents: list[dict[str, Any]], fields: str) -> None:
+    assert guess_fields(documents) == fields.split()
+
+
+@pytest.mark.parametrize(
+    "documents", [[], [{}], [{"n": 1}], [{"date": "2024-01-05", "price": "3.50", "code": "X_17"}], [{"text": "  "}]]
+)
+def test_documents_without_texts(documents: list[dict[str, Any]]) -> None:
+    with pytest.raises(BadInput, match="no field holds a text") as caught:
+        guess_fields(documents)
+    assert "--fields" in str(caught.value.expected)
+
+
+def test_sampling_loses_nothing() -> None:
+    records = [Record("-", line, str(line), {}) for line in range(SAMPLE + 5)]
+    head, again = sample(iter(records))
+    assert (head, list(again)) == (records[:SAMPLE], records)
