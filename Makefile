@@ -6,7 +6,7 @@ CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 
-.PHONY: demo test lint node node-stop papers bench bench-quick lock clean
+.PHONY: demo test lint mutants node node-stop papers bench bench-quick lock clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -18,6 +18,10 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# So many changes of each module, one at a time: do the tests notice? MUTANTS="--module model" for one module.
+mutants: .venv/dev
+	$(BIN)/python benchmarks/mutants.py $(or $(MUTANTS),--sample 20)
 
 node: .venv/dev
 	$(BIN)/python tests/node.py start

@@ -1,0 +1,60 @@
+"""Mutants that no test can notice, since they change nothing that can be seen: (module, changed line) → the reason."""
+
+EQUIVALENT = {
+    (
+        "resift/ranking/fusion.py",
+        "return np.asarray(scores / max(1.0, float(scores.max(initial=1))), np.float32)",
+    ): "the larger of it and 1 is 1 either way",
+    (
+        "resift/ranking/fusion.py",
+        "return np.asarray(scores / max(1.0, float(scores.max(initial=-1))), np.float32)",
+    ): "the larger of it and 1 is 1 either way",
+    (
+        "resift/vectors/similarity.py",
+        "shared, total = np.minimum(a, b).sum((1)), np.maximum(a, b).sum(-1)",
+    ): "documents are rows of a matrix: its last axis is 1",
+    (
+        "resift/vectors/similarity.py",
+        "shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum((1))",
+    ): "documents are rows of a matrix: its last axis is 1",
+    (
+        "resift/vectors/similarity.py",
+        "_PRODUCTS = 2**19  # of words that dynamax holds at a time",
+    ): "how much memory is taken at a time, not what comes out",
+    (
+        "resift/vectors/similarity.py",
+        "_PRODUCTS = 2**21  # of words that dynamax holds at a time",
+    ): "how much memory is taken at a time, not what comes out",
+    (
+        "resift/vectors/similarity.py",
+        "_PRODUCTS = (2 * 20)  # of words that dynamax holds at a time",
+    ): "how much memory is taken at a time, not what comes out",
+    (
+        "resift/vectors/similarity.py",
+        "size = max(2, _PRODUCTS // max(len(first), len(second)))",
+    ): "parts of two words at least: the sums are the same",
+    (
+        "resift/ranking/judgements.py",
+        "earlier = abs(latest[key].grade) if key in latest else -1",
+    ): "every grade is at least as much as either",
+    (
+        "resift/ranking/judgements.py",
+        "if not judgement.grade or abs(judgement.grade) >= min(2, earlier):",
+    ): "no grade is above 1",
+    (
+        "resift/ranking/feedback.py",
+        "sides = [[one.vector for one in ordered if (one.judgement.grade / sign) > 0] for sign in (1, -1)]",
+    ): "the sign is 1 or -1",
+    (
+        "resift/ranking/feedback.py",
+        "sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (2, -1)]",
+    ): "only its sign is looked at",
+    (
+        "resift/ranking/feedback.py",
+        "sides = [[one.vector for one in ordered if one.judgement.grade * sign > 0] for sign in (1, -2)]",
+    ): "only its sign is looked at",
+    (
+        "resift/ranking/feedback.py",
+        "relevant, irrelevant = (np.array(side, np.float32).reshape(-2, dim) for side in sides)",
+    ): "any negative number means as many rows as there are",
+}

@@ -1,0 +1,199 @@
+"""Mutants: do the tests notice when one thing of a module that users depend on is changed?
+
+    python benchmarks/mutants.py [--module NAME …] [--sample N] [--seed N] [--commit HEAD] [--list]
+
+Takes a copy of the last commit into a temporary folder, changes one thing of a module there at a time (a comparison, a
+sum, and/or, not, a number, a swapped argument, a removed statement), and runs the tests that concern that module, two
+mutants at once. A mutant that no test fails on has survived. Prints one line for each survivor and one for each module,
+and ends with 1 if a survivor is not in ``EQUIVALENT`` (benchmarks/equivalent_mutants.py). Without ``--sample`` all
+mutants of a module are run, which takes hours. The modules of OpenSearch need a node that ``OPENSEARCH_URL`` names.
+
+Messages of errors, docstrings, type annotations, ``__repr__``, logging and default timeouts are not changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from equivalent_mutants import EQUIVALENT
+from mutations import Finder, Mutant
+
+ROOT = Path(__file__).parent.parent
+AT_ONCE = 2
+# what the tests import and never changes: loaded once, before the processes that run the tests are forked
+PRELOADED = "pytest numpy hypothesis hypothesis.extra.numpy orjson regex opensearchpy flask scipy.sparse numba torch"
+FILE_ONLY, CLUSTER_ONLY = "not opensearch", "not sqlite"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module or a folder of them, the tests that concern it, fastest first, and which of those (pytest's ``-k``)."""
+
+    paths: Sequence[str]
+    tests: Sequence[str]
+    only: str = FILE_ONLY
+
+    def files(self, root: Path) -> list[Path]:
+        """The modules, of a folder all."""
+        return [
+            file for path in self.paths for file in ([root / path], sorted((root / path).glob("*.py")))[path[-1] == "/"]
+        ]
+
+
+SEARCH_TESTS = ("test_validation", "test_search", "test_search_answers", "test_pages", "test_did_you_mean")
+ENGINE_TESTS = ("test_engine_vectors", "test_engine_knn", "test_engine")
+TARGETS = {
+    "feedback": Target(
+        ["resift/ranking/feedback.py"],
+        ["test_feedback", "test_explain"],
+        f"{FILE_ONLY} and not autograd and not adam",  # those are of the mask
+    ),
+    "judgements": Target(["resift/ranking/judgements.py"], ["test_judgements"]),
+    "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),
+    "fusion": Target(["resift/ranking/fusion.py"], ["test_fusion"]),
+    "model": Target(["resift/encoders/model.py"], ["test_model"]),
+    "sqlite": Target(["plugin/sqlite/"], ["test_analysis", *ENGINE_TESTS, "test_session_store", "test_search_answers"]),
+    "opensearch": Target(
+        [f"plugin/opensearch/{name}.py" for name in ("engine", "bodies", "documents")],
+        [*ENGINE_TESTS, "test_hit_cache", "test_search_answers"],
+        CLUSTER_ONLY,
+    ),
+    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback"]),
+    "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
+    "indexing": Target(["ingest/indexing.py"], ["test_indexing"]),
+}
+
+
+def find_mutants(target: Target, root: Path) -> list[Mutant]:
+    """Every mutant of a target's modules."""
+    files = target.files(root)
+    return [one for file in files for one in Finder(str(file.relative_to(root)), file.read_bytes()).found]
+
+
+def run_tests(copy: Path, target: Target) -> int:
+    """Fork a process that runs the target's tests in a copy of the tree; its id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        os.chdir(copy)
+        out = os.open(copy / "tests.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1", CI="1")
+        sys.dont_write_bytecode = True
+        sys.path.insert(0, str(copy))
+        doctests = [path for path in target.paths if path[-1] != "/"]
+        tests = [f"tests/{name}.py" for name in target.tests]
+        flags = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        code = importlib.import_module("pytest").main([*flags, "-k", target.only, *doctests, *tests])
+        sys.stdout.flush()
+        os._exit(code)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+
+
+@dataclass
+class Run:
+    """Tests that are running: where, since when, and on which mutant (None: on the code as it is)."""
+
+    copy: Path
+    mutant: Mutant | None
+    began: float
+
+
+def outcomes(
+    target: Target, mutants: Sequence[Mutant], copies: Sequence[Path], sources: dict[str, bytes]
+) -> Iterator[tuple[Mutant, str]]:
+    """Each mutant as its tests end: killed, timeout or survived."""
+    limit, waiting, free, running = 0.0, list(mutants), list(copies), dict[int, Run]()
+    for copy in copies:  # the code as it is has to pass; also fills the caches of compiled code
+        began = time.monotonic()
+        if os.waitpid(run_tests(copy, target), 0)[1]:
+            raise SystemExit(f"the tests fail without a change:\n{(copy / 'tests.log').read_text()[-3000:]}")
+        limit = max(limit, 30 + 4 * (time.monotonic() - began))
+    while waiting or running:
+        while waiting and free:
+            mutant, copy = waiting.pop(0), free.pop()
+            (copy / mutant.path).write_bytes(mutant.applied(sources[mutant.path]))
+            running[run_tests(copy, target)] = Run(copy, mutant, time.monotonic())
+        time.sleep(0.05)
+        for pid, run in list(running.items()):
+            late = time.monotonic() - run.began > limit
+            if late:
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+            done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
+            if done and run.mutant:
+                (run.copy / run.mutant.path).write_bytes(sources[run.mutant.path])
+                free.append(run.copy)
+                del running[pid]
+                yield run.mutant, "timeout" if late else "killed" if status else "survived"
+
+
+def main() -> int:
+    """Run the mutants that were asked for; 1 if one survives that is not known to change nothing."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--module", action="append", choices=list(TARGETS), help="all by default")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each module, drawn by chance")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commit", default="HEAD")
+    parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copies = [Path(folder) / str(i) for i in range(AT_ONCE)]
+        for copy in copies:
+            copy.mkdir()
+            archive = subprocess.run(["git", "archive", options.commit], cwd=ROOT, check=True, capture_output=True)
+            subprocess.run(["tar", "-x", "-C", str(copy)], input=archive.stdout, check=True)
+        for name in PRELOADED.split():
+            with suppress(ImportError):
+                importlib.import_module(name)
+        return sum([run_module(name, copies, options) for name in options.module or TARGETS]) and 1
+
+
+def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -> int:
+    """Run and report one module's mutants; how many survived that are not equivalent."""
+    target = TARGETS[name]
+    if target.only == CLUSTER_ONLY and "OPENSEARCH_URL" not in os.environ:
+        print(f"{name}: skipped, OPENSEARCH_URL names no node")
+        return 0
+    mutants = find_mutants(target, copies[0])
+    drawn = (
+        mutants
+        if options.sample is None
+        else random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
+    )
+    sources = {mutant.path: (copies[0] / mutant.path).read_bytes() for mutant in mutants}
+    counts: Counter[str] = Counter()
+    for mutant, outcome in (
+        [(one, "listed") for one in drawn] if options.list else outcomes(target, drawn, copies, sources)
+    ):
+        reason = EQUIVALENT.get((mutant.path, mutant.changed_line(sources[mutant.path])))
+        outcome = "equivalent" if outcome == "survived" and reason else outcome
+        counts[outcome] += 1
+        if outcome in ("survived", "timeout", "listed"):
+            print(f"{outcome}  {mutant.path}:{mutant.line}: {mutant.before} → {mutant.after}", flush=True)
+    shown = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+    print(f"{name}: {len(drawn)} of {len(mutants)} mutants: {shown}", flush=True)
+    return counts["survived"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
