@@ -208,7 +208,11 @@ class Feedback:
 
     @cached_property
     def shift(self) -> Floats:
-        """Where feedback moves queries: what a query without known words becomes, (K,), float32."""
+        """Where feedback moves queries, (K,), float32: what Rocchio adds to a query of length 1.
+
+        Of a ridge regression it is the direction that tells relevant (1) from irrelevant documents (-1) without a
+        query, which is what explanations speak of; a query itself is moved by :meth:`transform_query`.
+        """
         if not self.method.transformation or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
         if self.method.transformation == "ridge":
@@ -226,7 +230,7 @@ class Feedback:
         return weights
 
     def transform_query(self, query: NDArray[Any]) -> Floats:
-        """The transformed query (K,), float32, as long as ``query`` (K,); one without known words becomes the shift.
+        """The transformed query (K,), float32, as long as ``query`` (K,), or at length 1 if that is zero (ridge).
 
         Rocchio adds .8 · mean(relevant) - .2 · mean(irrelevant) to a query of length 1, each document weighing as its
         judgement counts (Rocchio 1971; Passalis and Tefas leave the irrelevant ones at 0) and is not scaled back.
