@@ -264,8 +264,10 @@ def message_of(result: Result) -> list[str]:
     return result.output[result.output.rindex("Error: ") :].rstrip().splitlines()
 
 
-def test_every_command_is_here() -> None:
+def test_every_command_is_here_and_shows_an_example() -> None:
     assert {name for name, _ in commands()} == set(VALID)
+    for name, command in commands():
+        assert (command.epilog or "").startswith(f"Example: resift {name}"), name
 
 
 @pytest.mark.parametrize(("command", "parameter", "value"), ROWS)

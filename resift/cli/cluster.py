@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import PORT, Command, checked_address, combined, field_names, opened
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.options import PORT, Command, checked_address, combined, field_names, json_option, opened
+from resift.cli.output import print_report, print_table
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.plugin.addresses import without_credentials
@@ -168,17 +170,21 @@ def _with_flags(fix: str) -> str:
 
 
 @click.command(epilog="Example: resift status --engine http://127.0.0.1:9200")
+@json_option
 @with_installer
-def status(installer: Installer) -> None:
+def status(installer: Installer, as_json: bool) -> None:
     """Print what a cluster has, lacks, or has of another version or model, and how to fix it.
 
     Compared is with what was installed, or with the options that are given. The exit status is 3 unless everything is
     in order.
     """
     found = installer.status()
-    rows = [(row.kind, row.name, row.state, _with_flags(row.fix)) for row in found]
-    widths = [max(len(row[i]) for row in [*rows, ("kind", "name", "state", "")]) for i in range(3)]
-    for row in [("KIND", "NAME", "STATE", "FIX"), *rows]:
-        click.echo("  ".join(value.ljust(width) for value, width in zip(row, [*widths, 0], strict=True)).rstrip())
-    if not all(row.in_order for row in found):
-        sys.exit(3)
+    rows = [[row.kind, row.name, row.state, _with_flags(row.fix)] for row in found]
+    ok = all(row.in_order for row in found)
+    if as_json:
+        names = ("kind", "name", "state", "fix")
+        print_report({"ok": ok, "parts": [dict(zip(names, row, strict=True)) for row in rows]}, as_json)
+    else:
+        print_table(["KIND", "NAME", "STATE", "FIX"], rows)
+    if not ok:
+        sys.exit(NOT_RIGHT)

@@ -14,7 +14,7 @@ import click
 
 from resift.cli import serving
 from resift.cli.demo_corpus import Question, corpus_file, load_questions
-from resift.cli.options import guessed_fields_option, model_option, opened, port_option
+from resift.cli.options import fields_option, model_option, opened, port_option
 from resift.cli.text_fields import choose_fields
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
@@ -198,7 +198,7 @@ def _run(
             demo.play(query or _first_words(engine), None)
 
 
-@click.command()
+@click.command(epilog="Example: resift demo --corpus docs.jsonl --query 'your words'")
 @click.option(
     "--engine",
     default="sqlite",
@@ -207,7 +207,7 @@ def _run(
     help="opensearch: OPENSEARCH_URL or port 9200.",
 )
 @click.option("--corpus", metavar="FILE", help="Your own documents. [447 passages of government web pages]")
-@guessed_fields_option
+@fields_option
 @click.option("--query", help="What to search for.")
 @port_option
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")

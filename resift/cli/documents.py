@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import engine_option, format_option, guessed_fields_option, json_option, model_option, opened
+from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, choose_fields, with_text
@@ -42,7 +42,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
 @click.command(epilog="Example: resift index corpus.jsonl --index news")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--index", required=True, help="Name of the index; it is created if it does not exist.")
-@guessed_fields_option
+@fields_option
 @click.option(
     "--id", "id_column", show_default="_id or id, else a hash of the content", help="Column with the documents' ids."
 )
@@ -205,7 +205,7 @@ def verify(index: str, repair: bool, engine: str, model: str, as_json: bool) -> 
 @click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="Where the float32 matrix is written.")
-@guessed_fields_option
+@fields_option
 @format_option
 @click.option(
     "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Threads that encode at a time."

@@ -28,7 +28,9 @@ def evaluate() -> None:
     """
 
 
-@evaluate.command("classes")
+@evaluate.command(
+    "classes", epilog="Example: resift eval classes --train train.jsonl --test test.jsonl"
+)
 @click.option(
     "--train",
     required=True,
@@ -55,7 +57,7 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     choice.print_report(report, CLASSES, summary + _skipped(report, "of a label that no training document has"))
 
 
-@evaluate.command("sts")
+@evaluate.command("sts", epilog="Example: resift eval sts pairs.tsv --encoder sfbow")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @system_options
 def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
@@ -75,7 +77,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     choice.print_report(report, STS, f"{report['pairs']} pairs, {len(report['tasks'])} tasks")
 
 
-@evaluate.command("retrieval")
+@evaluate.command("retrieval", epilog="Example: resift eval retrieval DIR --hybrid --compare bm25")
 @click.argument("folder", metavar="DIR")
 @click.option("--hybrid", is_flag=True, help="Combine the encoder's scores with BM25's, both as z-scores.")
 @click.option(

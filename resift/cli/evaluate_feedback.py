@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CODEWORDS = 64
 
 
-@click.command("feedback")
+@click.command("feedback", epilog="Example: resift eval feedback DIR --method ridge+lexical")
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--train", metavar="FILE", help="Labelled documents to search, instead of DIR.")
 @click.option("--test", metavar="FILE", help="Labelled documents that are the queries.")

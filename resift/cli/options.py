@@ -148,14 +148,6 @@ def field_names(context: click.Context, parameter: click.Parameter, value: str |
 
 fields_option = click.option(
     "--fields",
-    default="title,text",
-    show_default=True,
-    metavar="NAMES",
-    help="The documents' text fields, separated by commas.",
-    callback=field_names,
-)
-guessed_fields_option = click.option(
-    "--fields",
     metavar="NAMES",
     show_default="guessed from the first documents",
     help="The documents' text fields, separated by commas.",

@@ -41,7 +41,7 @@ folder_option = service_option(
 )
 
 
-@reranker_group.command("use")
+@reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
 @click.argument("source", metavar="DIR")
 @folder_option
 def use_reranker(source: str, folder: str) -> None:
@@ -52,7 +52,7 @@ def use_reranker(source: str, folder: str) -> None:
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
 
 
-@reranker_group.command("drop")
+@reranker_group.command("drop", epilog="Example: resift reranker drop")
 @folder_option
 def drop_reranker(folder: str) -> None:
     """Take the trained reranker out of service."""

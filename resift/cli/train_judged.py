@@ -57,7 +57,7 @@ judged_options = combined(
 )
 
 
-@click.command("reranker")
+@click.command("reranker", epilog="Example: resift train reranker --from-feedback news --out trained-reranker")
 @click.option("--collection", "folder", metavar="DIR", help="Judged queries in BEIR's layout: corpus, queries, qrels.")
 @click.option(
     "--from-feedback", "index", metavar="INDEX", help="Learn from what sessions judged in this index instead."
@@ -162,7 +162,7 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     return lines
 
 
-@click.command("emboost")
+@click.command("emboost", epilog="Example: resift train emboost --collection DIR --out own-model")
 @click.option(
     "--collection",
     "folder",

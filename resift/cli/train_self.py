@@ -12,8 +12,8 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
+    fields_option,
     format_option,
-    guessed_fields_option,
     json_option,
     option_of,
     out_option,
@@ -33,11 +33,11 @@ from resift.vectors.table import WordVectors
 _FEW_JUDGES = 20
 
 
-@click.command("self")
+@click.command("self", epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
 @click.option("--corpus", "files", required=True, multiple=True, metavar="FILE", help="Documents. May be repeated.")
 @out_option
 @vectors_option
-@guessed_fields_option
+@fields_option
 @format_option
 @option_of(AdaptOptions, "epochs", "Passes over the documents, at least.")
 @option_of(AdaptOptions, "dim", "Dimensions of the model.", type=int, show_default="as the vectors")

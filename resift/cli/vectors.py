@@ -10,7 +10,7 @@ import click
 from resift.cli.options import (
     Decorator,
     WholeNumber,
-    guessed_fields_option,
+    fields_option,
     json_option,
     option_of,
     out_option,
@@ -53,9 +53,9 @@ def _save(table: WordVectors, out: str, as_json: bool) -> None:
     print_report(report, as_json, f"{len(table)} words of {table.dim} dimensions in {out}")
 
 
-@vectors.command("train")
+@vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --dim 100 --out own-vectors")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@guessed_fields_option
+@fields_option
 @option_of(train_word2vec, "dim", "Dimensions of the vectors.")
 @option_of(train_word2vec, "epochs", "Passes over the texts.")
 @option_of(train_word2vec, "min_count", "Rarer words are left out.")
@@ -69,13 +69,13 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as
     _save(train_word2vec(texts, **settings), out, as_json)
 
 
-@vectors.command("convert")
+@vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
 @click.argument("file")
 @option_of(convert, "limit", "Keep only this many words, the first of the file.", type=WholeNumber(1))
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
-@guessed_fields_option
+@fields_option
 @_weighting_option(convert)
 @out_option
 @json_option
@@ -97,7 +97,7 @@ def convert_command(
     _save(convert(file, weighting, limit, words), out, as_json)
 
 
-@vectors.command("distill")
+@vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")
 @click.argument("folder")
 @click.option("--words", required=True, metavar="FILE", help="A word a line, the most frequent first.")
 @click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
@@ -121,12 +121,12 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     return int(dim), weight
 
 
-@vectors.command("mix")
+@vectors.command("mix", epilog="Example: resift vectors mix resift-en=1 own-vectors=0.5 --out mixed")
 @click.argument("sources", nargs=-1, required=True, metavar="DIR[=WEIGHT]...", callback=weighted_names)
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
 )
-@guessed_fields_option
+@fields_option
 @option_of(mix_vectors, "aggregate", "How vectors are put together.", type=click.Choice(AGGREGATES))
 @click.option(
     "--spelling",
@@ -145,17 +145,17 @@ def mix_command(
     out: str,
     as_json: bool,
 ) -> None:
-    """Mix several tables of word vectors, each with a weight, into one."""
+    """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'adapt'."""
     tables = [load_vectors(name) for name, _ in sources]
     corpus = _document_frequencies(files, fields)
     _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out, as_json)
 
 
-@vectors.command("refine")
+@vectors.command("refine", epilog="Example: resift vectors refine MODEL corpus.jsonl --out refined")
 @click.argument("folder")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @vectors_option
-@guessed_fields_option
+@fields_option
 @option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
 @option_of(refine, "epochs", "Passes over the sentences.", type=WholeNumber(1))
 @seed_option

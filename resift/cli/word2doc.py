@@ -32,7 +32,7 @@ from resift.word2doc.model import Word2Doc
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
 
 
-@click.command("word2doc")
+@click.command("word2doc", epilog="Example: resift train word2doc --corpus corpus.jsonl --out word2doc")
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents with a title and texts. May be repeated."
 )
@@ -96,7 +96,7 @@ def train_command(
     print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
 
 
-@click.command("word2doc")
+@click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
 @click.argument("folder", metavar="DIR")
 @click.option("--query", "queries", multiple=True, help="Predict documents for this query instead. May be repeated.")
 @click.option(
