@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
 from resift.encoders.codebook import learn_codebook, membership
+from resift.encoders.model import ALPHA
 from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.text import tokenize
@@ -200,6 +201,41 @@ def test_parts_that_do_not_fit(
     parts = [None if shape is None else np.ones(shape) for shape in (mask, head and (head, 2))]
     with pytest.raises(BadInput):
         Model("x", models["boew:4"].table, pool, "cosine", *parts, segments)
+
+
+@pytest.mark.parametrize("setting", ["alpha", "max_alpha"])
+def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_path: Path, setting: str) -> None:
+    for value in (-0.01, 1.01, float("nan")):
+        with pytest.raises(BadInput, match=rf"^{setting} is"):
+            Model("x", vectors, "mean", "cosine", **{setting: value})
+    for value in (0.0, 1.0):
+        model = Model("x", vectors, "mean", "cosine", **{setting: value})
+        loaded = load_model(model.save(tmp_path / str(value)))
+        assert {setting: getattr(loaded, setting)} == {setting: value}
+        assert loaded.alpha + loaded.max_alpha == value + ALPHA
+
+
+@pytest.mark.parametrize(("pool", "similarity"), [("mean", "jaccard"), ("max", "cosine"), ("max", "jaccard")])
+def test_every_pool_goes_with_every_similarity(vectors: WordVectors, pool: str, similarity: str) -> None:
+    table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
+    model = Model("x", table, pool, similarity)
+    rows = table.matrix[[table.index["fire"], table.index["gun"]]].astype(np.float64)
+    weights = np.array([table.weights[table.index[word]] for word in ("fire", "gun")])
+    mean, largest = weights @ rows / weights.sum(), np.maximum((rows * weights[:, None]).max(0), 0)
+    expected = mean if pool == "mean" else largest
+    if similarity == "cosine":
+        expected = expected / np.linalg.norm(expected)
+    np.testing.assert_allclose(model.encode(["fire gun"])[0], expected, atol=1e-6)
+    np.testing.assert_allclose(model.encode_one("Fire, gun!"), expected, atol=1e-6)
+    assert model.space_type == ("innerproduct" if similarity == "cosine" else "l2")
+
+
+@pytest.mark.parametrize("segments", [1, 2, 4])
+def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, segments: int) -> None:
+    model = Model("x", vectors, "mean", "cosine", segments=segments)
+    texts = ["fire bush gun war rain", "gun", ""]
+    np.testing.assert_allclose(model.encode(texts), [reference(model, text) for text in texts], atol=1e-6)
+    assert model.counts(texts).shape == (3 * segments, len(vectors))
 
 
 def test_models_without_the_new_parts_are_saved_as_ever(tmp_path: Path, model: Model) -> None:
