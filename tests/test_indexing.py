@@ -160,6 +160,7 @@ def test_busy_items_are_retried_alone_with_growing_waits(tmp_path: Path, model: 
 def test_items_that_stay_busy_end_in_the_file(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     report, engine, _ = run(tmp_path, model, dead, [{"1": 429}] * ATTEMPTS)
     assert (report.indexed, report.dead, engine.requests) == (3, 1, ATTEMPTS)
+    assert ATTEMPTS == 8  # what the guide promises
     assert [(letter["document"]["_id"], letter["status"]) for letter in letters(dead)] == [("1", 429)]
 
 
@@ -201,6 +202,17 @@ def test_one_document_too_large_is_kept(tmp_path: Path, model: Model, dead: Dead
     report, _, _ = run(tmp_path, model, dead, [large, large, large])
     assert (report.indexed, report.dead) == (3, 1)
     assert letters(dead)[0]["status"] == 413
+
+
+def test_an_engine_that_fails_over_one_document_gets_the_others(
+    tmp_path: Path, model: Model, dead: DeadLetters
+) -> None:
+    odd = ValueError("odd")
+    report, _, _ = run(tmp_path, model, dead, [odd, {}, odd, {}, odd])
+    assert (report.indexed, report.dead) == (3, 1)
+    assert [(one["document"]["_id"], one["status"], one["reason"]) for one in letters(dead)] == [
+        ("3", 400, "ValueError: odd")
+    ]
 
 
 UNFIT: list[Any] = ["\ud800", {"inner": ["\udfff"]}, float("nan"), {1, 2}]
