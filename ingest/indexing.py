@@ -14,7 +14,7 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
@@ -193,7 +193,8 @@ class Indexer:
         pending = [(record, vectors[i]) for i, record in enumerate(batch)]
         for attempt in range(1, ATTEMPTS + 1):
             rejections, outage = self._bulk(pending)
-            is_last = attempt == ATTEMPTS or self.stop.requested or self._is_giving_up
+            is_damaged = isinstance(outage, CorruptEngine)  # no attempt will find the file mended
+            is_last = attempt == ATTEMPTS or self.stop.requested or self._is_giving_up or is_damaged
             again = []
             for rejection in rejections:
                 record, vector = pending[rejection.position]
@@ -212,9 +213,10 @@ class Indexer:
             self._wait(attempt)
             pending = again
         if outage:
-            raise EngineUnavailable(
+            kind, when = (CorruptEngine, "with another") if is_damaged else (EngineUnavailable, "when it is back")
+            raise kind(
                 f"the engine did not take lines {batch[0].line} to {batch[-1].line}: {outage.message}",
-                expected=f"run again when it is back; these lines are in {self.dead_letters.path}",
+                expected=f"run again {when}; these lines are in {self.dead_letters.path}",
             )
 
     def _bulk(self, pending: list[tuple[Record, Floats]]) -> tuple[list[Rejection], ResiftError | None]:

@@ -130,7 +130,7 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         raise EngineUnavailable(f"no answer from OpenSearch: {error.error}", expected="a reachable cluster") from error
     except TransportError as error:
         raise translated(error) from error
-    except (SerializationError, ValueError) as error:
+    except (SerializationError, ValueError, RecursionError) as error:
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except OpenSearchException as error:
         raise EngineError(str(error)) from error

@@ -142,6 +142,8 @@ class Database:
             if any(phrase in str(error) for phrase in _PASSING):
                 raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
             raise self.damage(str(error)) from error
+        except UnicodeDecodeError as error:  # Python's own, where SQLite's message quotes the damage
+            raise self.damage(str(error)) from error
 
     def damage(self, what: str) -> ResiftError:
         """The error for a file that holds what was never written."""

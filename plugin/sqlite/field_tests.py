@@ -27,8 +27,8 @@ def scalar(value: Any, what: str) -> Scalar:
     """A value that a query compares with. Raises BadInput if it is none, such as a list."""
     if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
         raise BadInput(f"the value of {what!r} holds a lone surrogate", value=value, expected="Unicode text")
-    whole = isinstance(value, int)  # OpenSearch's whole numbers have 64 bits
-    if not isinstance(value, (str, int, float)) or value != value or (whole and not -(2**63) <= value < 2**63):
+    too_large = isinstance(value, int) and not -(2**63) <= value < 2**63  # OpenSearch's whole numbers have 64 bits
+    if not isinstance(value, (str, int, float)) or value != value or too_large:
         raise BadInput(f"malformed value of {what!r}", value=value, expected="a text, a number, true or false")
     return value
 

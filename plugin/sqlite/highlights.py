@@ -14,6 +14,7 @@ from resift.plugin.sqlite.analysis import Word, words_of
 from resift.plugin.sqlite.query import Clause, Text, natural_number, parts_of
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
+_BLANKS = "".join(map(chr, range(33)))  # what Java trims
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class FieldHighlight:
         """The fragments of a document: of each text of the field that holds a term, one."""
         texts = (str(value) for value in values_of(source, field) if isinstance(value, (str, int, float)))
         found = [fragment for text in texts if (fragment := self._fragment(text, list(words_of(text, analyzer))))]
-        return [fragment.strip() for fragment in found[: self.fragments or None]]
+        return [fragment.strip(_BLANKS) for fragment in found[: self.fragments or None]]
 
     def _fragment(self, text: str, words: Sequence[Word]) -> str | None:
         """The part of a text with the most terms, or all of it; None if it holds none."""
@@ -78,7 +79,7 @@ def parse_highlight(body: Any, clause: Clause, fields: Sequence[str]) -> dict[st
         terms = frozenset(_terms(clause, name))
         if patterns and terms:
             found[name] = _field_highlight({**body, **asked[patterns[0]]}, terms)
-    for settings in asked.values():  # also where no text field is meant, or no word
+    for settings in ({}, *asked.values()):  # also where no text field is meant, or no word
         _field_highlight({**body, **settings}, frozenset())
     return found
 

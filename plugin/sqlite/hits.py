@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.arrays import Floats
+from resift.errors import CorruptEngine
 from resift.plugin.query_dsl import VECTOR_FIELD, filter_source, names_vector
 from resift.plugin.sqlite.highlights import FieldHighlight
 from resift.plugin.sqlite.tables import IndexTables, stored_object, stored_vector
@@ -28,6 +29,8 @@ def page_hits(
     stored = {row: rest for row, *rest in db.execute(sql)}
     hits, vectors = [], []
     for row, score in page:
+        if row not in stored:
+            raise CorruptEngine(f"{tables.name!r} is damaged: row {row} has no document", value=row)
         id, text, blob = stored[row]
         fields, vector = stored_object(text, f"document {id!r}"), stored_vector(blob, tables.dim, f"document {id!r}")
         hit: dict[str, Any] = {"_index": tables.name, "_id": id, "_score": score}

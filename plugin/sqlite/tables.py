@@ -25,6 +25,8 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, "
     "meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0)",
 )
+# What an index records of itself, and its types.
+_META = {"fields": list, "model": str, "model_name": str, "dim": int, "space": str, "analyzer": str}
 # The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
 _SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
 _TOKENIZER = "ascii tokenchars '{}'".format(_SIGNS.replace("'", "''"))
@@ -118,9 +120,13 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
     row = db.execute("SELECT number, meta, changes FROM indices WHERE name = ?", (index,)).fetchone()
     if row is None:
         names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name LIMIT 20")]
-        expected = " | ".join(names) or "an index made by: resift index"
+        expected = " | ".join(map(str, names)) or "an index made by: resift index"
         raise IndexNotFound(f"no index {index!r}", value=index, expected=expected)
-    return IndexTables(index, row[0], stored_object(row[1], f"index {index!r}"), row[2])
+    meta = stored_object(row[1], f"index {index!r}")
+    for key, kind in _META.items():
+        if not isinstance(meta.get(key), kind):
+            raise CorruptEngine(f"index {index!r} is damaged: {key} is {meta.get(key)!r}", value=index)
+    return IndexTables(index, row[0], meta, row[2])
 
 
 def drop_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
@@ -177,12 +183,12 @@ def reindex_all(db: sqlite3.Connection) -> None:
 
     There FTS5 cut the texts itself, by rules of its own, and its table's definition said by which analyser.
     """
-    for (name,) in db.execute("SELECT name FROM indices").fetchall():
-        old = find_tables(db, name)
-        ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (old.words,)).fetchall()
-        meta = {**old.meta, "analyzer": "english" if "porter" in sql else "standard"}
-        tables = IndexTables(name, old.number, meta, old.changes)
-        db.execute("UPDATE indices SET meta = ? WHERE number = ?", (json.dumps(meta), tables.number))
+    for number, name, text in db.execute("SELECT number, name, meta FROM indices").fetchall():
+        ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (f"words_{number}",)).fetchall()
+        analyzer = "english" if "porter" in sql else "standard"
+        meta = {**stored_object(text, f"index {name!r}"), "analyzer": analyzer}
+        db.execute("UPDATE indices SET meta = ? WHERE number = ?", (json.dumps(meta), number))
+        tables = find_tables(db, name)
         db.execute(f"DROP TABLE {tables.words}")
         _create_word_tables(db, tables)
         for row, source in db.execute(f"SELECT row, source FROM {tables.documents} ORDER BY row"):

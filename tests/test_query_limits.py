@@ -1,0 +1,187 @@
+"""What the engines refuse: queries that are too large, too deep, malformed, or unknown to the embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_documents import documents, ids
+
+from resift import Model, ResiftError
+from resift.errors import UnsupportedQuery
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import VECTOR_FIELD, knn_body
+from resift.plugin.sqlite.engine import SqliteEngine
+
+MATCH = {"match": {"text": "fire"}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A query inside so many bool queries."""
+    query: dict[str, Any] = MATCH
+    for _ in range(depth):
+        query = {"bool": {"must": [query]}}
+    return query
+
+
+def years(count: int) -> list[dict[str, Any]]:
+    """So many clauses."""
+    return [{"term": {"year": year}} for year in range(count)]
+
+
+# What both engines take, and the first of its kind that neither does.
+TAKEN = [
+    {"bool": {"filter": years(1024)}},
+    {"bool": {"should": years(1024)}},
+    {"terms": {"year": list(range(65_536))}},
+    {"ids": {"values": [str(number) for number in range(300_000)]}},
+    {"match": {"text": " ".join(f"w{number}" for number in range(1024))}},
+    nested(100),
+]
+REFUSED = [
+    {"bool": {"filter": years(1025)}},
+    {"bool": {"filter": [{"term": {"year": 2001}}] * 1100}},
+    {"terms": {"year": list(range(65_537))}},
+    {"match": {"text": " ".join(f"w{number}" for number in range(1025))}},
+    {"match": {"text": "fire " * 1025}},
+    nested(480),
+]
+
+
+@pytest.mark.parametrize("query", TAKEN, ids=range(len(TAKEN)))
+def test_large_queries_that_are_taken(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+    ids(engine, indexed, query)
+
+
+@pytest.mark.parametrize("query", REFUSED, ids=range(len(REFUSED)))
+def test_larger_ones_are_refused(engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+    with pytest.raises(ResiftError) as caught:
+        ids(engine, indexed, query)
+    assert caught.value.status == 400
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, model: Model) -> Iterator[Engine]:
+    """The embedded engine with the five documents."""
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
+        engine.create("docs", ["title", "text"], model)
+        engine.bulk("docs", documents(model))
+        yield engine
+
+
+def test_the_depth_that_the_embedded_engine_takes(embedded: Engine) -> None:
+    assert ids(embedded, "docs", nested(100)) == ids(embedded, "docs", MATCH)
+    for depth in (101, 300, 900):
+        with pytest.raises(ResiftError, match="too deep") as caught:
+            ids(embedded, "docs", nested(depth))
+        assert (caught.value.status, caught.value.expected) == (400, "at most 100 of them")
+
+
+def multi(**settings: Any) -> dict[str, Any]:
+    """A body with a multi_match of these settings."""
+    return {"query": {"multi_match": {"query": "fire", **settings}}}
+
+
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"query": {"term": {"a\0b": 1}}}, "field name"),
+    ({"query": {"match": {"a\0b": "x"}}}, "field name"),
+    ({"query": {"exists": {"field": ""}}}, "field name"),
+    ({"query": {"exists": {}}}, "field name"),
+    ({"query": {"exists": {"field": ["a"]}}}, "field"),
+    ({"query": {"term": {"year": [2001]}}}, "value"),
+    ({"query": {"term": {"year": None}}}, "value"),
+    ({"query": {"term": {"year": {"value": {}}}}}, "value"),
+    ({"query": {"term": {"tags": "\ud800"}}}, "surrogate"),
+    ({"query": {"term": {"year": 1, "tags": 2}}}, "term"),
+    ({"query": {"terms": {"tags": "odd"}}}, "list"),
+    ({"query": {"terms": {"tags": [None]}}}, "value"),
+    ({"query": {"range": {"year": {"gt": 10**30}}}}, "value"),
+    ({"query": {"range": {"year": {"gt": float("nan")}}}}, "value"),
+    ({"query": {"ids": {"values": [[]]}}}, "ids"),
+    ({"query": {"ids": {"values": [True]}}}, "ids"),
+    ({"query": {"match": {"text": None}}}, "value"),
+    ({"query": {"match": {"text": ["fire"]}}}, "value"),
+    ({"query": {"match": {"text": {"query": "fire", "operator": "nor"}}}}, "operator"),
+    ({"query": {"match": {"text": {"query": "fire", "boost": -1}}}}, "boost"),
+    ({"query": {"match": {"text": {"query": "fire", "boost": "x"}}}}, "boost"),
+    ({"query": {"match": {"text": {"query": "fire", "boost": 1e999}}}}, "boost"),
+    ({"query": {"match": {"year": "2001"}}}, "not a text field"),
+    (multi(fields=["nope"]), "not a text field"),
+    (multi(fields=[5.5]), "fields"),
+    (multi(fields=[{}]), "fields"),
+    (multi(fields=["text^x"]), "boost"),
+    ({"query": {"bool": []}}, "bool"),
+    ({"query": {"bool": {"must": [5]}}}, "query"),
+    ({"query": {"bool": {"must": [{}]}}}, "query"),
+    ({"query": {"bool": {"should": [MATCH], "minimum_should_match": -1}}}, "minimum_should_match"),
+    ({"query": {"bool": {"should": [MATCH], "minimum_should_match": "75%"}}}, "minimum_should_match"),
+    ({"query": []}, "query"),
+    ({"query": MATCH, "size": -1}, "size"),
+    ({"query": MATCH, "from": 9_999}, "from"),
+    ({"query": MATCH, "size": "ten"}, "size"),
+    ({"query": MATCH, "_source": 5}, "_source"),
+    ({"query": MATCH, "_source": [["a"]]}, "_source"),
+    ({"query": MATCH, "_source": {"includes": {"a": 1}}}, "_source"),
+    ({"query": MATCH, "highlight": []} | {"highlight": [5]}, "highlight"),
+    ({"query": MATCH, "highlight": {"fields": "text"}}, "highlight"),
+    ({"query": MATCH, "highlight": {"fields": {"text": 5}}}, "highlight"),
+    ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": [], "post_tags": []}}, "pre_tags"),
+    ({"query": MATCH, "highlight": {"fields": {}, "pre_tags": [], "post_tags": ["x"]}}, "pre_tags"),
+    ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": []}}, "post_tags"),
+    ({"query": MATCH, "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"]}}, "post_tags"),
+    ({"query": MATCH, "highlight": {"fields": {"text": {"number_of_fragments": -1}}}}, "number_of_fragments"),
+    ({"query": {"knn": {VECTOR_FIELD: {"vector": ["a"], "k": 1}}}}, "vector"),
+    ({"query": {"knn": {VECTOR_FIELD: {"vector": [[1.0] * 8], "k": 1}}}}, "vector"),
+    ({"query": {"knn": {VECTOR_FIELD: {"vector": [1.0] * 8, "k": "1"}}}}, "k"),
+    ({"query": {"knn": {VECTOR_FIELD: {"vector": [1.0] * 8}}}}, "knn"),
+    ({"query": {"knn": []}}, "knn"),
+]
+
+
+@pytest.mark.parametrize(("body", "named"), MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_bodies(embedded: Engine, body: dict[str, Any], named: str) -> None:
+    with pytest.raises(ResiftError) as caught:
+        embedded.search("docs", body)
+    error = caught.value
+    assert (error.status, error.code) == (400, "bad_input")
+    assert named in f"{error.message} {error.expected}"
+    assert error.expected is not None
+
+
+UNKNOWN = [
+    {"query": {"match_phrase": {"text": "bush fires"}}},
+    {"query": {"query_string": {"query": "fire"}}},
+    {"query": {"match": {"text": {"query": "fire", "fuzziness": 1}}}},
+    {"query": {"match": {"text": {"query": "fire", "minimum_should_match": 2}}}},
+    {"query": {"term": {"tags": {"value": "ODD", "case_insensitive": True}}}},
+    {"query": {"range": {"year": {"gte": 1, "format": "yyyy"}}}},
+    {"query": {"__class__": {}}},
+    {"query": {"bool": {"must": [{"knn": {}}]}}},
+    multi(type="cross_fields"),
+    multi(tie_breaker=0.3),
+    {"query": MATCH, "sort": ["year"]},
+]
+
+
+@pytest.mark.parametrize("body", UNKNOWN, ids=range(len(UNKNOWN)))
+def test_what_is_not_known_is_refused_and_never_passed_over(embedded: Engine, body: dict[str, Any]) -> None:
+    with pytest.raises(ResiftError, match="does not know") as caught:
+        embedded.search("docs", body)
+    assert caught.value.status == 400
+    assert isinstance(caught.value, UnsupportedQuery) or "sort" in body
+
+
+def test_no_fields_are_all_fields(engine: Engine, indexed: str) -> None:
+    for settings in ({}, {"fields": []}, {"fields": ["*"]}, {"fields": "t*"}):
+        found = engine.search(indexed, multi(**settings)).hits
+        assert {hit["_id"] for hit in found} == {"0", "1"}
+
+
+def test_a_filter_of_nearest_documents_is_checked_too(embedded: Engine, model: Model) -> None:
+    vector = model.encode(["fire"])[0]
+    with pytest.raises(UnsupportedQuery):
+        embedded.search("docs", knn_body(vector, 3, {"prefix": {"text": "f"}}))
+    assert len(embedded.search("docs", knn_body(vector, 3, nested(50))).hits) == 2

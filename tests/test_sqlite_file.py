@@ -1,0 +1,364 @@
+"""The file of the embedded engine and of sessions: damaged, full, killed, shared, newer, older, and read-only."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from engine_documents import documents, ids
+
+from resift import Model, ResiftError
+from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionsUnavailable
+from resift.ingest.in_memory import Refusals, records_of
+from resift.ingest.indexing import Indexer
+from resift.plugin.documents import Document
+from resift.plugin.session_store import StoredSession
+from resift.plugin.sqlite import database
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.plugin.sqlite.tables import FORMAT
+
+ROOT = Path(__file__).parent.parent
+SESSION = StoredSession({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
+FIRE = {"match": {"text": "fire"}}
+HIGHLIGHT = {"fields": {"text": {}}}
+
+
+@pytest.fixture
+def path(tmp_path: Path, model: Model) -> Path:
+    """A file with an index of five documents, and a session."""
+    path = tmp_path / "engine.db"
+    with closing(SqliteEngine(str(path))) as engine, closing(SqliteSessionStore(str(path))) as store:
+        engine.create("docs", ["title", "text"], model)
+        assert engine.bulk("docs", documents(model)) == []
+        assert store.write("a", SESSION)
+    return path
+
+
+def set_format(path: Path, number: int) -> None:
+    """Write the number of the file's format."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {number}")
+
+
+def use_engine(path: Path, model: Model) -> None:
+    """Read and write in every way that there is."""
+    with closing(SqliteEngine(str(path))) as engine:
+        engine.indices()
+        engine.search("docs", {"query": FIRE, "highlight": HIGHLIGHT}, vectors=True)
+        engine.search("docs", {"query": {"range": {"year": {"gt": 2001}}}})
+        engine.knn("docs", model.encode(["fire"])[0], 3)
+        list(engine.scan("docs"))
+        engine.get("docs", "1")
+        engine.bulk("docs", documents(model)[:2])
+        engine.delete("docs", ["3"])
+
+
+def use_sessions(path: Path) -> None:
+    """The same of the sessions."""
+    with closing(SqliteSessionStore(str(path))) as store:
+        list(store.scan("docs"))
+        found = store.read("a")
+        store.write("a", found or SESSION)
+        store.purge(50.0)
+
+
+def test_a_damaged_file_is_a_clear_error_or_none_at_all(path: Path, tmp_path: Path, model: Model) -> None:
+    rng, whole, codes = random.Random(7), path.read_bytes(), []
+    for number in range(120):
+        broken = bytearray(whole)
+        for _ in range(rng.choice([1, 4, 40])):
+            broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
+        copy = tmp_path / f"broken{number}.db"
+        copy.write_bytes(broken)
+        for use in (lambda at=copy: use_engine(at, model), lambda at=copy: use_sessions(at)):
+            try:
+                use()
+            except ResiftError as error:
+                codes.append(error.code)
+    assert codes.count("corrupt_engine") > 10
+    # what a flipped bit can make of an index's or a document's name, of the format's number, or of the file's length
+    known = {
+        "corrupt_engine",
+        "engine_unavailable",
+        "bad_input",
+        "sessions_unavailable",
+        "index_not_found",
+        "not_found",
+    }
+    assert set(codes) <= known
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
+def test_what_is_no_database(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "engine.db"
+    path.write_bytes(content)
+    with pytest.raises(CorruptEngine, match="is damaged") as caught:
+        SqliteEngine(str(path))
+    assert caught.value.value == str(path)
+    assert "copy" in str(caught.value.expected)
+    with pytest.raises(BadInput, match="is damaged"):
+        SqliteSessionStore(str(path))
+    assert path.read_bytes() == content
+
+
+REFUSE = "CREATE TRIGGER refuse BEFORE INSERT ON lengths_1 WHEN new.row > 6 BEGIN SELECT raise(FAIL, 'no'); END"
+
+
+def test_damage_is_not_tried_again(path: Path, model: Model) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(REFUSE)
+    waits: list[float] = []
+    given = [{"id": f"n{number}", "text": "fire"} for number in range(4)]
+    with closing(SqliteEngine(str(path))) as engine:
+        refusals = Refusals()
+        with pytest.raises(CorruptEngine, match="lines"):
+            Indexer(engine, model, "docs", refusals, sleep=waits.append).run(records_of(given), ["text"])
+    assert (waits, len(refusals.refused)) == ([], 4)
+
+
+def test_a_damaged_document_is_named(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE documents_1 SET source = '{' WHERE id = '1'")
+        db.execute("UPDATE documents_1 SET vector = x'00' WHERE id = '2'")
+        db.execute("UPDATE session_log SET body = '{'")
+        db.commit()
+    engine, store = SqliteEngine(str(path)), SqliteSessionStore(str(path))
+    for call in (lambda: engine.get("docs", "1"), lambda: list(engine.scan("docs"))):
+        with pytest.raises(CorruptEngine, match="'1'"):
+            call()
+    with pytest.raises(CorruptEngine, match="'2'"):
+        engine.search("docs", {"query": {"ids": {"values": ["2"]}}})
+    with pytest.raises(CorruptEngine, match="row 2"):
+        engine.search("docs", {"query": {"term": {"year": 2001}}})
+    with pytest.raises(SessionsUnavailable, match="damaged"):
+        store.read("a")
+    assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
+    engine.close()
+    store.close()
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    set_format(path, FORMAT + 1)
+    with pytest.raises(EngineUnavailable, match=f"format {FORMAT + 1}") as caught:
+        SqliteEngine(str(path))
+    assert caught.value.expected == "a newer Resift, or another file"
+    with pytest.raises(BadInput, match=f"format {FORMAT + 1}"):
+        SqliteSessionStore(str(path))
+
+
+OLD = """
+CREATE TABLE indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL,
+    meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE documents_1 (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, source TEXT NOT NULL, vector BLOB,
+    version INTEGER NOT NULL);
+CREATE VIRTUAL TABLE words_1 USING fts5(c0, tokenize = 'porter unicode61');
+INSERT INTO documents_1 VALUES (1, 'x', '{"text": "罢工 in 2001"}', NULL, 1), (2, 'y', '{"text": "running"}', NULL, 1);
+INSERT INTO words_1 (rowid, c0) VALUES (1, '罢工 in 2 0 0 1'), (2, 'running');
+"""
+
+
+@pytest.mark.parametrize("sessions_first", [False, True])
+def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path, model: Model, sessions_first: bool) -> None:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(OLD)
+        meta = {
+            "fields": ["text"],
+            "model": model.hash,
+            "model_name": model.name,
+            "dim": model.dim,
+            "space": model.space_type,
+        }
+        db.execute("INSERT INTO indices (name, meta) VALUES ('docs', ?)", (json.dumps(meta),))
+        db.commit()
+    if sessions_first:
+        SqliteSessionStore(str(path)).close()
+    with closing(SqliteEngine(str(path))) as engine:
+        for word, id in (("2001", "x"), ("罢", "x"), ("run", "y")):
+            assert ids(engine, "docs", {"match": {"text": word}}) == [id]
+        engine.create("docs", ["text"], model)  # the same as it was: the analyser was kept
+        assert engine.bulk("docs", [Document("y", {"text": "peace"})]) == []
+        assert ids(engine, "docs", {"match": {"text": "running"}}) == []
+
+
+@contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file can be made longer than ``limit`` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_loses_nothing_and_blocks_nobody(path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_TIMEOUT", 0.5)  # a transaction that is still open would make the others wait
+    engine, other = SqliteEngine(str(path)), SqliteEngine(str(path))
+    many = [Document(f"n{number}", {"text": f"fire {number} " + "word " * 300}) for number in range(200)]
+    with full_disk(path.stat().st_size + 65536), pytest.raises(EngineUnavailable) as caught:
+        engine.bulk("docs", many)
+    assert caught.value.code == "engine_unavailable"
+    assert other.bulk("docs", [Document("o", {"text": "fire after all"})]) == []
+    assert set(ids(engine, "docs", FIRE)) == {"0", "1", "o"}
+    assert engine.bulk("docs", many) == []
+    assert len(ids(other, "docs", FIRE, size=300)) == 203
+    engine.close()
+    other.close()
+
+
+def test_an_error_in_the_midst_of_a_write_undoes_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_TIMEOUT", 0.5)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(REFUSE)
+    engine, other = SqliteEngine(str(path)), SqliteEngine(str(path))
+    with pytest.raises(CorruptEngine):
+        engine.bulk("docs", [Document("n1", {"text": "fire"}), Document("n2", {"text": "fire"})])
+    for one in (engine, other):
+        assert set(ids(one, "docs", FIRE)) == {"0", "1"}
+        assert one.delete("docs", ["none"]) == 0  # takes the write lock
+        one.close()
+
+
+WRITER = """
+import sys
+from resift import load_model
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+engine = SqliteEngine(sys.argv[1])
+engine.create("docs", ["text"], load_model(sys.argv[2]))
+for batch in range(int(sys.argv[4])):
+    ids = [f"{sys.argv[3]}-{batch}-{i}" for i in range(20)]
+    assert engine.bulk("docs", [Document(id, {"text": f"fire {id} " + "forest " * 50}) for id in ids]) == []
+    print(batch, flush=True)
+"""
+
+
+def start_writer(path: Path, model: Path, name: str, batches: int) -> subprocess.Popen[str]:
+    """A process that makes the index ``docs`` and writes batches of 20 documents; it prints each that is written."""
+    command = [sys.executable, "-c", WRITER, str(path), str(model), name, str(batches)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_writers_that_are_killed_lose_nothing(tmp_path: Path, model: Model) -> None:
+    path, folder = tmp_path / "new.db", model.save(tmp_path / "model")
+    written = {}
+    for name in ("a", "b", "c"):
+        with start_writer(path, folder, name, 100_000) as writer:
+            assert writer.stdout is not None
+            for line in writer.stdout:
+                written[name] = int(line)
+                if int(line) >= 5:
+                    writer.send_signal(signal.SIGKILL)  # in the midst of the next batch
+    with closing(SqliteEngine(str(path))) as engine:
+        found = {id for id, *_ in engine.scan("docs")}
+        hits = set(ids(engine, "docs", FIRE, size=10_000))
+    assert found == hits  # both tables, or neither
+    batches = {tuple(id.rsplit("-", 1)[0].split("-")) for id in found}
+    assert len(found) == 20 * len(batches)  # whole batches
+    for name, last in written.items():
+        assert {(name, str(batch)) for batch in range(last + 1)} <= batches
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_several_first_writers_at_once(tmp_path: Path, model: Model) -> None:
+    path, folder = tmp_path / "new.db", model.save(tmp_path / "model")
+    writers = [start_writer(path, folder, str(number), 5) for number in range(3)]
+    for writer in writers:
+        writer.communicate()
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    with closing(SqliteEngine(str(path))) as engine:
+        assert len(ids(engine, "docs", FIRE, size=1000)) == 300
+
+
+READER = """
+import os, sys
+if os.access(sys.argv[1], os.W_OK):
+    sys.exit(print("writable"))
+from resift.errors import EngineUnavailable, SessionsUnavailable
+from resift.plugin.documents import Document
+from resift.plugin.session_store import StoredSession
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+engine, store = SqliteEngine(sys.argv[1]), SqliteSessionStore(sys.argv[1])
+assert len(engine.search("docs", {"query": {"match": {"text": "fire"}}}).hits) == 2
+assert store.read("a").body["q"] == ["fire é"]
+for write, error in (
+    (lambda: engine.bulk("docs", [Document("x", {"text": "fire"})]), EngineUnavailable),
+    (lambda: store.write("b", StoredSession({}, 1.0, [])), SessionsUnavailable),
+):
+    try:
+        write()
+    except error as raised:
+        assert "readonly" in str(raised), raised
+    else:
+        raise AssertionError("written")
+print("read")
+"""
+
+
+# Root may write to anything, by a capability (number 1) that a program loses if it is started without it.
+WITHOUT_ROOTS_RIGHT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 1)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_file_that_can_only_be_read_is_searched(path: Path, folder_too: bool) -> None:
+    path.chmod(0o444)
+    path.parent.chmod(0o555 if folder_too else 0o755)
+    command = [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "-c", READER, str(path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    path.parent.chmod(0o755)
+    if ran.stdout == "writable\n":
+        pytest.skip("root cannot give its rights away here")
+    assert ran.stdout == "read\n", ran.stderr
+
+
+def test_a_file_of_the_first_format_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_format(path, 0)
+    uri = f"{path.as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as db, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        db.execute("PRAGMA user_version = 1")
+    # what a connection to such a file does is shown above, also where the tests may write to everything
+    monkeypatch.setattr(database.Database, "_prepare", lambda *_: sqlite3.connect(uri, uri=True).execute("VACUUM"))
+    with pytest.raises(EngineUnavailable, match="earlier format 0") as caught:
+        SqliteEngine(str(path))
+    assert "opened once" in str(caught.value.expected)
+
+
+def test_connections_of_threads_that_ended_are_used_again(path: Path) -> None:
+    engine = SqliteEngine(str(path))
+    for _ in range(5):
+        threads = [threading.Thread(target=ids, args=(engine, "docs", FIRE)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert 1 <= open_files().count(str(path)) <= 4
+    engine.close()
+    assert str(path) not in open_files()
+
+
+def open_files() -> list[str]:
+    """What this process has open."""
+    links = Path("/proc/self/fd").iterdir()
+    return [str(link.readlink()) for link in links if link.is_symlink() and link.exists()]
+
+
+def test_new_files_are_their_owners_alone(path: Path) -> None:
+    assert path.stat().st_mode & 0o777 == 0o600
