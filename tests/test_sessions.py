@@ -255,10 +255,13 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
         return original(id, kept)
 
     monkeypatch.setattr(sessions.store, "write", always_later)
-    monkeypatch.setattr(module, "_MAX_WAIT", 0.001)
+    waits: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    monkeypatch.setattr(module.random, "uniform", lambda shortest, longest: longest)
     with pytest.raises(SessionBusy, match="40 times"):
         add(sessions, "s", ("d1", 1))
     monkeypatch.undo()
+    assert waits == [0.004, 0.008, 0.016, 0.032, 0.064, 0.128, *[0.25] * 34]
     assert marks(sessions.get("s")) == [("d0", 1, 1)]
 
 
