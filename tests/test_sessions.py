@@ -13,6 +13,7 @@ from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavai
 from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker import sessions as module
+from resift.reranker.access.keys import Caller
 from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY, Session, Sessions
 
 
@@ -120,6 +121,37 @@ def test_expired_sessions_are_purged(sessions: Sessions, clock: Clock) -> None:
     assert sessions.purge() == 0
     assert sessions.store.count() == 1
     assert sessions.get("s4").steps == 1
+
+
+def test_sessions_are_listed_to_whom_they_belong_until_they_expire(
+    open_stores: Callable[[], SessionStore], clock: Clock
+) -> None:
+    callers = {name: Caller(name, frozenset({"search", "feedback"})) for name in ("a", "b")}
+    callers["admin"] = Caller("admin")
+    who = ["a"]
+    sessions = Sessions(open_stores(), 1, clock, lambda: callers[who[0]])
+
+    def listed() -> dict[str, set[str]]:
+        found = {}
+        for who[0] in callers:
+            found[who[0]] = {session.id for session in sessions.all()}
+        return found
+
+    for who[0] in ("a", "b"):
+        add(sessions, f"of-{who[0]}", ("d0", 1))
+        assert sessions.get(f"of-{who[0]}").owner == who[0]
+    assert listed() == {"a": {"of-a"}, "b": {"of-b"}, "admin": {"of-a", "of-b"}}
+    who[0] = "a"
+    for use in (sessions.get, sessions.undo, sessions.delete):
+        with pytest.raises(SessionNotFound):
+            use("of-b")
+    assert sessions.find("of-b") is None
+    with pytest.raises(SessionNotFound, match="of yours"):
+        add(sessions, "of-b", ("d1", 1))
+    clock.now = 3600
+    assert listed()["admin"] == {"of-a", "of-b"}
+    clock.now = 3600.5
+    assert listed() == {"a": set(), "b": set(), "admin": set()}
 
 
 def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> None:
