@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import ResiftError
+from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
 from resift.reranker.access.browsers import protect_browsers
@@ -63,7 +63,9 @@ def _add_access(app: Flask, config: Config) -> None:
 def _add_errors(app: Flask) -> None:
     @app.errorhandler(ResiftError)
     def known(error: ResiftError) -> tuple[dict[str, Any], int]:
-        return {"error": error.to_dict()}, error.status
+        # an engine's own faults are none of the reranker's: to its clients they are as if the engine were away
+        failed = isinstance(error, EngineError) and error.status >= 500
+        return {"error": error.to_dict()}, EngineUnavailable.status if failed else error.status
 
     @app.errorhandler(HTTPException)
     def http(error: HTTPException) -> Response:

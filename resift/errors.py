@@ -179,7 +179,7 @@ class EngineError(ResiftError):
 
     code = "engine_error"
 
-    def __init__(self, message: str, *, status: int = 502, **rest: Any) -> None:
+    def __init__(self, message: str, *, status: int = 503, **rest: Any) -> None:
         super().__init__(message, **rest)
         self.status = status
 

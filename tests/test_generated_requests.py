@@ -69,7 +69,8 @@ def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: s
     spec = copy.deepcopy(SPEC)
     for schema in ("SearchRequest", "FeedbackRequest"):
         spec["components"]["schemas"][schema]["properties"]["index"] = {"enum": [index]}
-    spec["components"]["schemas"]["ScoreRequest"]["required"] = ["query"]  # what else its description asks for
+    asked = [{"required": [field]} for field in ("query", "line", "session")]
+    spec["components"]["schemas"]["ScoreRequest"]["allOf"] = [{"anyOf": asked}]  # as its description says
     loaded = schemathesis.openapi.from_dict(spec)
     loaded.app = client.application
     rejection = loaded.config.checks.negative_data_rejection

@@ -107,6 +107,7 @@ _STUMBLES = {
     "negative_array_size_exception",
     "null_pointer_exception",
     "number_format_exception",
+    "search_exception",
     "string_index_out_of_bounds_exception",
 }
 
@@ -138,7 +139,7 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 def translated(error: TransportError) -> EngineError | NotFound:
     """Our error for a refusal of OpenSearch."""
-    status = error.status_code if isinstance(error.status_code, int) else 502
+    status = error.status_code if isinstance(error.status_code, int) else 503
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
     reason = error_reason(detail)
