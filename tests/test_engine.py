@@ -108,6 +108,9 @@ def test_filters(engine: Engine, indexed: str) -> None:
     assert matching({"ids": {"values": ["4", "none"]}}) == {"4"}
     assert matching({"bool": {"must_not": [{"term": {"tags": "odd"}}]}}) == {"0", "2", "4"}
     assert matching({"bool": {"should": [{"term": {"year": 2000}}, {"term": {"year": 2001}}]}}) == {"0", "1"}
+    some = [{"term": {"tags": "odd"}}, {"range": {"year": {"gte": 2003}}}]
+    for least, expected in [(1, {"1", "3", "4"}), (2, {"3"}), (3, set())]:
+        assert matching({"bool": {"should": some, "minimum_should_match": least}}) == expected
     text = {"bool": {"must": [{"match": {"text": "fire"}}], "filter": [{"term": {"tags": "even"}}]}}
     assert ids(engine, indexed, text) == ["0"]
 

@@ -1,0 +1,65 @@
+"""What readers of the embedded engine see: answers while another process writes, and the passage that matters."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from engine_documents import documents, ids
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.session_store import StoredSession
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+
+ONE = StoredSession({"at": 1.5, "q": ["fire"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs"])
+
+
+@contextmanager
+def written_to(file: Path) -> Iterator[None]:
+    """Another writer holds the file."""
+    with closing(sqlite3.connect(file)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        yield
+        writer.rollback()
+
+
+def test_a_writer_keeps_no_reader_of_an_index_out(tmp_path: Path, model: Model) -> None:
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
+        engine.create("docs", ["title", "text"], model)
+        assert engine.bulk("docs", documents(model)) == []
+        with written_to(tmp_path / "engine.db"):
+            assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
+            assert engine.info("docs").dim == model.dim
+            assert [one.name for one in engine.indices()] == ["docs"]
+            assert engine.get("docs", "3")[0]["year"] == 2003
+            assert list(engine.documents("docs", ["3", "4", "9"])) == ["3", "4"]
+            assert len(list(engine.scan("docs"))) == 5
+
+
+def test_a_writer_keeps_no_reader_of_sessions_out(tmp_path: Path) -> None:
+    with closing(SqliteSessionStore(str(tmp_path / "sessions.db"))) as store:
+        assert store.write("a", ONE)
+        with written_to(tmp_path / "sessions.db"):
+            found = store.read("a")
+            assert found is not None
+            assert found.indices == ["docs"]
+            assert [one.body for one in store.scan("docs")] == [ONE.body]
+            assert [id for id, _ in store.all()] == ["a"]
+            assert store.count() == 1
+
+
+def test_the_passage_that_is_shown_holds_most_of_the_words(tmp_path: Path, model: Model) -> None:
+    rain = "rain " * 100
+    text = f"fire {rain}the river fire smoke fire {rain}fire"
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
+        engine.create("docs", ["text"], model)
+        assert engine.bulk("docs", [Document("1", {"text": text}, None)]) == []
+        body = {"query": {"match": {"text": "fire smoke"}}, "highlight": {"fields": {"text": {}}}}
+        (hit,) = engine.search("docs", body).hits
+    (shown,) = hit["highlight"]["text"]
+    assert "river <em>fire</em> <em>smoke</em> <em>fire</em> rain" in shown
+    assert shown.count("<em>") == 3
