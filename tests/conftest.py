@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith("RESIFT_") or name == "OPENSEARCH_URL":
             monkeypatch.delenv(name)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def nowhere() -> Iterator[str]:
+    """An address that nothing answers at: its port is taken, and nobody listens on it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture(scope="session")

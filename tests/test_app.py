@@ -29,10 +29,10 @@ def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> 
     assert 'value="&lt;script&gt;"' in page.get_data(as_text=True)
 
 
-def test_an_engine_that_is_away(model: Model, config: Config) -> None:
+def test_an_engine_that_is_away(model: Model, config: Config, nowhere: str) -> None:
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
-    engine = OpenSearchEngine("http://127.0.0.1:1", timeout=2)
+    engine = OpenSearchEngine(nowhere, timeout=2)
     client = create_app(config, engine=engine, model=model).test_client()
     assert client.get("/healthz").status_code == 200
     logging.disable(logging.CRITICAL)

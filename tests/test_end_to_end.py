@@ -145,7 +145,9 @@ def ids(hits: list[dict[str, Any]]) -> list[str]:
     return [hit["_id"] for hit in hits]
 
 
-def test_status_sees_the_reranker(installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors) -> None:
+def test_status_sees_the_reranker(
+    installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
+) -> None:
     def seen(installer: Installer) -> str:
         return next(row.state for row in installer.status() if row.kind == "reranker")
 
@@ -159,7 +161,7 @@ def test_status_sees_the_reranker(installed: Installer, cluster: OpenSearchEngin
     assert with_key("resift-x", None) == "wants a key"
     other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
     assert seen(other) == f"other model {installed.model.hash}"
-    assert seen(Installer(cluster, installed.model, ["text"], "http://127.0.0.1:1", "resift-x")) == "no answer here"
+    assert seen(Installer(cluster, installed.model, ["text"], nowhere, "resift-x")) == "no answer here"
 
 
 def test_a_plain_client_gets_the_same_vectors_as_resift_index(
@@ -377,9 +379,11 @@ def test_stored_scripts_score_as_the_model_does(
             assert {hit["_id"]: hit["_score"] for hit in rescored} == pytest.approx(wanted, abs=1e-5)
 
 
-def test_a_reranker_that_is_away(index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer) -> None:
+def test_a_reranker_that_is_away(
+    index: str, cluster: OpenSearchEngine, packaged: Model, installed: Installer, nowhere: str
+) -> None:
     name = f"resift-{uuid.uuid4().hex[:8]}"
-    away = Installer(cluster, packaged, ["title", "text"], "http://127.0.0.1:1", name)
+    away = Installer(cluster, packaged, ["title", "text"], nowhere, name)
     away.install()
     try:
         plain = search(cluster.client, index, None)

@@ -42,12 +42,12 @@ def own_states(installer: Installer) -> set[str]:
 
 
 def test_install_status_uninstall_leaves_nothing(
-    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors
+    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors, nowhere: str
 ) -> None:
-    url, name = "http://127.0.0.1:18080", f"resift-{uuid.uuid4().hex[:8]}"
+    name = f"resift-{uuid.uuid4().hex[:8]}"
     rest = Cluster(cluster)
     before = snapshot(rest)
-    installer = Installer(cluster, packaged, ["text"], url, name)
+    installer = Installer(cluster, packaged, ["text"], nowhere, name)
     planned = installer.install(dry_run=True)
     assert snapshot(rest) == before
     assert {row.state for row in installer.status() if row.name.startswith(name)} == {"missing"}
@@ -67,7 +67,7 @@ def test_install_status_uninstall_leaves_nothing(
         1,
     ]
 
-    other = Installer(cluster, build_model("boew:4", vectors), ["text"], url, name)
+    other = Installer(cluster, build_model("boew:4", vectors), ["text"], nowhere, name)
     assert f"other model {packaged.hash}" in {row.state for row in other.status()}
     assert all(
         row.fix == "resift install"

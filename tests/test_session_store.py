@@ -130,8 +130,8 @@ def test_a_file_that_broke(tmp_path: Path) -> None:
         store.read("a")
 
 
-def test_a_cluster_that_is_away() -> None:
-    store = open_session_store("http://127.0.0.1:1", "sessions")
+def test_a_cluster_that_is_away(nowhere: str) -> None:
+    store = open_session_store(nowhere, "sessions")
     calls: list[Callable[[], object]] = [
         lambda: store.read("a"),
         lambda: store.write("a", ONE),
@@ -144,7 +144,7 @@ def test_a_cluster_that_is_away() -> None:
             call()
     store.close()
     with pytest.raises(BadInput, match="cannot name an index"):
-        open_session_store("http://127.0.0.1:1", "Sessions")
+        open_session_store(nowhere, "Sessions")
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
