@@ -35,12 +35,16 @@ _DEAD_LETTER = {"document", "file", "line", "reason", "status"}
 
 @dataclass(frozen=True)
 class Record:
-    """A document, and where it was read: the file's name and the line, from 1."""
+    """A document, and where it was read: the file's name and the line, from 1.
+
+    ``named`` says whether the id is the document's own; if not, it is a hash of its content.
+    """
 
     file: str
     line: int
     id: str
     source: dict[str, Any]
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -182,5 +186,6 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     rename = columns.rename or {}
     source = {rename.get(key, key): value for key, value in row.items() if key != "_id"}
     if name is None:
-        return Record(file, line, hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20], source)
+        content = json.dumps(row, sort_keys=True).encode()
+        return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)
     return Record(file, line, str(row[name]), source)

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import resift as library
+from resift import WordVectors
 from resift.cli.main import main
 from resift.plugin.connect import open_engine
 
@@ -42,6 +43,23 @@ NEWS = [
         "本文": "日本銀行は政策金利の引き上げを決定しました。",
         "カテゴリ": "経済",
     },
+]
+WEATHER = [
+    "rain",
+    "river",
+    "lake",
+    "sea",
+    "wind",
+    "storm",
+    "cloud",
+    "sun",
+    "ice",
+    "fog",
+    "dew",
+    "hail",
+    "heat",
+    "frost",
+    "flood",
 ]
 EXPORT = 'Nr;Titel;Beschreibung;Preis\r\n1;Rauchmelder;"Warnt vor Rauch und Feuer, auch nachts";15,00\r\n'
 
@@ -79,6 +97,7 @@ def test_first_steps(engine_url: str, name: str, here: Path) -> None:
     for file, fields in wanted.items():
         result = resift("index", file, "--index", f"{name}-{file.split('.')[0]}", *where)
         assert f"text fields: {fields.replace(',', ', ')} (by the first documents" in result.stderr
+        assert "have no id of their own" in result.stderr
     listed = {one["name"]: one for one in reported("indices", *where)["indices"]}
     for file, fields in wanted.items():
         index = listed[f"{name}-{file.split('.')[0]}"]
@@ -142,9 +161,46 @@ def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:
     assert np.load("x.txt").shape == (2, 256)
 
 
+REPORTS: dict[str, tuple[list[str], set[str]]] = {
+    "index": (["index", "docs.jsonl", "--index", "docs"], {"indexed", "refused", "dead_letters", "fields"}),
+    "verify": (["verify", "docs"], {"checked", "missing", "stale", "repaired"}),
+    "encode": (["encode", "docs.jsonl", "--out", "x.npy"], {"vectors", "dim", "file"}),
+    "indices": (["indices"], {"indices"}),
+    "search": (["search", "docs", "rain"], {"took", "hits", "resift"}),
+    "list": (["sessions", "list"], {"sessions"}),
+    "purge": (["sessions", "purge"], {"deleted", "kept"}),
+    "delete": (["sessions", "delete", "--index", "docs"], {"deleted"}),
+    "mix": (["vectors", "mix", "small", "--out", "mixed"], {"words", "dim", "folder"}),
+    "model": (["model", "mean", "--vectors", "small", "--out", "mean"], {"name", "dim", "hash", "folder"}),
+    "self": (
+        ["train", "self", "--corpus", "docs.jsonl", "--vectors", "small", "--out", "own"],
+        {"held_back", "p", "better", "model"},
+    ),
+}
+
+
+def test_reports_as_json(here: Path, vectors: WordVectors) -> None:
+    vectors.save("small")
+    drawn = (" ".join(np.random.default_rng(n).choice(WEATHER, 20)) for n in range(60))
+    (here / "docs.jsonl").write_text("".join(json.dumps({"id": str(n), "text": t}) + "\n" for n, t in enumerate(drawn)))
+    for arguments, keys in REPORTS.values():
+        result = CliRunner().invoke(main, [*arguments, "--json"])
+        assert result.exit_code in (0, 3), result.output
+        assert set(json.loads(result.stdout)) >= keys
+
+
+def test_few_judges_are_too_few_to_tell(here: Path, vectors: WordVectors) -> None:
+    vectors.save("small")
+    texts = [" ".join(np.random.default_rng(n % 10).permutation(WEATHER)[:9]) for n in range(20)]
+    (here / "docs.jsonl").write_text("".join(json.dumps({"id": str(n), "text": t}) + "\n" for n, t in enumerate(texts)))
+    result = CliRunner().invoke(main, ["train", "self", "--corpus", "docs.jsonl", "--vectors", "small", "--out", "own"])
+    assert result.exit_code in (0, 3), result.output
+    assert "4 documents are too few to tell" in result.stderr
+
+
 def ended_by(number: signal.Signals, here: Path) -> tuple[int, str]:
-    """The status and stderr of an indexing that waits for more documents when it gets a signal."""
-    command = [sys.executable, "-m", "resift", "index", "-", "--index", "docs"]
+    """The status and stderr of an encoding that waits for more documents when it gets a signal."""
+    command = [sys.executable, "-m", "resift", "encode", "-", "--out", "x.npy"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin

@@ -16,12 +16,12 @@ from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
-from resift.cli.text_fields import CorpusTexts, choose_fields, with_text
+from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
 from resift.cli.train_self import adapt_files
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound
 from resift.ingest.indexing import DeadLetters, Indexer, Report
-from resift.ingest.readers import Columns, Files
+from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.documents import ANALYZERS, check_name
@@ -113,10 +113,17 @@ def index(
             chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
+        counted = _Counted(records)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
-            report = indexer.run(records, chosen, analyzer, lambda _: progress(source.position, source.total))
+            report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
     _print_indexed(report, index, chosen, refused, as_json)
+    if counted.unnamed:
+        click.echo(
+            f"{counted.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
+            "hash of their content: once changed, they are added anew and do not replace what is there",
+            err=True,
+        )
     if stop.signal is not None:
         name = signal.Signals(stop.signal).name
         click.echo(f"ended by {name}; {_place(report)}, and nothing behind it", err=True)
@@ -142,6 +149,18 @@ def _place(report: Report) -> str:
     """How far the documents were read."""
     file, line = report.last_read or ("-", 0)
     return f"read up to line {line} of {file}"
+
+
+class _Counted:
+    """Records, and how many of them have no id of their own."""
+
+    def __init__(self, records: Records) -> None:
+        self._records, self.unnamed = records, 0
+
+    def __iter__(self) -> Records:
+        for record in self._records:
+            self.unnamed += isinstance(record, Record) and not record.named
+            yield record
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
