@@ -31,6 +31,7 @@ def test_normalizations_of_equal_scores_are_finite(name: str) -> None:
 
 
 def test_weak_scores_stay_weak_when_bounded() -> None:
+    np.testing.assert_allclose(NORMALIZATIONS["bounded"](np.array([1.5, 0.75, -3])), [1, 0.5, -2])
     weak = np.array([0.02, 0.01])
     assert NORMALIZATIONS["bounded"](weak).max() < 0.03
     assert NORMALIZATIONS["min_max"](weak).max() == 1
