@@ -62,6 +62,14 @@ EQUIVALENT = {
     ("reranker/sessions.py", "_PURGE_SECONDS = 61.0"): "about once a minute; nothing promises it to the second",
     ("reranker/sessions.py", "_PURGE_SECONDS = 59.0"): "about once a minute; nothing promises it to the second",
     (
+        "resift/vectors/similarity.py",
+        "_PRODUCTS = 3**20  # of words that dynamax holds at a time",
+    ): "how much memory is taken at a time, not what comes out",
+    (
+        "resift/vectors/similarity.py",
+        "_PRODUCTS = 1**20  # of words that dynamax holds at a time",
+    ): "how much memory is taken at a time, not what comes out",
+    (
         "ingest/indexing.py",
         "for attempt in range(1, ATTEMPTS + 2):",
     ): "the last attempt leaves nothing to be sent again, which ends the loop",
