@@ -70,6 +70,14 @@ EQUIVALENT = {
         "_PRODUCTS = 1**20  # of words that dynamax holds at a time",
     ): "how much memory is taken at a time, not what comes out",
     (
+        "resift/vectors/similarity.py",
+        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, -1, 0]  # sooner than einsum",
+    ): "each product has one row and one column",
+    (
+        "resift/vectors/similarity.py",
+        "squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, -1]  # sooner than einsum",
+    ): "each product has one row and one column",
+    (
         "ingest/indexing.py",
         "for attempt in range(1, ATTEMPTS + 2):",
     ): "the last attempt leaves nothing to be sent again, which ends the loop",
