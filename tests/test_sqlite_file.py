@@ -283,6 +283,41 @@ def test_several_first_writers_at_once(tmp_path: Path, model: Model) -> None:
         assert len(ids(engine, "docs", FIRE, size=1000)) == 300
 
 
+def test_opening_a_new_file_waits_for_who_opened_it_first(tmp_path: Path, model: Model) -> None:
+    path = tmp_path / "new.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as first:
+        first.execute("CREATE TABLE other (x)")
+        first.execute("BEGIN IMMEDIATE")  # of which SQLite tells the second one at once, however long it would wait
+        timer = threading.Timer(0.2, first.execute, ["COMMIT"])
+        timer.start()
+        with closing(SqliteEngine(str(path))) as engine:
+            engine.create("docs", ["text"], model)
+        timer.join()
+
+
+class Interrupted(list[Document]):
+    """Documents of a bulk request, in the midst of which somebody else begins to write."""
+
+    def __init__(self, given: list[Document], other: threading.Thread) -> None:
+        super().__init__(given)
+        self.other = other
+
+    def __iter__(self) -> Iterator[Document]:
+        self.other.start()
+        self.other.join(0.3)
+        return super().__iter__()
+
+
+def test_a_writer_waits_for_another_that_has_only_read_yet(path: Path) -> None:
+    engine, other = SqliteEngine(str(path)), SqliteEngine(str(path))
+    second = threading.Thread(target=other.bulk, args=("docs", [Document("o", {"text": "fire"})]))
+    assert engine.bulk("docs", Interrupted([Document("n", {"text": "fire"})], second)) == []
+    second.join()
+    assert set(ids(engine, "docs", FIRE)) == {"0", "1", "n", "o"}
+    engine.close()
+    other.close()
+
+
 READER = """
 import os, sys
 if os.access(sys.argv[1], os.W_OK):

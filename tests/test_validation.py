@@ -56,7 +56,7 @@ BAD = [
     ("/v1/search", {"index": "docs", "query": "x", "filter": "y"}, 400, "bad_input", "filter"),
     ("/v1/search", {"index": "docs", "query": "x" * 10_001}, 413, "too_large", "query"),
     ("/v1/search", {"index": "docs", "query": {"nonsense": {}}}, 400, "unsupported_query", "nonsense"),
-    ("/v1/search", {"index": "docs", "query": {"match": {"text": 5}}}, 400, "bad_input", "malformed"),
+    ("/v1/search", {"index": "docs", "query": {"match": {"text": [5]}}}, 400, "bad_input", "malformed"),
     ("/v1/search", {"index": "docs", "query": {"exists": 5}}, 400, "bad_input", "malformed"),
     ("/v1/search", {"index": "docs", "query": {"terms": {"n": {"a": 1}}}}, 400, "bad_input", "malformed"),
     ("/v1/search", {"index": "docs", "query": {"range": {"n": {"gt": 10**20}}}}, 400, "bad_input", "malformed"),

@@ -14,7 +14,7 @@ from resift.plugin.sqlite.tables import FORMAT, reindex_all
 
 _TIMEOUT = 30.0  # seconds that a writer waits for others
 # What SQLite says of a file that may be in order. Anything else that it says of our own statements is damage.
-_PASSING = ("locked", "full", "disk I/O", "unable to open", "readonly", "out of memory", "interrupted")
+_PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
 
 
 class Database:
@@ -139,6 +139,9 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
+            if "unable to open" in str(error):
+                expected = "a file in a folder that exists and can be written"
+                raise self._unavailable(f"{self.path} cannot be opened", value=self.path, expected=expected) from error
             if any(phrase in str(error) for phrase in _PASSING):
                 raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
             raise self.damage(str(error)) from error

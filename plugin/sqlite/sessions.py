@@ -31,7 +31,7 @@ class SqliteSessionStore(SessionStore):
             self._database = Database(path, "session_log", _SCHEMA, kind, kind, durable=False)
         except SessionsUnavailable as error:
             expected = error.expected or "a file of sessions"
-            raise BadInput(f"{path} cannot be opened: {error}", value=path, expected=expected) from error
+            raise BadInput(error.message, value=path, expected=expected) from error
         self.close()
 
     def read(self, id: str) -> StoredSession | None:
