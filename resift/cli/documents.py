@@ -124,6 +124,11 @@ def index(
             "hash of their content: once changed, they are added anew and do not replace what is there",
             err=True,
         )
+    _end(report, stop)
+
+
+def _end(report: Report, stop: Stop) -> None:
+    """Exit with the status of a signal, or of an indexing that is not right."""
     if stop.signal is not None:
         name = signal.Signals(stop.signal).name
         click.echo(f"ended by {name}; {_place(report)}, and nothing behind it", err=True)
