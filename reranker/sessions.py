@@ -230,7 +230,9 @@ class Sessions:
 def check_id(session: str) -> str:
     """Return ``session`` if it is a well-formed session id; raise BadInput if it is not."""
     if not isinstance(session, str) or not _ID.fullmatch(session):
-        raise BadInput(f"malformed session id {shorten(session)!r}", value=session, expected="1 to 128 letters, digits and _ . : -")
+        raise BadInput(
+            f"malformed session id {shorten(session)!r}", value=session, expected="1 to 128 letters, digits and _ . : -"
+        )
     return session
 
 

@@ -28,9 +28,7 @@ def evaluate() -> None:
     """
 
 
-@evaluate.command(
-    "classes", epilog="Example: resift eval classes --train train.jsonl --test test.jsonl"
-)
+@evaluate.command("classes", epilog="Example: resift eval classes --train train.jsonl --test test.jsonl")
 @click.option(
     "--train",
     required=True,
