@@ -25,7 +25,9 @@ def whole_hits(body: Body, vectors: bool) -> Body:
     """The body with the vector field left out unless it names it; with ``vectors`` its hits bring their versions."""
     versions = {"seq_no_primary_term": True} if vectors and not asks_for_vector(body) else {}
     # a body with stored fields has no _source of its own accord, and must not be given one here
-    source = {} if "stored_fields" in body and "_source" not in body else {"_source": without_vector(body.get("_source"))}
+    source = (
+        {} if "stored_fields" in body and "_source" not in body else {"_source": without_vector(body.get("_source"))}
+    )
     return {**body, **source, **versions}
 
 
