@@ -78,6 +78,18 @@ EQUIVALENT = {
         "squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, -1]  # sooner than einsum",
     ): "each product has one row and one column",
     (
+        "reranker/search/session_feedback.py",
+        "self._learned: TtlCache[Feedback] = (TtlCache(_SECONDS, _SIZE))",
+    ): "what is kept for speed alone; keys hold all that it depends on",
+    (
+        "reranker/search/judged_documents.py",
+        "_SECONDS, _SIZE = 299.0, 5000",
+    ): "what is kept for speed; nothing promises its age to the second",
+    (
+        "reranker/search/judged_documents.py",
+        "_SECONDS, _SIZE = 301.0, 5000",
+    ): "what is kept for speed; nothing promises its age to the second",
+    (
         "ingest/indexing.py",
         "for attempt in range(1, ATTEMPTS + 2):",
     ): "the last attempt leaves nothing to be sent again, which ends the loop",

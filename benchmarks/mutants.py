@@ -54,7 +54,14 @@ class Target:
         ]
 
 
-SEARCH_TESTS = ("test_validation", "test_search", "test_search_answers", "test_pages", "test_did_you_mean")
+SEARCH_TESTS = (
+    "test_validation",
+    "test_search",
+    "test_search_answers",
+    "test_pages",
+    "test_did_you_mean",
+    "test_late_reranker",
+)
 ENGINE_TESTS = ("test_engine_vectors", "test_engine_knn", "test_engine")
 TARGETS = {
     "feedback": Target(
@@ -83,7 +90,7 @@ TARGETS = {
         [*ENGINE_TESTS, "test_hit_cache", "test_search_answers"],
         CLUSTER_ONLY,
     ),
-    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback"]),
+    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback", "test_limits"]),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(["ingest/indexing.py"], ["test_indexing"]),
 }

@@ -83,6 +83,10 @@ def test_bodies_and_pasted_texts_get_none(service: Reranker, filled: str) -> Non
     assert suggestion(service, filled, {"match": {"text": "fier"}}) is None
     assert suggestion(service, filled, "fier " * 30) == "fire " * 30
     assert suggestion(service, filled, " ".join(f"fier{letter}" for letter in "abcdefghijklmnopq")) is None
+    most = "fier " + " ".join(f"unknown{letter}" for letter in "abcdefghijklmno")
+    assert len(most.split()) == 16
+    assert suggestion(service, filled, most) == most.replace("fier", "fire")
+    assert suggestion(service, filled, f"{most} unknownp") is None
     assert suggestion(service, filled, "f" * 50_000) is None
 
 
