@@ -6,7 +6,6 @@ import gzip
 import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from served import free_port
 
 from resift import Model, WordVectors
 from resift.cli.main import main
@@ -155,13 +155,6 @@ def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.
     monkeypatch.setenv("RESIFT_STORE", "other.db")
     resift("sessions", "purge")
     assert Path("other.db").exists()
-
-
-def free_port() -> int:
-    """A port that nothing uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_serve_with_several_workers(here: Path, model_folder: str) -> None:
