@@ -9,6 +9,8 @@ import click
 from resift.cli.options import engine_option, json_option, model_option, opened
 from resift.cli.output import print_report, print_table
 from resift.encoders.registry import load_model
+from resift.errors import IndexNotFound
+from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 
 
@@ -24,17 +26,7 @@ def indices(engine: str, model: str, as_json: bool) -> None:
     """
     hash = load_model(model).hash
     with opened(engine) as target:
-        found: list[dict[str, Any]] = [
-            {
-                "name": info.name,
-                "documents": _count(target, info.name),
-                "fields": list(info.fields),
-                "model": "none" if info.model is None else "ok" if info.model == hash else "other",
-                "model_name": info.model_name,
-                "model_hash": info.model,
-            }
-            for info in target.indices()
-        ]
+        found = [one for info in target.indices() if (one := _described(target, info, hash)) is not None]
     if as_json or not found:
         print_report({"indices": found}, as_json, "no indices: make one with resift index FILE --index NAME")
         return
@@ -45,6 +37,17 @@ def indices(engine: str, model: str, as_json: bool) -> None:
     print_table(["INDEX", "DOCUMENTS", "MODEL", "NAME", "FIELDS"], rows)
 
 
-def _count(engine: Engine, index: str) -> int:
-    found = engine.search(index, {"size": 0, "track_total_hits": True})
-    return int(found.response["hits"]["total"]["value"])
+def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | None:
+    """What is shown of an index; None if it was deleted since it was listed."""
+    try:
+        counted = engine.search(info.name, {"size": 0, "track_total_hits": True})
+    except IndexNotFound:
+        return None
+    return {
+        "name": info.name,
+        "documents": int(counted.response["hits"]["total"]["value"]),
+        "fields": list(info.fields),
+        "model": "none" if info.model is None else "ok" if info.model == hash else "other",
+        "model_name": info.model_name,
+        "model_hash": info.model,
+    }
