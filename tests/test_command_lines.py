@@ -113,6 +113,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
+    ("vectors convert", "file"): [*FILES, "header.txt"],
     ("reranker use", "folder"): [],
     ("reranker drop", "folder"): ["nowhere"],
     ("eval word2doc", "queries"): [],
@@ -215,6 +216,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: Word
     (root / "pairs.tsv").write_text(f"task\tscore\tsentence1\tsentence2\n{pairs}")
     (root / "words.txt").write_text("fire\nbush\n")
     (root / "empty.jsonl").write_text("")
+    (root / "header.txt").write_text("100000000 300\nfire 1 2\n")
     (root / "binary.jsonl").write_bytes(bytes(range(256)) * 40)
     (root / "cut.jsonl.gz").write_bytes(gzip.compress(np.random.default_rng(0).bytes(9999).hex().encode())[:5000])
     (root / "none.parquet").write_bytes(b"PAR1")
