@@ -119,6 +119,28 @@ def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
     assert not (here / "resift.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["index", "missing.jsonl", "--index", "docs"], 2, "missing.jsonl cannot be read"),
+        (["index", "x.parquet", "--index", "docs"], 2, "cannot tell the format"),
+        (["index", "-", "--index", "Docs"], 2, "cannot name an index"),
+        (["index", "-", "--index", "docs", "--map", "a"], 2, "--map a"),
+        (["index", "-", "--index", "docs", "--model", "nowhere"], 2, "no model.json in nowhere"),
+        (["verify", "nothing"], 2, "no index 'nothing'"),
+        (["model", "boew:0", "--out", "m"], 2, "unknown encoder"),
+        (["vectors", "convert", "nothing.txt", "--out", "v"], 2, "no file nothing.txt"),
+        (["status", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),
+        (["status", "--engine", "http://127.0.0.1:1"], 1, "no answer from OpenSearch"),
+    ],
+)
+def test_errors_are_one_message(here: Path, arguments: list[str], status: int, message: str) -> None:
+    result = resift(*arguments, status=status, input="{}")
+    assert message in result.output
+    assert "expected: " in result.output
+    assert "Traceback" not in result.output
+
+
 def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     (here / "corpus.txt").write_text("the bush fire burns\nthe army has guns\n\n" * 30)
     assert "words of 8 dimensions" in resift("vectors", "train", "corpus.txt", "--dim", "8", "--out", "own").output
