@@ -31,7 +31,8 @@ from resift.reranker.http_errors import http_error
 THREADS = 8
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
 CONNECTIONS = 1000  # of a process at a time; more wait until some are closed
-_FILES = 3 * CONNECTIONS + 500  # a connection may need two temporary files beside itself, for what it sends and gets
+_FILES = 3  # that a connection may need: itself, and temporary ones for what it sends and gets
+_OTHER_FILES = 500
 _HEAD = 64 * 1024
 _RECEIVED_AT_ONCE = 64 * 1024
 _SENT_IN_TIME = 2**20
@@ -40,9 +41,10 @@ _SENT_IN_TIME = 2**20
 class HttpWorker(Worker):  # type: ignore[misc]
     """A process of ``resift serve``. Its application is one of :func:`resift.reranker.create_app`."""
 
+    _next_check = 0.0
+
     def run(self) -> None:
         """Serve until the parent process ends this one, or has ended."""
-        _allow_open_files()
         _log_like_gunicorn(self.log)
         (listener,) = self.sockets
         config = self.wsgi.config["RESIFT"]
@@ -55,7 +57,7 @@ class HttpWorker(Worker):  # type: ignore[misc]
             # clients that send no Host are taken for such that know the address
             server_name=listener.sock.getsockname()[0],
             ident=None,
-            connection_limit=CONNECTIONS,
+            connection_limit=_allowed_connections(),
             recv_bytes=_RECEIVED_AT_ONCE,
             max_request_header_size=_HEAD,
             max_request_body_size=config.max_body + 1,  # waitress refuses bodies of just as many
@@ -78,14 +80,12 @@ class HttpWorker(Worker):  # type: ignore[misc]
             for connection in list(server.active_channels.values()):
                 connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
 
-    _next_check = 0.0
-
 
 class _Threads:
     """The threads that answer requests.
 
     Those of waitress take turns, so that each request finds the caches of another thread: SQLite's, and memory that the
-    allocator keeps by thread. Here one client has one thread: its searches take two thirds of the time.
+    allocator keeps by thread. Here one client has one thread, and its searches take two thirds of the time.
     """
 
     def __init__(self, count: int) -> None:
@@ -208,12 +208,18 @@ def _json(body: dict[str, Any]) -> bytes:
     return json.dumps(body).encode() + b"\n"
 
 
-def _allow_open_files() -> None:
-    """Raise the limit of open files, which is often 1,024: where they run out, the main loop would spin."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < enough:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (enough, hard))
+def _allowed_connections() -> int:
+    """CONNECTIONS, or as many as there may be files for: where these run out, the main loop would spin.
+
+    The limit of open files is raised, which is often 1,024, as far as the system allows.
+    """
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = _FILES * CONNECTIONS + _OTHER_FILES
+    if limit == resource.RLIM_INFINITY or limit >= enough:
+        return CONNECTIONS
+    limit = enough if most == resource.RLIM_INFINITY else min(enough, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
+    return max(10, (limit - _OTHER_FILES) // _FILES)
 
 
 def _log_like_gunicorn(log: Any) -> None:
