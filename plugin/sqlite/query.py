@@ -239,6 +239,8 @@ class _Parser:
         # Where nothing else has to match, one of the alternatives must.
         alone = 0 if must or filtering or not should else 1
         least = max(alone, natural_number(body, "minimum_should_match", alone))
+        if not (must or should or filtering):
+            least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
         return Bool(must, should, filtering, must_not, least, boost)
 
 
