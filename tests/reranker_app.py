@@ -110,3 +110,11 @@ def wait_for_sample() -> None:
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
             thread.join()
+
+
+@pytest.fixture
+def known(lasting: tuple[FlaskClient, str]) -> FlaskClient:
+    """The application over an engine of either kind, with an index and a session that has learned from it."""
+    client, index = lasting
+    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
+    return client

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from odd_bodies import BODIES, changed
 from openapi_document import ERROR, OPERATIONS, SPEC, check
 from reranker_app import config as config
+from reranker_app import known as known
 from reranker_app import lasting as lasting
 from reranker_app import plain as plain
-from reranker_app import post
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
@@ -39,14 +39,6 @@ cases = settings(
 MODES = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "wrong"])
 TAKING = [name for name, (_, _, operation) in OPERATIONS.items() if {"parameters", "requestBody"} & operation.keys()]
 ENGINELESS = ["embeddings", "rerank", "score"]
-
-
-@pytest.fixture
-def known(lasting: tuple[FlaskClient, str]) -> FlaskClient:
-    """The application over an engine of either kind, with an index and a session that has learned from it."""
-    client, index = lasting
-    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
-    return client
 
 
 @pytest.fixture

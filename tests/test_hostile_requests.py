@@ -11,21 +11,13 @@ from flask.testing import FlaskClient
 from odd_bodies import nested
 from openapi_document import ERROR, check
 from reranker_app import config as config
+from reranker_app import known as known
 from reranker_app import lasting as lasting
 from reranker_app import plain as plain
-from reranker_app import post
 
 JSON = {"Content-Type": "application/json"}
 SEARCH = {"index": "INDEX", "query": "fire"}
 GOOD = json.dumps({"query": "fire", "documents": ["bush", "army"]}).encode()
-
-
-@pytest.fixture
-def known(lasting: tuple[FlaskClient, str]) -> FlaskClient:
-    """The application over an engine of either kind, with an index and a session that has learned from it."""
-    client, index = lasting
-    post(client, "/v1/feedback", session="anna", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
-    return client
 
 
 @pytest.fixture
