@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.session_store import SessionStore
+
+# A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["opensearch_fixture", "evaluation_fixtures"]
 

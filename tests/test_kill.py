@@ -93,14 +93,22 @@ def wait_for(engine: Engine, index: str, documents: int) -> None:
 
 
 def wait_until_read(process: subprocess.Popen[str]) -> None:
-    """Until nothing is left in the pipe to a process."""
-    for _ in range(3000):
+    """Until nothing is left in the pipe to a process, and it has done its work on what it took and waits for more."""
+    worked = -1
+    for _ in range(600):
         left = array("i", [0])
         fcntl.ioctl(process.stdin, termios.FIONREAD, left)  # type: ignore[arg-type]
-        if not left[0]:
+        before, worked = worked, cpu_ticks(process)
+        if not left[0] and worked == before:
             return
-        time.sleep(0.02)
+        time.sleep(0.1)
     raise AssertionError("not read")
+
+
+def cpu_ticks(process: subprocess.Popen[str]) -> int:
+    """How long a process has worked, in the clock's ticks of a hundredth of a second."""
+    numbers = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(numbers[11]) + int(numbers[12])
 
 
 def read_documents(process: subprocess.Popen[str]) -> int:
@@ -179,6 +187,7 @@ def test_a_signal_ends_it_when_what_was_read_is_indexed(
         feed(process, lines(0, 1234))
         wait_for(engine, index, 1000)
         feed(process, '{"_id": "half')
+        wait_until_read(process)
         process.send_signal(number)
         read = read_documents(process)
         assert process.returncode == 128 + number
