@@ -20,7 +20,7 @@ ODD = [
     "x" * 255 + " " + "y" * 256 + " " + "z" * 600 + "é",
     "ΣΟΦΟΣ İstanbul IĞDIR ßẞ ǅ ŉ ﬁ Å K",
     "xS xs's 's ’s O’NEIL’S x＇s s's' the's possibly analogies skis flies dying hoping hopping agreed y yy",
-    "👍🏽 👩🏽‍💻 🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 #️⃣ *️⃣ # * © ™ ☎ a😀b 1😀2",
+    "☚ ♬ 🃝 🗏 ♲ ▲ ■ ① Ⓜ 👍🏽 👩🏽‍💻 🏽 🏴󠁧󠁢󠁥󠁮󠁧󠁿 #️⃣ *️⃣ # * © ™ ☎ a😀b 1😀2",
     "a\u200bb a\u00adb a\u200db a\ufeffb a\u2060b a\u00a0b a\u202fb a\u0000b a\u0085b",
     "カ_カ a_カ_1 カa 1カ ー 々〆〇 ｶﾞ か゛ 𠀀𠀁 㐀 豈 ㄅㄆ ꀀꀁ",
 ]

@@ -19,6 +19,13 @@ _STOP_WORDS = frozenset(
     | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
     | {"with"}
 )
+# Signs that Unicode 12 counted among the pictographs, as Lucene does, and later versions no longer do.
+_PICTURES = (
+    r"\u2388\u2600-\u2605\u2607-\u2612\u2614-\u2685\u2690-\u2705\u2708-\u2712\u2763-\u2767\U0001F000-\U0001F0FF"
+    r"\U0001F10D-\U0001F10F\U0001F12F\U0001F16C-\U0001F171\U0001F1AD-\U0001F1E5\U0001F249-\U0001F53D"
+    r"\U0001F546-\U0001F64F\U0001F680-\U0001F6FF\U0001F774-\U0001F77F\U0001F7D5-\U0001F7FF\U0001F8AE-\U0001F8FF"
+    r"\U0001F90C-\U0001F93A\U0001F93C-\U0001F945\U0001F947-\U0001FFFD"
+)
 _ASCII_UNIT = "(?:[0-9]+(?:[.,;'][0-9]+)*|[A-Za-z]+(?:[.:'][A-Za-z]+)*)+"
 # Underscores join and stay. The look-behind keeps a long run of them from being tried from each of its characters.
 _ASCII = re.compile(f"(?:(?<!_)_+)?{_ASCII_UNIT}(?:_+{_ASCII_UNIT})*_*")
@@ -79,7 +86,7 @@ def _unicode() -> Any:
     unit = rf"(?:(?:{letters}|{digits})+|(?:{katakana})+)"
     word = rf"(?:(?<!\p{{WB=ExtendNumLet}})(?:{joiner})+)?{unit}(?:(?:{joiner})+{unit})*(?:{joiner})*"
     flag, keycap = rf"\p{{RI}}{after}\p{{RI}}{after}", r"[0-9#*]\uFE0F?\u20E3"
-    picture = r"[\p{Extended_Pictographic}\p{EMod}]"
+    picture = rf"[\p{{Extended_Pictographic}}\p{{EMod}}{_PICTURES}]"
     emoji = rf"\u200D*{picture}{after}(?:(?<=\u200D){picture}{after})*"
     # Scripts that write no spaces: South-East Asian ones by the run, Han and Hiragana by the character.
     unspaced = rf"(?:\p{{LB=SA}}{after})+|[\p{{Script=Han}}\p{{Script=Hiragana}}]{after}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
-from resift.plugin.documents import Document, IndexInfo
+from resift.plugin.documents import ANALYZERS, Document, IndexInfo
 from resift.plugin.query_dsl import document_text
 from resift.plugin.sqlite.analysis import terms_of
 
@@ -126,6 +126,8 @@ def find_tables(db: sqlite3.Connection, index: str) -> IndexTables:
     for key, kind in _META.items():
         if not isinstance(meta.get(key), kind):
             raise CorruptEngine(f"index {index!r} is damaged: {key} is {meta.get(key)!r}", value=index)
+    if meta["analyzer"] not in ANALYZERS:
+        raise CorruptEngine(f"index {index!r} is damaged: analyzer is {meta['analyzer']!r}", value=index)
     return IndexTables(index, row[0], meta, row[2])
 
 
