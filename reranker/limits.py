@@ -21,6 +21,7 @@ MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other
 MAX_DEPTH = 100  # of lists and objects in a query or filter
 MAX_QUERY_VALUES = 100_000  # of a query or filter
 MAX_WORD_PAIRS = 100_000_000  # of words that are compared with each other
+MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
 MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
 
 _MARKS = (b",", b"[", b"{")

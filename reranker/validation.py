@@ -24,7 +24,7 @@ from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
 from resift.plugin.vector_code import decode_vectors
 from resift.ranking.judgements import Judgement
-from resift.reranker.limits import MAX_DOCUMENTS, check_count, check_json_size
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
 from resift.reranker.sessions import MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
@@ -212,7 +212,7 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
 
 
 def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
-    """A list of vectors of ``dim`` finite numbers, or of their codes, as an array (n, dim); None where it is missing.
+    """A list of vectors of ``dim`` numbers up to MAX_NUMBER, or of their codes, as an array (n, dim); None if missing.
 
     Raises DimensionMismatch for vectors of another size.
     """
@@ -224,14 +224,18 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
     check_count(name, len(value) if isinstance(value, list) else 0, MAX_DOCUMENTS)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         try:
-            return decode_vectors(value, dim)
+            decoded = decode_vectors(value, dim)
         except ValueError:
             raise BadInput(f"{name} are no codes", value=name, expected=f"a list of codes of {dim} numbers") from None
-    matrix = _matrix(name, value, dim)
-    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is refused below
-        vectors = matrix.astype(np.float32)
-    if not np.isfinite(vectors).all():
-        _wrong(name, float(matrix[~np.isfinite(vectors)][0]), "finite 32-bit numbers")
+        return _moderate(name, decoded)
+    return _moderate(name, _matrix(name, value, dim)).astype(np.float32)
+
+
+def _moderate(name: str, vectors: NDArray[Any]) -> NDArray[Any]:
+    """The vectors. Raises BadInput for numbers so large that 32 bits do not hold their squares, and for NaN."""
+    fitting = np.abs(vectors) <= MAX_NUMBER
+    if not fitting.all():
+        _wrong(name, float(vectors[~fitting][0]), f"numbers from -{MAX_NUMBER:g} to {MAX_NUMBER:g}")
     return vectors
 
 
@@ -239,14 +243,16 @@ def _matrix(name: str, value: Any, dim: int) -> NDArray[np.float64]:
     """A list of lists of numbers as an array (n, dim)."""
     expected = f"a list of vectors of {dim} numbers"
     try:
-        matrix = np.asarray(value, np.float64)
-    except (TypeError, ValueError):
+        raw = np.asarray(value)
+        matrix = raw.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         # rows of different sizes make no array either: name the size that is wrong
         for row in value if isinstance(value, list) else []:
             if isinstance(row, list) and len(row) != dim:
                 _wrong_dimension(name, len(row), dim)
         _wrong(name, value, expected)
-    if matrix.ndim != 2:
+    # numpy takes "1" and true for numbers
+    if matrix.ndim != 2 or raw.dtype.kind in "USb":
         _wrong(name, value, expected)
     if matrix.shape[1] != dim:
         _wrong_dimension(name, matrix.shape[1], dim)

@@ -73,7 +73,9 @@ def run_generated(client: FlaskClient, name: str, mode: GenerationMode, index: s
     def run(case: Any) -> None:
         response = case.call()
         assert_documented(name, response.status_code, response.content)
-        if mode is GenerationMode.NEGATIVE:
+        # documents are not read, and may be anything, where there are vectors
+        unread = name == "score" and isinstance(case.body, dict) and case.body.get("vectors") is not None
+        if mode is GenerationMode.NEGATIVE and not unread:
             case.validate_response(response, checks=[negative_data_rejection])
 
     run()

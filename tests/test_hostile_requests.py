@@ -64,6 +64,7 @@ SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
     "size and from beyond the window": ({**SEARCH, "size": 10_000, "from": 10_000}, 0),
     "sort by what is not there": (full(sort=[{"nothing": "up"}]), 400),
     "stored fields of none": (full(stored_fields="_none_"), 0),
+    "stored fields of a number": (full(stored_fields=1), 0),
     "filter of everything": ({**SEARCH, "filter": {"match_all": {}}}, 200),
     "filter of nothing": ({**SEARCH, "filter": {}}, 200),
     "range of words": ({**SEARCH, "filter": {"range": {"n": {"gte": "x", "lt": []}}}}, 400),

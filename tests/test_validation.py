@@ -31,6 +31,11 @@ BAD = [
     ("/v1/score", {"query": "x", "vectors": [["a"] * 8]}, 400, "bad_input", "vectors"),
     ("/v1/score", {"query": "x", "vectors": {"a": 1}}, 400, "bad_input", "vectors"),
     ("/v1/score", {"query": "x", "vectors": [[1e300] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": [[2e18] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": ["nsl/f39/f39/f39/"]}, 400, "bad_input", "vectors"),  # 3.4e38
+    ("/v1/score", {"query": "x", "vectors": [[10**400] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": [["1"] * 8]}, 400, "bad_input", "vectors"),
+    ("/v1/score", {"query": "x", "vectors": [[True] * 8]}, 400, "bad_input", "vectors"),
     (
         "/v1/score",
         {"query": "x", "documents": ["a"], "engine_scores": [1, 2]},

@@ -123,7 +123,8 @@ def why_not_reranked(body: dict[str, Any], text: str, search: Search) -> str | N
     for name in _ENGINE_ORDER:
         if name in body:
             return f"the query has {name!r}"
-    if "_none_" in (body.get("stored_fields") or ()):
+    stored = body.get("stored_fields")
+    if stored == "_none_" or (isinstance(stored, list) and "_none_" in stored):
         return "hits without stored fields have no ids"
     if body.get("size", search.size) == 0:
         return "no hits were asked for"
