@@ -11,12 +11,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sqlite3
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def print_bytes(store: Any, count: int, size_of: Callable[[Any], int]) -> None:
 
 def sqlite_bytes(store: SqliteSessionStore) -> int:
     """The file's size, with the write-ahead log written into it."""
-    with store._open() as db:
+    with closing(sqlite3.connect(store.path)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Path(store.path).stat().st_size
 
@@ -122,7 +123,7 @@ def opensearch_bytes(store: OpenSearchSessionStore) -> int:
     return size
 
 
-def a_million() -> None:
+def a_million(count: int = 10**6) -> None:
     """Times of a file of a million sessions, half of them expired."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteSessionStore(f"{folder}/sessions.db")
@@ -131,12 +132,10 @@ def a_million() -> None:
         stored = store.read("first")
         assert stored is not None
         body, now = json.dumps(stored.body), time.time()
-        rows = ((f"s{i:07}", 1, now + (86400 if i % 2 else -1 - i % 1000), '["news"]', body) for i in range(10**6))
-        with store._open() as db:
-            db.execute("BEGIN")
+        rows = ((f"s{i:07}", 1, now + (86400 if i % 2 else -1 - i % 1000), '["news"]', body) for i in range(count))
+        with closing(sqlite3.connect(store.path)) as db, db:
             db.executemany("INSERT INTO session_log VALUES (?, ?, ?, ?, ?)", rows)
-            db.execute("COMMIT")
-        picked = np.random.default_rng(SEED).integers(0, 5 * 10**5, 2000) * 2 + 1
+        picked = np.random.default_rng(SEED).integers(0, count // 2, 2000) * 2 + 1
         find = timed(lambda i: sessions.find(f"s{picked[i]:07}"), 1000)
         add = timed(lambda i: sessions.add(f"s{picked[i]:07}", "q", ten_judgements(1)[:1]), 1000)
         started = time.perf_counter()
