@@ -144,8 +144,9 @@ class Indexer:
                 self.stop.requested = True
 
     def _keep_open_records(self, error: BaseException) -> None:
+        reason = getattr(error, "message", str(error)) or type(error).__name__
         for record in list(self._open.values()):
-            self._refuse(record, getattr(error, "status", 500), f"not indexed: {error or type(error).__name__}")
+            self._refuse(record, getattr(error, "status", 500), f"not indexed: {reason}")
 
     def _keep_rest_of_stream(self, reading: Iterator[Record], error: EngineUnavailable) -> None:
         """Put the rest of a pipe into the dead-letter file. What is in files can be read again, and is left there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,15 @@ class ResiftError(Exception):
         self.value = value
         self.expected = expected
 
+    def __str__(self) -> str:
+        """The message, and, where it does not say so itself, the value and what was expected."""
+        parts = []
+        if self.value is not None and not _quotes(self.message, self.value):
+            parts.append(f"got {shorten(self.value)!r}")
+        if self.expected is not None and self.expected not in self.message:
+            parts.append(f"expected {self.expected}")
+        return f"{self.message} ({'; '.join(parts)})" if parts else self.message
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: ``code``, ``message``, and ``value`` and ``expected`` where they are known."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
@@ -40,6 +50,13 @@ def shorten(value: Any, limit: int = 200) -> Any:
         return value
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def _quotes(message: str, value: Any) -> bool:
+    """Whether a message has a value in it, or everything that a list holds."""
+    if isinstance(value, (list, tuple)) and value:
+        return all(_quotes(message, one) for one in value)
+    return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
 
 
 class BadInput(ResiftError, ValueError):

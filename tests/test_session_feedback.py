@@ -105,6 +105,16 @@ def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
     assert "because" not in plain[0]["resift"]
 
 
+@pytest.mark.parametrize(("alpha", "explained"), [(0, False), (0.01, True), (1, True)])
+def test_nothing_gains_where_the_similarity_weighs_nothing(
+    client: FlaskClient, filled: str, alpha: float, explained: bool
+) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    answer = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=alpha)
+    assert answer["resift"]["reranked"] is True
+    assert any(hit["resift"]["because"] for hit in answer["hits"]["hits"]) == explained
+
+
 def test_a_session_is_exported_and_imported(client: FlaskClient, filled: str) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], skipped=["army"])
     exported = client.get("/v1/sessions/a").get_json()

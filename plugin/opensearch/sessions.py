@@ -10,7 +10,7 @@ from opensearchpy.helpers import scan
 
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.documents import check_name
-from resift.plugin.opensearch.client import JsonSerializer, T, call, connect
+from resift.plugin.opensearch.client import T, call, connect
 from resift.plugin.session_store import PURGED_AT_ONCE, SessionStore, StoredSession
 
 _ATTEMPTS = 20
@@ -42,7 +42,7 @@ class OpenSearchSessionStore(SessionStore):
 
     def __init__(self, url: str, index: str) -> None:
         self.index = check_name(index)
-        self.client = connect(url, _TIMEOUT, JsonSerializer())
+        self.client = connect(url, _TIMEOUT)
         self._created = False
 
     def _call(self, function: Callable[..., T], **named: Any) -> T:
@@ -50,7 +50,7 @@ class OpenSearchSessionStore(SessionStore):
             return call(function, **named)
         except (EngineUnavailable, EngineError) as error:
             expected = "a cluster that answers"
-            raise SessionsUnavailable(f"sessions: {error}", value=self.index, expected=expected) from error
+            raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str) -> StoredSession | None:
         answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404})

@@ -73,7 +73,8 @@ def add_reasons(
     """Give each of the page's candidates, as ``because``, the judgement that moved it."""
     vectors = ranking.candidates.vectors[ranking.shown]
     unmoved = model.score(ranking.retrieval.parsed.vector, vectors)
-    change = ranking.scores.similarity[ranking.shown] - unmoved
+    # with an alpha of 0 the similarity weighs nothing, and so no hit gains by what it has become
+    change = (ranking.scores.similarity[ranking.shown] - unmoved) * (ranking.scores.alpha > 0)
     # the page may be longer: hits beyond the window were not moved
     for hit, reason in zip(page, reasons(feedback, judged, vectors, change), strict=False):
         hit["resift"]["because"] = reason
