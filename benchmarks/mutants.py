@@ -2,11 +2,14 @@
 
     python benchmarks/mutants.py [--module NAME …] [--sample N] [--seed N] [--commit HEAD] [--list]
 
-Takes a copy of the last commit into a temporary folder, changes one thing of a module there at a time (a comparison, a
+Takes copies of the last commit into a temporary folder, changes one thing of a module there at a time (a comparison, a
 sum, and/or, not, a number, a swapped argument, a removed statement), and runs the tests that concern that module, two
-mutants at once. A mutant that no test fails on has survived. Prints one line for each survivor and one for each module,
-and ends with 1 if a survivor is not in ``EQUIVALENT`` (benchmarks/equivalent_mutants.py). Without ``--sample`` all
-mutants of a module are run, which takes hours. The modules of OpenSearch need a node that ``OPENSEARCH_URL`` names.
+mutants at once; the checkout is only read. A mutant that no test fails on has survived. One that cannot be loaded, that
+ends the tests (a crash, more than 6 GiB), or whose tests take several times as long as without it, is killed as well.
+The tests have to pass on the code as it is, before the mutants and after them. Prints a line for each mutant that no
+failing test killed and one for each module, and ends with 1 if a survivor is not in ``EQUIVALENT``
+(benchmarks/equivalent_mutants.py). Without ``--sample`` all mutants of a module are run, which takes hours. The modules
+of OpenSearch need a node that ``OPENSEARCH_URL`` names.
 
 Messages of errors, docstrings, type annotations, ``__repr__``, logging and default timeouts are not changed.
 """
@@ -17,6 +20,7 @@ import argparse
 import importlib
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -29,13 +33,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from equivalent_mutants import EQUIVALENT
 from mutations import Finder, Mutant
 
 ROOT = Path(__file__).parent.parent
 AT_ONCE = 2
+MEMORY = 6 * 2**30  # bytes that the tests of a mutant may take: some never stop to append
+# how the process of the tests ends: with codes that nothing else ends with, so that one ended by a mutant is known
+OUTCOMES = {100: "survived", 101: "killed", 102: "not loaded"}
 # what the tests import and never changes: loaded once, before the processes that run the tests are forked
-PRELOADED = "pytest numpy hypothesis hypothesis.extra.numpy orjson regex opensearchpy flask scipy.sparse numba torch"
+PRELOADED = "numpy hypothesis hypothesis.extra.numpy orjson regex opensearchpy flask scipy.sparse numba torch"
 FILE_ONLY, CLUSTER_ONLY = "not opensearch", "not sqlite"
 
 
@@ -90,7 +98,20 @@ TARGETS = {
         [*ENGINE_TESTS, "test_hit_cache", "test_search_answers"],
         CLUSTER_ONLY,
     ),
-    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback", "test_limits"]),
+    "search": Target(
+        [
+            f"reranker/search/{name}.py"
+            for name in (
+                *("service", "request", "response", "hits", "highlights"),
+                *("did_you_mean", "judged_documents", "session_feedback"),
+            )
+        ],
+        [*SEARCH_TESTS, "test_session_feedback", "test_limits"],
+    ),
+    "retrieval": Target(
+        [f"reranker/search/{name}.py" for name in ("retrieval", "candidates", "bodies", "scoring")],
+        [*SEARCH_TESTS, "test_session_feedback", "test_limits"],
+    ),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(["ingest/indexing.py"], ["test_indexing"]),
 }
@@ -102,6 +123,21 @@ def find_mutants(target: Target, root: Path) -> list[Mutant]:
     return [one for file in files for one in Finder(str(file.relative_to(root)), file.read_bytes()).found]
 
 
+class Watch:
+    """Listens to pytest: did a test fail, or could a file of tests not be loaded?"""
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test, or what it needs, has run."""
+        self.failed = self.failed or report.failed
+
+    def code(self, ended: int) -> int:
+        """One of OUTCOMES."""
+        return 100 if ended == 0 else 101 if self.failed else 102
+
+
 def run_tests(copy: Path, target: Target) -> int:
     """Fork a process that runs the target's tests in a copy of the tree; its id."""
     pid = os.fork()
@@ -110,59 +146,89 @@ def run_tests(copy: Path, target: Target) -> int:
     try:
         os.setsid()
         os.chdir(copy)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         out = os.open(copy / "tests.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1", CI="1")
+        (copy / "tmp").mkdir(exist_ok=True)
+        os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1", CI="1", TMPDIR=str(copy / "tmp"))
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(copy))
         doctests = [path for path in target.paths if path[-1] != "/"]
         tests = [f"tests/{name}.py" for name in target.tests]
         flags = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        code = importlib.import_module("pytest").main([*flags, "-k", target.only, *doctests, *tests])
+        flags.append(f"--basetemp={copy / 'tmp' / 'pytest'}")
+        watch = Watch()
+        ended = pytest.main([*flags, "-k", target.only, *doctests, *tests], [watch])
         sys.stdout.flush()
-        os._exit(code)
+        os._exit(watch.code(ended))
     except BaseException:
         traceback.print_exc()
-        os._exit(70)
+        os._exit(102)
 
 
 @dataclass
 class Run:
-    """Tests that are running: where, since when, and on which mutant (None: on the code as it is)."""
+    """Tests that are running on a mutant: where, and since when."""
 
     copy: Path
-    mutant: Mutant | None
+    mutant: Mutant
     began: float
+
+
+def check_unchanged(target: Target, copies: Sequence[Path], when: str) -> float:
+    """The seconds that the tests take on the code as it is, which they have to pass."""
+    longest = 0.0
+    for copy in copies:
+        began = time.monotonic()
+        pid = run_tests(copy, target)
+        status = os.waitpid(pid, 0)[1]
+        end_group(pid)
+        if outcome_of(status) != "survived":
+            raise SystemExit(f"the tests fail without a change, {when}:\n{(copy / 'tests.log').read_text()[-3000:]}")
+        longest = max(longest, time.monotonic() - began)
+    return longest
+
+
+def end_group(pid: int) -> None:
+    """End the tests that began as ``pid`` and what they have started, as far as it still runs."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def outcome_of(status: int) -> str:
+    """What the end of the tests' process says about the mutant."""
+    return OUTCOMES.get(os.waitstatus_to_exitcode(status), "crashed")
 
 
 def outcomes(
     target: Target, mutants: Sequence[Mutant], copies: Sequence[Path], sources: dict[str, bytes]
 ) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant as its tests end: killed, timeout or survived."""
-    limit, waiting, free, running = 0.0, list(mutants), list(copies), dict[int, Run]()
-    for copy in copies:  # the code as it is has to pass; also fills the caches of compiled code
-        began = time.monotonic()
-        if os.waitpid(run_tests(copy, target), 0)[1]:
-            raise SystemExit(f"the tests fail without a change:\n{(copy / 'tests.log').read_text()[-3000:]}")
-        limit = max(limit, 30 + 4 * (time.monotonic() - began))
-    while waiting or running:
-        while waiting and free:
-            mutant, copy = waiting.pop(0), free.pop()
-            (copy / mutant.path).write_bytes(mutant.applied(sources[mutant.path]))
-            running[run_tests(copy, target)] = Run(copy, mutant, time.monotonic())
-        time.sleep(0.05)
-        for pid, run in list(running.items()):
-            late = time.monotonic() - run.began > limit
-            if late:
-                with suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-            done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
-            if done and run.mutant:
-                (run.copy / run.mutant.path).write_bytes(sources[run.mutant.path])
-                free.append(run.copy)
-                del running[pid]
-                yield run.mutant, "timeout" if late else "killed" if status else "survived"
+    """Each mutant as its tests end: survived, or killed, timeout, not loaded, crashed, all of which are killed."""
+    waiting, free, running = list(mutants), list(copies), dict[int, Run]()
+    limit = 30 + 4 * check_unchanged(target, copies, "before any mutant")  # also fills the caches of compiled code
+    try:
+        while waiting or running:
+            while waiting and free:
+                mutant, copy = waiting.pop(0), free.pop()
+                (copy / mutant.path).write_bytes(mutant.applied(sources[mutant.path]))
+                running[run_tests(copy, target)] = Run(copy, mutant, time.monotonic())
+            time.sleep(0.05)
+            for pid, run in list(running.items()):
+                late = time.monotonic() - run.began > limit
+                if late:
+                    end_group(pid)
+                done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
+                if done:
+                    end_group(pid)
+                    (run.copy / run.mutant.path).write_bytes(sources[run.mutant.path])
+                    free.append(run.copy)
+                    del running[pid]
+                    yield run.mutant, "timeout" if late else outcome_of(status)
+    finally:
+        for pid in running:
+            end_group(pid)
+    check_unchanged(target, copies, "after the mutants: one of them left something behind")
 
 
 def main() -> int:
@@ -206,10 +272,14 @@ def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -
         reason = EQUIVALENT.get((mutant.path, mutant.changed_line(sources[mutant.path])))
         outcome = "equivalent" if outcome == "survived" and reason else outcome
         counts[outcome] += 1
-        if outcome in ("survived", "timeout", "listed"):
+        if outcome not in ("killed", "equivalent"):
             print(f"{outcome}  {mutant.path}:{mutant.line}: {mutant.before} → {mutant.after}", flush=True)
     shown = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-    print(f"{name}: {len(drawn)} of {len(mutants)} mutants: {shown}", flush=True)
+    noticeable = len(drawn) - counts["equivalent"] - counts["listed"]
+    killed = (
+        f"; {1 - counts['survived'] / noticeable:.1%} of those that can be noticed are killed" if noticeable else ""
+    )
+    print(f"{name}: {len(drawn)} of {len(mutants)} mutants: {shown}{killed}", flush=True)
     return counts["survived"]
 
 
