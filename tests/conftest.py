@@ -23,6 +23,9 @@ from resift.plugin.session_store import SessionStore
 # A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A machine that is busy with several suites may take longer for a search than anybody would wait for it.
+os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
+
 pytest_plugins = ["opensearch_fixture", "evaluation_fixtures"]
 
 WORDS = [

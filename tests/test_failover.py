@@ -15,7 +15,7 @@ from engine_documents import documents, ids
 from tcp_proxy import Proxy
 
 from resift import Model
-from resift.errors import EngineUnavailable
+from resift.errors import BadInput, EngineUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
@@ -23,6 +23,7 @@ from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.session_store import StoredSession
 from resift.ranking.judgements import Judgement
+from resift.reranker import Config, create_app
 from resift.reranker.sessions import Sessions
 
 EVERYTHING: dict[str, Any] = {"match_all": {}}
@@ -90,6 +91,42 @@ def test_nothing_answers_at_either(engine: OpenSearchEngine, two: tuple[Proxy, P
         engine.ping()
     two[1].thaw()
     assert engine.ping().startswith("opensearch")
+
+
+def test_a_frozen_cluster_costs_a_search_its_own_deadline(
+    two: tuple[Proxy, Proxy],
+    cluster: OpenSearchEngine,
+    index: str,
+    model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Whoever searches is told soon; what is being written waits until the cluster is back."""
+    monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", "0.5")
+    cluster.create(index, ["title", "text"], model)
+    engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}")
+    client = create_app(Config(store=str(tmp_path / "s.db")), engine=engine, model=model).test_client()
+    assert engine.bulk(index, documents(model)[:1]) == []
+    for proxy in two:
+        proxy.freeze()
+    for ask in (lambda: engine.search(index, {"query": EVERYTHING}), lambda: engine.info(index), engine.ping):
+        with pytest.raises(EngineUnavailable, match=r"none within 0\.5 seconds"):
+            ask()
+    answer = client.post("/v1/search", json={"index": index, "query": "fire"})
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
+    for proxy in two:
+        threading.Timer(1.5, proxy.thaw).start()
+    assert engine.bulk(index, documents(model)) == []
+    engine.refresh(index)
+    assert len(ids(engine, index, EVERYTHING)) == 5
+    engine.close()
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon", "1e9"])
+def test_the_deadline_of_searches_is_checked(nowhere: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", value)
+    with pytest.raises(BadInput, match="RESIFT_SEARCH_TIMEOUT is"):
+        open_engine(nowhere)
 
 
 def test_indexing_goes_on_while_addresses_come_and_go(

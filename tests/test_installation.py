@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -18,7 +19,11 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY
+from resift.plugin.documents import Document
+from resift.plugin.opensearch.documents import stored_source
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.query_dsl import GUARD_FIELD
 
 URL = "http://127.0.0.1:18090"
 
@@ -124,6 +129,59 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             cluster.drop(f"{kind}-{name}")
 
 
+@pytest.mark.parametrize("dynamic", [False, "false_allow_templates"])
+def test_status_finds_vectors_that_an_index_ignores(
+    cluster: OpenSearchEngine, rest: Cluster, packaged: Model, installed: Installer, dynamic: Any
+) -> None:
+    """What the pipeline left in documents shows only there: the mapping has no trace of it."""
+    name = uuid.uuid4().hex[:8]
+    settings = {"index.search.default_pipeline": f"{installed.name}-rerank"}
+    body = {"mappings": {"dynamic": dynamic, "properties": {"text": {"type": "text"}}}, "settings": settings}
+    written = stored_source(Document("1", {"text": "fire"}, packaged.encode_one("fire")))
+    written[GUARD_FIELD] = [0, {}]
+    for kind, source in (("ignoring", written), ("plain", {"text": "fire"}), ("closed", written)):
+        rest.request("PUT", f"/{kind}-{name}", body)
+        rest.request("PUT", f"/{kind}-{name}/_doc/1", source, refresh="true")
+    for number in range(20):
+        rest.request("PUT", f"/ignoring-{name}/_doc/plain{number}", {"text": "gun"}, refresh="true")
+    rest.request("POST", f"/closed-{name}/_close")
+    try:
+        found = rows(installed)
+        assert found[f"ignoring-{name}"].state.startswith("no resift_vector (dynamic is false: documents are taken")
+        assert found[f"ignoring-{name}"].fix.startswith("copy it into an index named")
+        assert f"plain-{name}" not in found
+    finally:
+        for kind in ("ignoring", "plain", "closed"):
+            cluster.drop(f"{kind}-{name}")
+
+
+def test_status_finds_what_refuses_every_document(
+    cluster: OpenSearchEngine, rest: Cluster, packaged: Model, installed: Installer
+) -> None:
+    name = uuid.uuid4().hex[:8]
+    pipeline = {"index.default_pipeline": f"{installed.name}-ingest"}
+    strict = {"dynamic": "strict", "properties": {"text": {"type": "text"}}}
+    rest.request("PUT", f"/strict-{name}", {"mappings": strict, "settings": pipeline})
+    nearly = {**mappings(["text"], packaged), "dynamic": "strict"}
+    nearly["properties"] = {key: nearly["properties"][key] for key in ("text", "resift_vector")}
+    rest.request("PUT", f"/nearly-{name}", {"mappings": nearly, "settings": {"index.knn": True, **pipeline}})
+    try:
+        found = rows(installed)
+        assert "no resift_vector (dynamic is strict: documents are refused), but" in found[f"strict-{name}"].state
+        written = stored_source(Document("1", {"text": "fire"}, packaged.encode_one("fire")))
+        written[GUARD_FIELD] = [0, {}]
+        path = f"/nearly-{name}/_doc/1"
+        with pytest.raises(EngineError, match="strict"):
+            rest.request("PUT", path, written, pipeline="_none")
+        method, target, fix = found[f"nearly-{name}"].fix.removeprefix("unset its pipeline and ").split(" ", 2)
+        rest.request(method, f"/{target}", json.loads(fix))
+        assert rest.request("PUT", path, written, pipeline="_none")["result"] == "created"
+        assert rows(installed)[f"nearly-{name}"].in_order
+    finally:
+        for kind in ("strict", "nearly"):
+            cluster.drop(f"{kind}-{name}")
+
+
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
     id = rest.named("models", f"{installed.name}-embed")[0][0]
     rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
@@ -133,7 +191,7 @@ def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installe
     rest.request("POST", f"/_plugins/_ml/models/{id}/_deploy")
 
 
-SEARCHES = {"index.search.default_pipeline": "session"}
+SEARCHES = {"index.search.default_pipeline": "hybrid"}
 USES: list[tuple[str, str, dict[str, Any]]] = [
     ("/_index_template/NAME", "index template", {"index_patterns": ["NAME*"], "template": {"settings": SEARCHES}}),
     (
@@ -159,7 +217,7 @@ def test_uninstall_refuses_while_something_names_a_pipeline(
             return {key: named(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [named(inner) for inner in value]
-        if value in ("ingest", "session"):
+        if value in ("ingest", "hybrid"):
             return f"{installed.name}-{value}"
         return value.replace("NAME", name) if isinstance(value, str) else value
 

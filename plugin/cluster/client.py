@@ -20,8 +20,10 @@ class Cluster:
 
     def request(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
         """Send one request and return the answer's JSON. Raises NotFound for status 404."""
-        perform = self.engine.client.transport.perform_request
-        return call(perform, method, path, body=body, params=params or None)
+        transport = self.engine.client.transport
+        # nobody waits for a page of hits here, and a large cluster may take long to list all of its mappings
+        seconds = transport.seconds
+        return call(transport.perform_request, method, path, body=body, params=params or None, timeout=seconds)
 
     def find(self, path: str, key: str | None = None) -> Any:
         """Return the answer to GET, or what it has under ``key``; None for status 404."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,14 @@ _SETTINGS = (*_WRITING, "index.search.default_pipeline")
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.
 _INDICES, _ALL = "*,-.*,.ds-*", {"expand_wildcards": "all"}
+_LATEST = 100  # documents of an index that are looked at, those written last
+_AT_ONCE = 200  # searches of one request
+_CONSEQUENCES = {
+    "false": " (dynamic is false: documents are taken, their vectors ignored)",
+    "false_allow_templates": " (dynamic is false: documents are taken, their vectors ignored)",
+    "strict": " (dynamic is strict: documents are refused)",
+    "strict_allow_templates": " (dynamic is strict: documents are refused)",
+}
 
 
 @dataclass(frozen=True)
@@ -92,35 +100,62 @@ class IndexState:
 
 
 def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[IndexState]:
-    """The state of every index that has a vector field or a model, or is written to by the pipeline of ``name``."""
-    parts = ["_meta.resift", f"properties.{VECTOR_FIELD}", f"properties.{GUARD_FIELD}"]
+    """The state of every index that has a vector field or a model, or that the pipeline of ``name`` writes to.
+
+    The pipeline writes to an index whose setting names it, and wrote to one that holds its fields without mapping them.
+    """
+    parts = ["_meta.resift", "dynamic", *(f"properties.{field}" for field in (VECTOR_FIELD, GUARD_FIELD))]
     filter_path = ",".join(f"*.mappings.{part}" for part in parts)
     mappings = cluster.request("GET", f"/{_INDICES}/_mapping", filter_path=filter_path, **_ALL)
     uses = pipeline_uses(cluster, {f"{name}-ingest"})
     written = {use.name for use in uses if use.kind == "index" and use.setting in _WRITING}
     # The answer leaves out indices whose mappings have nothing of what was asked for.
-    found = {index: mappings.get(index, {}).get("mappings", {}) for index in {*mappings, *written}}
-    return [_index_state(index, found[index], index in written, name, model) for index in sorted(found)]
+    found = {index: entry.get("mappings", {}) for index, entry in mappings.items()}
+    ours = {index for index, mapping in found.items() if mapping.get("_meta") or mapping.get("properties")}
+    # Only an index that ignores what it does not map takes documents from the pipeline without a trace in its mapping.
+    unmapped = sorted(index for index in {*found} - ours if str(found[index].get("dynamic")).startswith("false"))
+    ours |= written | _holding_vectors(cluster, unmapped)
+    return [_index_state(index, found.get(index, {}), index in written, name, model) for index in sorted(ours)]
+
+
+def _holding_vectors(cluster: Cluster, indices: Sequence[str]) -> set[str]:
+    """Those of the ``indices`` whose latest documents have the pipeline's fields, which their mappings do not show."""
+    # No query finds what is not mapped, and to read every document of a cluster would take hours.
+    # Without a search pipeline: the index's own may rerank, or fail.
+    body = {"size": _LATEST, "sort": [{"_seq_no": "desc"}], "_source": [GUARD_FIELD]}
+    body["search_pipeline"] = "_none"
+    holding = set()
+    for start in range(0, len(indices), _AT_ONCE):
+        part = indices[start : start + _AT_ONCE]
+        # Closed indices and those that are gone have nothing to answer with.
+        heads = (json.dumps({"index": index, "ignore_unavailable": True}) for index in part)
+        lines = "".join(f"{head}\n{json.dumps(body)}\n" for head in heads)
+        answers = cluster.request("POST", "/_msearch", lines)["responses"]
+        for index, answer in zip(part, answers, strict=True):
+            if any(hit.get("_source") for hit in answer.get("hits", {}).get("hits", ())):
+                holding.add(index)
+    return holding
 
 
 def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:
     meta: dict[str, Any] = mapping.get("_meta", {}).get("resift") or {}
-    state, fix = _fault(index, meta, mapping.get("properties", {}), name, model)
+    state, fix = _fault(index, meta, mapping, name, model)
     if written and state != "ok":
         state, fix = f"{state}, but {name}-ingest writes to it", f"unset its pipeline and {fix}"
     return IndexState(index, meta.get("model"), written, state, fix)
 
 
 def _fault(
-    index: str, meta: dict[str, Any], properties: dict[str, Any], name: str, model: ModelDescription
+    index: str, meta: dict[str, Any], mapping: dict[str, Any], name: str, model: ModelDescription
 ) -> tuple[str, str]:
     """What is wrong with an index, and what to do; ``ok`` and nothing if all is well."""
+    properties, dynamic = mapping.get("properties", {}), str(mapping.get("dynamic", "true"))
     vector = properties.get(VECTOR_FIELD)
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
     if meta and meta.get("model") != model.hash:
         return f"other model {meta.get('model')}", f"use model {meta.get('model_name')}, or {copy}"
     if vector is None:
-        return f"no {VECTOR_FIELD}", copy
+        return f"no {VECTOR_FIELD}{_CONSEQUENCES.get(dynamic, '')}", copy
     if vector.get("type") != "knn_vector":
         return f"{VECTOR_FIELD} is {vector.get('type')}, not knn_vector", copy
     if vector.get("dimension") != model.dim:

@@ -72,7 +72,8 @@ def to_json(value: Any) -> str:
 def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
-    A request takes at most ``timeout`` seconds, however many nodes are asked. The URLs may hold a user and a password;
+    A request takes at most ``timeout`` seconds, however many nodes are asked, and one that only reads no more than
+    RESIFT_SEARCH_TIMEOUT. The URLs may hold a user and a password;
     other credentials come from the environment (:func:`credentials`), and RESIFT_SNIFF=1 has the cluster asked for its
     nodes. Raises BadInput for an address or a variable that does not fit.
     """
@@ -85,6 +86,7 @@ def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSea
         hosts,
         transport_class=FailoverTransport,
         timeout=timeout,
+        search_timeout=min(timeout, _search_seconds()),
         sniff=_sniffs(),
         use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
@@ -117,6 +119,17 @@ def _sniffs() -> bool:
     if value not in ("", "0", "1"):
         raise BadInput(f"RESIFT_SNIFF is {value!r}", value=value, expected="1 or 0")
     return value == "1"
+
+
+def _search_seconds() -> float:
+    value = os.environ.get("RESIFT_SEARCH_TIMEOUT", "") or "5"
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0
+    if not 0.1 <= seconds <= 3600:  # which is also false for nan
+        raise BadInput(f"RESIFT_SEARCH_TIMEOUT is {value!r}", value=value, expected="seconds, 0.1 to 3600")
+    return seconds
 
 
 def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -218,7 +218,8 @@ class OpenSearchEngine(Engine):
         return changed
 
     def scan(self, index: str) -> Iterator[StoredDocument]:
-        hits = scan(self.client, {"seq_no_primary_term": True}, index=index, size=500)
+        seconds = self.client.transport.seconds  # a page of documents is larger than that of a search
+        hits = scan(self.client, {"seq_no_primary_term": True}, index=index, size=500, request_timeout=seconds)
         while (hit := call(next, hits, None)) is not None:
             vector, source = stored_vector(hit), without_stored_vector(hit["_source"])
             yield StoredDocument(hit["_id"], source, vector, (hit["_seq_no"], hit["_primary_term"]))

@@ -30,17 +30,25 @@ _QUICK_POSTS = {"_search", "_msearch", "_count"}
 class FailoverTransport(Transport):  # type: ignore[misc]
     """opensearch-py's transport with a deadline for each request, however many nodes are asked.
 
-    ``timeout`` is the seconds that a request may take in all. Of several nodes each but the last that is asked gets
+    ``timeout`` is the seconds that a request may take in all, and ``search_timeout`` those of one that only reads, such
+    as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but the last that is asked gets
     PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a search its whole time, and a
     search that takes long has the rest of it. ``sniff``: ask the cluster now and then which nodes it has.
     """
 
-    def __init__(self, hosts: list[dict[str, Any]], timeout: float, sniff: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        hosts: list[dict[str, Any]],
+        timeout: float,
+        search_timeout: float,
+        sniff: bool = False,
+        **settings: Any,
+    ) -> None:
         failing = {"max_retries": 0, "retry_on_timeout": True, "sniff_on_connection_fail": sniff}
         dead = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": _DEAD_DOUBLINGS}
         sniffing = {"sniffer_timeout": _SNIFF_SECONDS if sniff else None, "sniff_timeout": CONNECT_SECONDS}
         super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
-        self.seconds = timeout
+        self.seconds, self.search_seconds = timeout, search_timeout
         self.last_sniff = 0.0  # at the first request, not now: opening an engine asks nothing
 
     def perform_request(
@@ -55,7 +63,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     ) -> Any:
         """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does."""
         params = dict(params or {})
-        seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or self.seconds
+        usual = self.search_seconds if _only_reads(method, url) else self.seconds
+        seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or usual
         deadline = time.monotonic() + seconds
         headers = self._own_headers(headers)
         nodes = len(self.connection_pool.connection_opts)
@@ -68,6 +77,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             except TransportError as error:
                 late = time.monotonic() >= deadline
                 if late or not others or not self._may_try_again(error, method, url):
+                    if isinstance(error, ConnectionTimeout):
+                        raise ConnectionTimeout("TIMEOUT", f"none within {seconds:g} seconds", error.info) from error
                     raise
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
@@ -98,7 +109,11 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
 def _is_quick(method: str, url: str) -> bool:
     """Whether a request is answered soon where all is well: reading, searching, and writing one document."""
-    return method in ("GET", "HEAD") or _last(url) in _QUICK_POSTS or "_doc" in url.split("/") or "/_create/" in url
+    return _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
+
+
+def _only_reads(method: str, url: str) -> bool:
+    return method in ("GET", "HEAD") or _last(url) in _QUICK_POSTS
 
 
 def _last(url: str) -> str:
