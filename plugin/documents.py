@@ -102,12 +102,11 @@ class SearchResult:
     """A response in OpenSearch's shape, and the vectors of its hits.
 
     ``vectors`` has one entry for each hit: its vector (K,) float32, or None if the document has none or none was
-    asked for. ``cached`` says how many of them came from the hit cache.
+    asked for.
     """
 
     response: dict[str, Any]
     vectors: list[Floats | None] = field(default_factory=list)
-    cached: int = 0
 
     @property
     def hits(self) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 
 Body = dict[str, Any]  # a search body, or a clause of one
-VECTOR_FIELD, CODE_FIELD = "resift_vector", "resift_code"
+VECTOR_FIELD = "resift_vector"
+CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier version of Resift wrote
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"

@@ -106,12 +106,11 @@ def _result(index: int, relevance: float) -> dict[str, Any]:
 
 @api.post("/score")
 def score() -> dict[str, Any]:
-    """Scores of hits in the engine's order, for a search pipeline's ``ml_inference`` and ``by_field``; in Cohere's
-    shape for its ``rerank``, which passes on one text, a ``line`` of the session and then the query."""
+    """Combined scores of hits that the caller brings, in the engine's order."""
     body, service = read.json_body(data=True), _service()
     read.check_model(body, service.model)
-    query, session = _query_and_session(body)
-    feedback, note = _feedback(query, session)
+    query, session = read.text(body, "query", ""), read.text(body, "session", None)
+    feedback, note = _feedback(query, session or None)
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
     vectors = read.vectors(body, "vectors", service.model.dim)
@@ -129,19 +128,7 @@ def score() -> dict[str, Any]:
     engine = _engine_scores(body.get("engine_scores"), len(similar))
     alpha = read.number(body, "alpha", alpha, 0, 1)
     scores = combine(engine, similar, alpha, _normalization(body, normalization)).astype(float)
-    if body.get("line") is not None:
-        return {"results": [_result(position, score) for position, score in enumerate(scores.tolist())], **note}
     return {"scores": scores.round(6).tolist(), **note}
-
-
-def _query_and_session(body: dict[str, Any]) -> tuple[str, str | None]:
-    """The query and the session's id, None if there is none; of a ``line`` in place of both, if it is given."""
-    line = read.text(body, "line", None)
-    query, session = read.text(body, "query", ""), read.text(body, "session", None)
-    if line is not None:
-        first, separator, rest = line.partition("\n")
-        query, session = (rest, first) if separator else (line, None)
-    return query, session or None
 
 
 def _late_for_texts(body: dict[str, Any], has_texts_only: bool) -> LateInteraction | None:

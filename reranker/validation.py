@@ -22,7 +22,6 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
-from resift.plugin.vector_code import decode_vectors
 from resift.ranking.judgements import Judgement
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
 from resift.reranker.sessions import MAX_JUDGEMENTS
@@ -212,7 +211,7 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
 
 
 def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
-    """A list of vectors of ``dim`` numbers up to MAX_NUMBER, or of their codes, as an array (n, dim); None if missing.
+    """A list of vectors of ``dim`` numbers up to MAX_NUMBER as an array (n, dim); None if missing.
 
     Raises DimensionMismatch for vectors of another size.
     """
@@ -222,12 +221,6 @@ def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
     if value == []:
         return np.zeros((0, dim), np.float32)
     check_count(name, len(value) if isinstance(value, list) else 0, MAX_DOCUMENTS)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        try:
-            decoded = decode_vectors(value, dim)
-        except ValueError:
-            raise BadInput(f"{name} are no codes", value=name, expected=f"a list of codes of {dim} numbers") from None
-        return _moderate(name, decoded)
     return _moderate(name, _matrix(name, value, dim)).astype(np.float32)
 
 

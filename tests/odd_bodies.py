@@ -67,7 +67,7 @@ BODIES: dict[str, list[dict[str, Any]]] = {
     ],
     "score": [
         {"query": "fire", "documents": ["bush", "army"], "engine_scores": [3.5, 1], "alpha": 0.5},
-        {"line": "anna\nfire", "vectors": [[1.0] * 8, [0.5] * 8], "normalization": "z_score"},
+        {"query": "fire", "session": "anna", "vectors": [[1.0] * 8, [0.5] * 8], "normalization": "z_score"},
         {"query": "fire", "session": "anna", "vectors": ["AAAAAAAAAAA="]},
     ],
     "embeddings": [{"input": ["fire", "", None, {"text": "bush"}], "encoding_format": "base64", "truncate": True}],

@@ -15,7 +15,6 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model
-from resift.plugin.vector_code import encode_vector
 from resift.ranking.fusion import combine
 from resift.vectors.similarity import dynamax
 
@@ -77,33 +76,11 @@ def test_score_keeps_the_order_of_its_input(plain: FlaskClient, model: Model) ->
     assert by_text["scores"] == by_vector["scores"]
     similar = model.score(model.encode(["fire"])[0], model.encode(texts))
     np.testing.assert_allclose(by_vector["scores"], combine(np.array([0, -1, -2]), similar, 0.5), atol=1e-5)
-    codes = [encode_vector(vector) for vector in model.encode(texts)]
-    by_code = post(plain, "/v1/score", query="fire", vectors=codes)
-    np.testing.assert_allclose(by_code["scores"], by_vector["scores"], atol=0.02)
-    answer = plain.post("/v1/score", json={"query": "fire", "vectors": [codes[0], "AAAA"]})
-    assert (answer.status_code, answer.json["error"]["expected"]) == (400, f"a list of codes of {model.dim} numbers")
+    answer = plain.post("/v1/score", json={"query": "fire", "vectors": ["AAAA"]})
+    assert (answer.status_code, answer.json["error"]["expected"]) == (400, f"a list of vectors of {model.dim} numbers")
     given = post(plain, "/v1/score", query="fire", vectors=vectors, engine_scores=[1, 5, 2], alpha=0.2)
     np.testing.assert_allclose(given["scores"], combine(np.array([1, 5, 2]), similar, 0.2), atol=1e-5)
     assert post(plain, "/v1/score", query="fire", vectors=[])["scores"] == []
-
-
-def test_one_line_names_session_and_query(client: FlaskClient, filled: str, model: Model) -> None:
-    post(client, "/v1/feedback", session="a", index=filled, relevant=[next(iter(TEXTS))])
-    codes = [
-        encode_vector(vector) for vector in model.encode(["gun of the army", "bush fire", "forest flame", "qqzzy"])
-    ]
-    for line, query, session in [
-        ("fire", "fire", None),
-        ("\nfire\narmy", "fire\narmy", None),
-        ('a\nfire: of the "army"', 'fire: of the "army"', "a"),
-        ("a\n", "", "a"),
-    ]:
-        scores = post(client, "/v1/score", query=query, session=session, vectors=codes)["scores"]
-        results = post(client, "/v1/score", line=line, vectors=codes)["results"]
-        assert [one["index"] for one in results] == [0, 1, 2, 3]
-        np.testing.assert_allclose([one["relevance_score"] for one in results], scores, atol=1e-4)
-    post(client, "/v1/score", 400, line="", vectors=codes)
-    post(client, "/v1/score", 400, line="not a session\nfire", vectors=codes)
 
 
 def test_sessions_reach_score_and_rerank(client: FlaskClient, filled: str, model: Model) -> None:

@@ -49,7 +49,8 @@ def test_masked_knn_is_exact(engine: Engine, index: str, kind: str) -> None:
         np.testing.assert_allclose(truth[rows], np.sort(truth)[::-1][:20], atol=1e-5)
         plus = model.similarity == "cosine"
         np.testing.assert_allclose([hit["_score"] - plus for hit in found.hits], truth[rows], atol=1e-5)
-        np.testing.assert_allclose(found.vectors[0], encoded[rows[0]], rtol=1e-6)
+        nearest = encoded[rows[0]]
+        np.testing.assert_allclose(found.vectors[0], nearest, atol=1e-4 * np.abs(nearest).max())
         changed += set(rows) != set(np.argsort(-model.score(moved, encoded))[:20].tolist())
         low = {"range": {"n": {"lt": 300}}}
         body = engine.masked_body(moved, feedback.mask, model.similarity, 20, low, False)

@@ -178,8 +178,6 @@ def test_texts_are_ranked_without_a_session_whose_store_is_away(client: FlaskCli
     assert said["session"] is None
     assert "sessions" in said["reason"]
     if path == "/v1/score":
-        line = post(client, path, line="a\nfire", documents=asked["documents"])
-        assert line["resift"]["session"] is None
         # nothing is left to rank by
         error = post(client, path, 503, query="", documents=asked["documents"], session="a")["error"]
         assert error["code"] == "sessions_unavailable"

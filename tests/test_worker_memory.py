@@ -17,7 +17,6 @@ from resift import Model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.plugin.vector_code import encode_vector
 
 log = logging.getLogger(__name__)
 MB = 2**20
@@ -65,7 +64,6 @@ def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
     """The largest requests that we know to be within the limits, or to be refused only once they were parsed."""
     text = " ".join(words)[:990_000]
     document = text[:3800]
-    code = encode_vector(model.encode(["fire"])[0])
     vector = ("[" + ",".join(["0.12345678"] * model.dim) + "]").encode()
     keys = b",".join(b'"k%d":%d' % (n, n + 1000) for n in range(400_000))
     values = b",".join(b'"k%d"' % n for n in range(499_000))
@@ -80,7 +78,6 @@ def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
         ),
         "7.5 MB of texts, scored": ("/v1/score", {"query": "fire", "documents": [document] * 1950}),
         "1,900 vectors, scored": ("/v1/score", b'{"query":"x","vectors":[' + b",".join([vector] * 1900) + b"]}"),
-        "10,000 codes, scored": ("/v1/score", {"query": "fire", "vectors": [code] * 10_000}),
         "unknown fields": ("/v1/search", b"{" + keys + b"}"),
         "a query of many values": ("/v1/search", b'{"index":"docs","query":{"terms":{"n":[' + values + b"]}}}"),
         "a query of many words": ("/v1/search", {"index": "docs", "query": "fire " * 190_000}),

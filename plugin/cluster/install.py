@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 from resift.errors import BadInput, EngineError
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipeline, indices_of, indices_with_pipelines
 from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
     LAZY,
@@ -28,6 +29,7 @@ from resift.plugin.cluster.resources import (
     Script,
 )
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
+from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import index_states, pipeline_uses
 from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -89,7 +91,6 @@ class Installer:
             "fields": list(fields),
             "key": key,
             "gather_text": read_resource("gather_text.painless"),
-            "code_vector": read_resource("code_vector.painless"),
             "mappings": mappings(fields, model),
         }
 
@@ -111,8 +112,9 @@ class Installer:
             remote = RemoteModel(self.cluster, which, self.values)
             yield remote
             self.values[f"{which}_id"] = remote.model_id
-        yield Pipeline(self.cluster, "ingest", "ingest", self.values)
-        yield from (Pipeline(self.cluster, "search", which, self.values) for which in PIPELINES)
+        for kind, which in (("ingest", "ingest"), *(("search", which) for which in PIPELINES)):
+            yield Pipeline(self.cluster, kind, f"{self.name}-{which}", *render(f"{which}-pipeline", self.values))
+        yield from map(self._index_pipeline, indices_of(self.cluster, self.model.hash))
 
     def install(self, dry_run: bool = False) -> list[str]:
         """Make what is missing or different; return the steps taken, or with ``dry_run`` those that would be.
@@ -150,7 +152,7 @@ class Installer:
         originals = self._settings_before()  # read now: the template that holds them is removed below
         steps = []
         # In reverse, so that clients never meet a pipeline whose model is gone.
-        for resource in reversed(list(self.resources())):
+        for resource in reversed([*self.resources(), *map(self._index_pipeline, self._left_over())]):
             if resource.state() in ("missing", "foreign"):
                 continue
             steps.append(f"remove {resource.kind} {resource.name}")
@@ -176,8 +178,31 @@ class Installer:
             self._reranker_row(),
             *self._setting_rows(),
             *map(_resource_row, self.resources()),
+            *self._left_over_rows(),
             *self._plugin_rows(),
             *self._index_rows(),
+        ]
+
+    def _index_pipeline(self, index: str) -> IndexPipeline:
+        return IndexPipeline(self.cluster, index, self.values)
+
+    def _left_over(self) -> list[str]:
+        """The indices with a pipeline that are gone, or hold vectors of another model by now."""
+        if self.missing_plugins:
+            return []
+        wanted = indices_of(self.cluster, self.model.hash)
+        return [index for index in indices_with_pipelines(self.cluster, self.name) if index not in wanted]
+
+    def _left_over_rows(self) -> list[StatusRow]:
+        # Left where they are: a search that names a pipeline which is gone is refused, and with them it is answered.
+        return [
+            StatusRow(
+                "search pipeline",
+                f"{self.name}-{index}",
+                f"no index {index} of this model",
+                f"index {index} with this model, or DELETE /_search/pipeline/{self.name}-{index}",
+            )
+            for index in self._left_over()
         ]
 
     def _reranker_row(self) -> StatusRow:
@@ -242,7 +267,10 @@ class Installer:
         rows = []
         for index in index_states(self.cluster, self.name, self.model):
             other = others.get(index.model or "")
-            if index.model == self.model.hash or index.written or other is None:
+            if index.name in WITHOUT and index.state == "ok":
+                state, fix = f"{self.name}-{index.name} is no pipeline of its own", "copy it into one of another name"
+                rows.append(StatusRow("index", index.name, state, fix))
+            elif index.model == self.model.hash or index.written or other is None:
                 rows.append(StatusRow("index", index.name, index.state, index.fix))
             else:
                 rows.append(StatusRow("index", index.name, f"of installation {other}"))
@@ -257,7 +285,8 @@ class Installer:
 
     def _refuse_if_used(self) -> None:
         """Raise EngineError for whatever names a pipeline of ours: without it, it would refuse writes or searches."""
-        uses = pipeline_uses(self.cluster, {f"{self.name}-{which}" for which in ("ingest", *PIPELINES)})
+        ours = ("ingest", *PIPELINES, *indices_with_pipelines(self.cluster, self.name))
+        uses = pipeline_uses(self.cluster, {f"{self.name}-{which}" for which in ours})
         if uses:
             shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
             more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""

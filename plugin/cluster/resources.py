@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
@@ -14,8 +15,8 @@ from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 SCRIPTS = ("fuzzy_jaccard", "masked_cosine")
-REMOTE = ("embed", "query", "rerank", "score", "quick")
-PIPELINES = ("hybrid", "rerank", "session", "quick")
+REMOTE = ("embed", "query", "rerank", "rewrite")
+PIPELINES = ("hybrid", "rerank")
 _DEPLOY_SECONDS = 60
 LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
@@ -100,12 +101,11 @@ class IndexTemplate(Resource):
 
 
 class Pipeline(Resource):
-    """An ingest or search pipeline, from the template ``WHICH-pipeline.json``."""
+    """An ingest or search pipeline."""
 
-    def __init__(self, cluster: Cluster, kind: str, which: str, values: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, kind: str, name: str, body: dict[str, Any], stamp: Stamp) -> None:
         self.kind = f"{kind} pipeline"
-        name = f"{values['name']}-{which}"
-        super().__init__(cluster, name, f"/_{kind}/pipeline/{name}", *render(f"{which}-pipeline", values))
+        super().__init__(cluster, name, f"/_{kind}/pipeline/{quote(name, safe='')}", body, stamp)
 
     def state(self) -> str:
         found = self.cluster.find(self.path, self.name)

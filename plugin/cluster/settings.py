@@ -34,7 +34,7 @@ class ClusterSettings:
         current = self.cluster.settings()
         changes: dict[str, Any] = {name: value for name, value in SWITCHES.items() if current.get(name) != value}
         trusted = list(current.get(TRUSTED) or [])
-        if not any(_matches(pattern, f"{self.url}/v1/score") for pattern in trusted):
+        if not any(_matches(pattern, f"{self.url}/v1/rewrite") for pattern in trusted):
             # Writing the setting replaces the whole list, and others' addresses must stay in it.
             changes[TRUSTED] = [*trusted, self.pattern]
         return changes

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -29,18 +27,6 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
     beyond 64 bits as a float, and a document must come back as it was written.
     """
 
-    def __init__(self) -> None:
-        self._thread = threading.local()
-
-    @contextmanager
-    def without_large_integers(self) -> Iterator[None]:
-        """Within this context, this thread's answers hold no whole numbers beyond 64 bits: orjson may read them."""
-        self._thread.small_integers = True
-        try:
-            yield
-        finally:
-            self._thread.small_integers = False
-
     def dumps(self, data: Any) -> Any:
         """The JSON text of a request; a string is taken for JSON already."""
         try:
@@ -55,7 +41,7 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
 
     def loads(self, s: str) -> Any:
         """The value of an answer's JSON text."""
-        if ('"_source"' in s or '"fields"' in s) and not getattr(self._thread, "small_integers", False):
+        if '"_source"' in s or '"fields"' in s:
             return super().loads(s)
         try:
             return orjson.loads(s)
@@ -69,7 +55,7 @@ def to_json(value: Any) -> str:
     return text
 
 
-def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSearch:
+def connect(address: str, timeout: float) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
     A request takes at most ``timeout`` seconds, however many nodes are asked, and one that only reads no more than
@@ -91,26 +77,35 @@ def connect(address: str, timeout: float, serializer: JsonSerializer) -> OpenSea
         use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
-        serializer=serializer,
+        serializer=JsonSerializer(),
         **credentials(nodes),
     )
 
 
 # What OpenSearch ends in where it does not check a request that it cannot make sense of, such as one for highlights
-# between no tags. It calls that 500, as if the cluster failed.
-_STUMBLES = {
-    "array_index_out_of_bounds_exception",
+# between no tags: errors of Java, and some of its own for which it names no status. It calls them 500, or 503, as if
+# the cluster failed. Where it did fail the cause is another: of files, of connections, of shards that are away.
+_IMPOSSIBLE = {
+    "aggregation_execution_exception",
     "arithmetic_exception",
+    "array_index_out_of_bounds_exception",
     "class_cast_exception",
+    "exception",  # has no other cause: what fails for one of those above is named after it
     "illegal_argument_exception",
     "illegal_state_exception",
+    "index_not_found_exception",  # not the index that is searched, which is 404, but one that the body has it read
     "index_out_of_bounds_exception",
     "json_parse_exception",
     "negative_array_size_exception",
+    "no_such_element_exception",
     "null_pointer_exception",
     "number_format_exception",
     "search_exception",
     "string_index_out_of_bounds_exception",
+    "too_complex_to_determinize_exception",
+    "too_many_buckets_exception",
+    "too_many_nested_clauses",
+    "unsupported_operation_exception",
 }
 
 
@@ -160,7 +155,7 @@ def translated(error: TransportError) -> EngineError | NotFound:
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:
         return NotFound(f"OpenSearch: {reason}" if detail else "no such document", value=body.get("_id"))
-    if status == 500 and _innermost(detail).get("type") in _STUMBLES:
+    if status >= 500 and _innermost(detail).get("type") in _IMPOSSIBLE:
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
 

@@ -1,4 +1,4 @@
-"""Documents as OpenSearch stores them: their fields, the vector, and its code for stock pipelines."""
+"""Documents as OpenSearch stores them: their fields, and the vector."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import orjson
 from resift.arrays import Floats
 from resift.plugin.documents import Document
 from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD
-from resift.plugin.vector_code import encode_vector
 
 
 def stored_source(document: Document) -> dict[str, Any]:
     """The fields that OpenSearch stores of a document."""
     if document.vector is None:
         return document.source
-    vector = np.asarray(document.vector, np.float32)
-    return {**document.source, VECTOR_FIELD: vector.tolist(), CODE_FIELD: encode_vector(vector)}
+    return {**document.source, VECTOR_FIELD: np.asarray(document.vector, np.float32).tolist()}
 
 
 def stored_json(document: Document) -> str:
@@ -28,13 +26,12 @@ def stored_json(document: Document) -> str:
     fields = json.dumps(document.source, allow_nan=False)
     if document.vector is None:
         return fields
-    if not document.source or document.source.keys() & {VECTOR_FIELD, CODE_FIELD}:
+    if not document.source or VECTOR_FIELD in document.source:
         return json.dumps(stored_source(document), allow_nan=False)
     # Written by hand since orjson, from a 32-bit array, takes the fewest digits that tell 32-bit floats apart: half
     # of those that json writes for the same numbers as Python's 64-bit floats.
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
-    code = encode_vector(document.vector)
-    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}, "{CODE_FIELD}": "{code}"}}'
+    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}}}'
 
 
 def stored_vector(hit: Mapping[str, Any]) -> Floats | None:

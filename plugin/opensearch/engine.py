@@ -25,11 +25,10 @@ from resift.plugin.documents import (
     json_fault,
 )
 from resift.plugin.engine import OVERSAMPLING, Engine, Headers
-from resift.plugin.opensearch.bodies import asks_for_vector, whole_hits
-from resift.plugin.opensearch.cached_hits import CachedHits, Send
-from resift.plugin.opensearch.client import JsonSerializer, call, connect, error_reason, to_json, translated
+from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
 from resift.plugin.opensearch.documents import stored_json, stored_source, stored_vector, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
+from resift.plugin.opensearch.packed_vectors import sent_body, take_vector
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body
 from resift.plugin.resource_files import read_resource
 
@@ -44,9 +43,7 @@ class OpenSearchEngine(Engine):
     writers = 3
 
     def __init__(self, url: str, timeout: float = 30) -> None:
-        serializer = JsonSerializer()
-        self.client = connect(url, timeout, serializer)
-        self.cached_hits = CachedHits(self.client, serializer)
+        self.client = connect(url, timeout)
 
     def close(self) -> None:
         self.client.close()
@@ -99,7 +96,6 @@ class OpenSearchEngine(Engine):
     def drop(self, index: str) -> None:
         # check_name refuses patterns and lists: they would delete more than one index.
         call(self.client.indices.delete, index=check_name(index))
-        self.cached_hits.cache.clear()
 
     def refresh(self, index: str) -> None:
         call(self.client.indices.refresh, index=index)
@@ -126,46 +122,18 @@ class OpenSearchEngine(Engine):
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
-        def send(bodies: Sequence[Any]) -> list[dict[str, Any]]:
-            return [call(self.client.search, index=index, body=bodies[0], headers=headers)]
-
-        return self._search(index, [body], vectors, headers, send)[0]
+        return _result(call(self.client.search, index=index, body=sent_body(body, vectors), headers=headers), vectors)
 
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: bool = False, headers: Headers = None
     ) -> list[SearchResult]:
-        def send(bodies: Sequence[Any]) -> list[dict[str, Any]]:
-            lines = "".join(f"{{}}\n{to_json(body)}\n" for body in bodies)
-            answer = call(self.client.msearch, index=index, body=lines, headers=headers)
-            for response in answer["responses"]:
-                status = response.pop("status", 200)  # of this body alone, and no part of a search's answer
-                if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
-                    raise translated(TransportError(status, "", response))
-            responses: list[dict[str, Any]] = answer["responses"]
-            return responses
-
-        return self._search(index, bodies, vectors, headers, send)
-
-    def _search(
-        self, index: str, bodies: Sequence[Body], vectors: bool, headers: Headers, send: Send
-    ) -> list[SearchResult]:
-        """The results of bodies that ``send`` sends, completed from the hit cache where that is possible."""
-        # The cache was filled with the service's own rights. A caller with rights of its own may be allowed fewer
-        # fields or documents, and gets what the engine answers to its headers.
-        if vectors and headers is None:
-            completed = self.cached_hits.search(index, bodies, send)
-            if completed is not None:
-                return completed
-        responses = send([whole_hits(body, vectors) for body in bodies])
-        results = [_result(response, body) for response, body in zip(responses, bodies, strict=True)]
-        if vectors:
-            with_body = zip(results, bodies, strict=True)
-            lacking = [result for result, body in with_body if not asks_for_vector(body)]
-            self.cached_hits.add_vectors(index, lacking, headers)
-        for result, body in zip(results, bodies, strict=True):
-            if not body.get("seq_no_primary_term"):
-                _remove_versions(result)
-        return results
+        lines = "".join(f"{{}}\n{to_json(sent_body(body, vectors))}\n" for body in bodies)
+        answer = call(self.client.msearch, index=index, body=lines, headers=headers)
+        for response in answer["responses"]:
+            status = response.pop("status", 200)  # of this body alone, and no part of a search's answer
+            if "error" in response:  # _msearch answers 200 and puts the refusal of one body in its place
+                raise translated(TransportError(status, "", response))
+        return [_result(response, vectors) for response in answer["responses"]]
 
     def masked_body(
         self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
@@ -256,21 +224,11 @@ def _checked_line(document: Document) -> tuple[str | None, str]:
 
 
 def _vector_lines(id: str, version: Any, vector: Floats) -> list[str]:
-    """A partial update of the vector and its code alone, which leaves every other byte of the document as it is."""
+    """A partial update of the vector alone, which leaves every other byte of the document as it is."""
     action = {"_id": id, "if_seq_no": version[0], "if_primary_term": version[1]}
     return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector))}}}']
 
 
-def _result(response: dict[str, Any], body: Body) -> SearchResult:
-    """A result with the vectors that its hits bring because the body names them; else without any."""
+def _result(response: dict[str, Any], vectors: bool) -> SearchResult:
     hits = response["hits"]["hits"]
-    if asks_for_vector(body):
-        return SearchResult(response, [stored_vector(hit) for hit in hits])
-    return SearchResult(response, [None] * len(hits))
-
-
-def _remove_versions(result: SearchResult) -> None:
-    """Take out of the hits the versions that only Resift asked for."""
-    for hit in result.hits:
-        hit.pop("_seq_no", None)
-        hit.pop("_primary_term", None)
+    return SearchResult(response, [take_vector(hit) if vectors else None for hit in hits])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.plugin.documents import ModelDescription, index_meta
-from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 
@@ -32,7 +32,6 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
             level = level.setdefault("properties", {}).setdefault(part, {})
         level.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
-    texts["properties"][CODE_FIELD] = {"type": "keyword", "index": False, "doc_values": False}
     texts["properties"][GUARD_FIELD] = GUARD_MAPPING
     # Lucene refuses a document with a term of more than 32766 bytes; 8191 characters in UTF-8 never take that many.
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}

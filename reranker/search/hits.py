@@ -33,10 +33,6 @@ def vectors_of(model: Model, vectors: Sequence[Floats | None], texts: Callable[[
 
 
 def vector_origins(results: Iterable[SearchResult]) -> dict[str, int]:
-    """How many vectors were ``kept`` from earlier searches, ``fetched``, or ``encoded`` since the index has none."""
-    kept = fetched = encoded = 0
-    for result in results:
-        missing = sum(vector is None for vector in result.vectors)
-        kept, encoded = kept + result.cached, encoded + missing
-        fetched += len(result.vectors) - result.cached - missing
-    return {"kept": kept, "fetched": fetched, "encoded": encoded}
+    """How many vectors were ``fetched``, and how many ``encoded`` since the index has none."""
+    present = [vector is not None for result in results for vector in result.vectors]
+    return {"fetched": sum(present), "encoded": len(present) - sum(present)}
