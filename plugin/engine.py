@@ -9,9 +9,9 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import EngineError, IndexNotFound
+from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import Body, document_text, knn_body
+from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, document_text, knn_body
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 # Candidates of a masked k-NN for each document wanted: the more of them, the fewer documents approximate k-NN misses.
@@ -69,6 +69,9 @@ class Engine(ABC):
     @abstractmethod
     def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
         """Run a search body of OpenSearch's query language; with ``vectors``, fetch the vectors of its hits.
+
+        They may be rounded, so that their cosine with any vector is off by less than 1e-4; exact where ``_source``
+        names the vector field.
 
         The vector field is left out of ``_source`` unless the body names it. A malformed body raises an error with
         status 400: BadInput, EngineError, or UnsupportedQuery for what the embedded engine does not know.
@@ -151,9 +154,18 @@ class Engine(ABC):
     def documents(
         self, index: str, ids: Sequence[str], headers: Headers = None
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
-        """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out."""
-        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids)}
+        """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
+
+        Raises AmbiguousDocument if ``index`` stands for several indices and more than one of them has such a document.
+        """
+        # By name the vectors are exact, which others of a search need not be.
+        source = {"includes": ["*", VECTOR_FIELD], "excludes": [CODE_FIELD, GUARD_FIELD]}
+        # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
+        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, body, vectors=True, headers=headers)
+        _require_unambiguous(index, result.hits)
+        for hit in result.hits:
+            hit["_source"].pop(VECTOR_FIELD, None)
         return {hit["_id"]: (hit["_source"], vector) for hit, vector in zip(result.hits, result.vectors, strict=True)}
 
     def update(self, index: str, id: str, changes: dict[str, Any], model: Model) -> None:
@@ -175,3 +187,15 @@ class Engine(ABC):
         raise EngineError(
             f"document {id!r} was changed by others at each of {_UPDATE_ATTEMPTS} attempts", status=409, value=id
         )
+
+
+def _require_unambiguous(index: str, hits: Sequence[dict[str, Any]]) -> None:
+    """Raise AmbiguousDocument if two hits have the same id."""
+    homes: dict[str, list[str]] = {}
+    for hit in hits:
+        homes.setdefault(hit["_id"], []).append(hit["_index"])
+    for id, found in homes.items():
+        if len(found) > 1:
+            names = ", ".join(sorted(found))
+            message = f"document {id!r} is in several indices that {index!r} stands for: {names}"
+            raise AmbiguousDocument(message, value=id, expected="the index that the hit itself names, as _index")

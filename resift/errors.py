@@ -89,6 +89,12 @@ class UnsupportedQuery(BadInput):
     code = "unsupported_query"
 
 
+class AmbiguousDocument(BadInput):
+    """An id is named that several indices have, and nothing says which of them is meant."""
+
+    code = "ambiguous_document"
+
+
 class UnsupportedMediaType(BadInput):
     """The request's Content-Type is not JSON's, which pages of other sites could send unasked."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineUnavailable, IndexNotFound, TextTooLong
+from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound, TextTooLong
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.connect import open_engine, open_session_store
@@ -279,13 +279,22 @@ class Session:
 
         All marks of one call are one step, which :meth:`undo` takes back. A click and a skipped hit count less than
         what is marked, and ``neutral`` takes earlier marks of a document back. Raises BadInput if nothing is marked or
-        a document is marked twice, and NotFound if the index has no such document; nothing is noted then.
+        a document is marked twice, NotFound if the index has no such document, and AmbiguousDocument if its name stands
+        for several indices that have one of that id, unless all marks are hits of one of them; nothing is noted then.
         """
         marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
-        marks = collect_marks({name: _ids(name, given) for name, given in {**marked, "neutral": neutral}.items()})
+        given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
+        marks = collect_marks({name: _ids(name, documents) for name, documents in given.items()})
         query = self._query if query is None else query
         _check_text("query", query, self._service.config.max_text)
-        return Explanation(self._service.feedback(self.id, self.index.name, query, marks))
+        try:
+            return Explanation(self._service.feedback(self.id, self.index.name, query, marks))
+        except AmbiguousDocument:
+            # of several indices under one name; hits say which of them they come from
+            homes = {one["_index"] if isinstance(one, Hit) else None for listed in given.values() for one in listed}
+            if len(homes) > 1 or None in homes:
+                raise
+            return Explanation(self._service.feedback(self.id, homes.pop(), query, marks))
 
     def undo(self) -> Explanation:
         """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""
@@ -335,9 +344,14 @@ def open(
         raise
 
 
-def _ids(name: str, given: Iterable[str | Hit]) -> list[str]:
+def _listed(name: str, given: Iterable[str | Hit]) -> list[str | Hit]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise BadInput(f"{name} is not a list", value=given, expected="a list of document ids or hits")
+    return list(given)
+
+
+def _ids(name: str, given: Iterable[str | Hit]) -> list[str]:
+    given = _listed(name, given)
     ids = [one.id if isinstance(one, Hit) else one for one in given]
     if not all(isinstance(id, str) and id for id in ids):
         raise BadInput(f"{name} holds what is no document id", value=ids, expected="a list of document ids or hits")

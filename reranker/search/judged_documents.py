@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import IndexNotFound, IndexNotServed, ModelMismatch
+from resift.errors import AmbiguousDocument, IndexNotFound, IndexNotServed, ModelMismatch
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
@@ -34,8 +34,8 @@ class JudgedDocuments:
     def of(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
         """The session's effective judgements with their documents.
 
-        Left out are documents that are gone or that the caller may not read, and indices that are gone, are not served
-        or hold vectors of another model.
+        Left out are documents that are gone or that the caller may not read, those whose ids another index has by now,
+        and indices that are gone, are not served or hold vectors of another model.
         """
         judgements = [] if session is None else session.effective_judgements
         contents: dict[tuple[str, str], Content] = {}
@@ -56,6 +56,10 @@ class JudgedDocuments:
             return known
         try:
             return known | self.fetch(index, unknown, headers)
+        except AmbiguousDocument:
+            half = len(unknown) // 2
+            parts = (unknown[:half], unknown[half:]) if half else ()
+            return known | {id: one for part in parts for id, one in self._known_or_fetched(index, part, headers).items()}
         except (IndexNotFound, IndexNotServed, ModelMismatch):
             # all or none: what is still remembered of an index that is gone would be forgotten within minutes
             return {}
@@ -63,7 +67,7 @@ class JudgedDocuments:
     def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         """Vector (K,) and text of each of these documents that exists.
 
-        Raises IndexNotFound, IndexNotServed, ModelMismatch, and what the engine raises.
+        Raises IndexNotFound, IndexNotServed, ModelMismatch, AmbiguousDocument, and what the engine raises.
         """
         info = self.info(index, headers)
         documents = self.engine.documents(index, ids, headers)

@@ -1,0 +1,85 @@
+"""Marks under a pattern or an alias: a document is meant by its id only where one of the indices has it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import ids, post
+
+from resift import Model
+from resift.errors import AmbiguousDocument
+from resift.library import Library
+from resift.plugin.documents import Document
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.ranking.judgements import GRADES
+from resift.reranker import Config, create_app
+
+ONLY_A, BOTH, ONLY_B = "bush fire near the forest", "fire and smoke", "the army returned fire"
+
+
+@pytest.fixture
+def pattern(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
+    """A pattern for two indices, which have documents of equal ids."""
+    prefix = f"resift-test-{uuid.uuid4().hex[:8]}"
+    texts = {"a": {"1": BOTH, "2": ONLY_A, "0": "rain"}, "b": {"1": "soldier of the army", "3": ONLY_B, "0": "river"}}
+    for name, documents in texts.items():
+        cluster.create(f"{prefix}-{name}", ["text"], model)
+        found = [Document(id, {"text": text}, model.encode_one(text)) for id, text in documents.items()]
+        assert cluster.bulk(f"{prefix}-{name}", found) == []
+        cluster.refresh(f"{prefix}-{name}")
+    yield f"{prefix}-*"
+    for name in texts:
+        cluster.drop(f"{prefix}-{name}")
+
+
+@pytest.fixture
+def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path) -> FlaskClient:
+    """The service."""
+    return create_app(Config(store=str(tmp_path / "s.db")), engine=cluster, model=model).test_client()
+
+
+@pytest.mark.parametrize("grade", GRADES)
+def test_an_id_of_several_indices_is_refused(client: FlaskClient, pattern: str, grade: str) -> None:
+    mark = {"session": "anna", "query": "fire"}
+    error = post(client, "/v1/feedback", 400, index=pattern, **mark, **{grade: ["2", "1", "3"]})["error"]
+    assert (error["code"], error["value"]) == ("ambiguous_document", "1")
+    assert pattern.replace("*", "a, ") in error["message"]
+    assert "_index" in error["expected"]
+    assert client.get("/v1/sessions/anna").status_code == 404, "nothing is noted"
+    assert post(client, "/v1/feedback", index=pattern, **mark, **{grade: ["2", "3"]})["steps"] == 1
+    assert post(client, "/v1/feedback", 404, index=pattern, **mark, relevant=["2", "9"])["error"]["value"] == "9"
+    own = post(client, "/v1/feedback", index=pattern.replace("*", "b"), **mark, **{grade: ["1"]})
+    assert own["judgements"][-1]["index"] == pattern.replace("*", "b")
+
+
+def test_the_others_count_when_an_id_has_become_ambiguous(
+    client: FlaskClient, cluster: OpenSearchEngine, model: Model, pattern: str
+) -> None:
+    learned = post(client, "/v1/feedback", session="anna", index=pattern, query="fire", relevant=["2", "3"])["learned"]
+    assert [one["document"] for one in learned["because"]] == ["2", "3"]
+    text = "peace"
+    cluster.bulk(pattern.replace("*", "b"), [Document("2", {"text": text}, model.encode_one(text))])
+    cluster.refresh(pattern)
+    fresh = create_app(client.application.config["RESIFT"], engine=cluster, model=model).test_client()
+    assert [one["document"] for one in fresh.get("/v1/sessions/anna").get_json()["learned"]["because"]] == ["3"]
+    found = post(fresh, "/v1/search", index=pattern, query="fire", session="anna")
+    assert (found["resift"]["reranked"], found["resift"]["session"]) == (True, "anna")
+    assert set(ids(found)) >= {"1", "2", "3"}
+
+
+def test_hits_say_which_document_they_are(client: FlaskClient, pattern: str) -> None:
+    library = Library(client.application.extensions["resift"])
+    session = library.index(pattern).session("anna")
+    hits = {(hit["_index"][-1], hit.id): hit for hit in session.search("fire army")}
+    session.mark(relevant=[hits["b", "1"]])
+    assert session.explain()["judgements"][0]["index"] == pattern.replace("*", "b")
+    with pytest.raises(AmbiguousDocument):
+        session.mark(relevant=[hits["b", "1"], "2"])
+    with pytest.raises(AmbiguousDocument):
+        session.mark(relevant=[hits["b", "1"]], irrelevant=[hits["a", "2"]])
+    session.mark(relevant=[hits["a", "2"], hits["b", "3"]])
+    assert session.explain()["steps"] == 2
