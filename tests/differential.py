@@ -1,14 +1,67 @@
-"""What the differential tests search: a corpus in many languages, and random queries over it."""
+"""What the differential tests search: a corpus in many languages on both engines, and random queries over it."""
 
 from __future__ import annotations
 
 import random
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from resift import Model
 from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+from resift.plugin.sqlite.engine import SqliteEngine
+
+BOUNDED = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],  # no shrinking: of a batch the message names the one body that differed
+)
+
+
+@dataclass
+class Twins:
+    """The same index on both engines."""
+
+    embedded: Engine
+    cluster: Engine
+    index: str
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls, path: Path, cluster: Engine, model: Model, analyzer: str, documents: Sequence[Document]
+    ) -> Iterator[Twins]:
+        """An index of these documents, the embedded one in a file at ``path``."""
+        twins = cls(SqliteEngine(str(path)), cluster, f"resift-twins-{uuid.uuid4().hex[:8]}")
+        for engine in (twins.embedded, twins.cluster):
+            engine.create(twins.index, FIELDS, model, analyzer=analyzer)
+            assert engine.bulk(twins.index, documents) == []
+            engine.refresh(twins.index)
+        yield twins
+        cluster.drop(twins.index)
+        twins.embedded.close()
+
+    def hits(self, bodies: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any, Any]]:
+        """Each body, with what each engine answers."""
+        answers = (engine.search_all(self.index, bodies) for engine in (self.embedded, self.cluster))
+        for body, ours, theirs in zip(bodies, *answers, strict=True):
+            yield body, ours.response["hits"], theirs.response["hits"]
+
+
+def ranking(hits: dict[str, Any]) -> dict[str, float]:
+    """Ids and scores, best first."""
+    return {hit["_id"]: hit["_score"] for hit in hits["hits"]}
+
 
 SENTENCES = [
     line

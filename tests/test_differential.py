@@ -5,47 +5,19 @@ What differs on purpose stands in docs/guide.md, "The embedded engine"; nothing 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from differential import FIELDS, QUERIES, TEXTS, documents
-from hypothesis import HealthCheck, Phase, given, settings
+from differential import BOUNDED, FIELDS, QUERIES, TEXTS, Twins, documents, ranking
+from hypothesis import given
 from hypothesis import strategies as st
 
 from resift import Model
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.sqlite.engine import SqliteEngine
 
 COUNT = 400
 BATCH = st.lists(QUERIES, min_size=20, max_size=20)  # one _msearch
-BOUNDED = settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # no shrinking: of a batch the message names the one body that differed
-)
-
-
-@dataclass
-class Twins:
-    """The same index on both engines."""
-
-    embedded: Engine
-    cluster: Engine
-    index: str
-
-    def hits(self, bodies: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Any, Any]]:
-        """Each body, with what each engine answers."""
-        answers = (engine.search_all(self.index, bodies) for engine in (self.embedded, self.cluster))
-        for body, ours, theirs in zip(bodies, *answers, strict=True):
-            yield body, ours.response["hits"], theirs.response["hits"]
 
 
 @pytest.fixture(scope="module", params=["english", "standard"])
@@ -53,20 +25,9 @@ def twins(
     request: pytest.FixtureRequest, cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twins]:
     """An index of all documents with each analyser."""
-    path: Path = tmp_path_factory.mktemp("twins") / "engine.db"
-    found = Twins(SqliteEngine(str(path)), cluster, f"resift-twins-{uuid.uuid4().hex[:8]}")
-    for engine in (found.embedded, found.cluster):
-        engine.create(found.index, FIELDS, model, analyzer=request.param)
-        assert engine.bulk(found.index, documents(COUNT)) == []
-        engine.refresh(found.index)
-    yield found
-    cluster.drop(found.index)
-    found.embedded.close()
-
-
-def ranking(hits: dict[str, Any]) -> dict[str, float]:
-    """Ids and scores, best first."""
-    return {hit["_id"]: hit["_score"] for hit in hits["hits"]}
+    path = tmp_path_factory.mktemp("twins") / "engine.db"
+    with Twins.of(path, cluster, model, request.param, documents(COUNT)) as found:
+        yield found
 
 
 @BOUNDED

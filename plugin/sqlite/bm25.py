@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.plugin.sqlite.query import Text
+from resift.plugin.sqlite.clauses import Text
 from resift.plugin.sqlite.tables import IndexTables
 
 Rows = NDArray[np.int64]

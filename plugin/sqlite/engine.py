@@ -7,11 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable, NotFound
+from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable, NotFound, UnsupportedQuery
 from resift.plugin.documents import (
     Document,
     IndexInfo,
@@ -22,15 +20,17 @@ from resift.plugin.documents import (
     check_index,
     index_meta,
 )
-from resift.plugin.engine import Engine, Headers
+from resift.plugin.engine import OVERSAMPLING, Engine, Headers
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body, names_vector
+from resift.plugin.resource_files import read_resource
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
-from resift.plugin.sqlite.highlights import FieldHighlight, parse_highlight
+from resift.plugin.sqlite.highlights import parse_highlight
 from resift.plugin.sqlite.hits import page_hits
-from resift.plugin.sqlite.knn import ExactKnn, parse_knn
+from resift.plugin.sqlite.knn import VectorCache
 from resift.plugin.sqlite.matching import Matcher
 from resift.plugin.sqlite.query import natural_number, parse_query
+from resift.plugin.sqlite.rescore import parse_rescore, rescored
 from resift.plugin.sqlite.tables import (
     SCHEMA,
     IndexTables,
@@ -45,7 +45,7 @@ from resift.plugin.sqlite.tables import (
     write_vector,
 )
 
-_BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits"}
+_BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits", "rescore"}
 
 
 class SqliteEngine(Engine):
@@ -58,7 +58,7 @@ class SqliteEngine(Engine):
     def __init__(self, path: str) -> None:
         self.path = path
         self._database = Database(path, "indices", SCHEMA, EngineUnavailable, CorruptEngine)
-        self._knn = ExactKnn()
+        self._vectors = VectorCache()
         self._statistics: dict[int, tuple[int, FieldStatistics]] = {}  # by index number, with its count of changes
 
     def close(self) -> None:
@@ -162,26 +162,28 @@ class SqliteEngine(Engine):
     def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
         started = time.perf_counter()
         start, size = _checked_page(body)
-        query, source = body.get("query", {"match_all": {}}), body.get("_source")
+        source = body.get("_source")
         names_vector(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
-            matcher = Matcher(db, tables, self._statistics_of(db, tables))
-            if isinstance(query, dict) and set(query) == {"knn"}:
-                scored = self._knn.nearest_rows(matcher, parse_knn(query["knn"], tables))
-                highlights: dict[str, FieldHighlight] = {}
-            else:
-                clause = parse_query(query, tables.fields, tables.analyzer)
-                highlights = parse_highlight(body.get("highlight"), clause, tables.fields)
-                scored = matcher.ranking(clause)
-            hits, hit_vectors = page_hits(db, tables, scored[start : start + size], source, highlights)
+            matcher = Matcher(db, tables, self._statistics_of(db, tables), self._vectors)
+            query, rescores = parse_query(body.get("query", {"match_all": {}}), tables), parse_rescore(body, tables)
+            highlights = parse_highlight(body.get("highlight"), query.clause, tables.fields)
+            rows, scores = matcher.ranking(query.clause)
+            total = len(rows)
+            if rescores and size:
+                rows, scores = rescored(matcher, (rows, scores), rescores, start + size)
+            page, found = rows[start : start + size], scores[start : start + size]
+            names = matcher.names([query, *(rescore.query for rescore in rescores)], page)
+            scored = list(zip(page.tolist(), found.tolist(), strict=True))
+            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
             "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
             "hits": {
-                "total": {"value": len(scored), "relation": "eq"},
-                "max_score": scored[0][1] if scored and size else None,
+                "total": {"value": total, "relation": "eq"},
+                "max_score": float(scores[0]) if total and size else None,
                 "hits": hits,
             },
         }
@@ -198,18 +200,26 @@ class SqliteEngine(Engine):
     def masked_body(
         self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
     ) -> Body:
-        """A ``knn`` clause with ``mask`` and ``similarity`` added, which :class:`ExactKnn` understands."""
-        body = knn_body(vector, size, filter, source)
-        body["query"]["knn"][VECTOR_FIELD] |= {"mask": np.asarray(mask, np.float32).tolist(), "similarity": similarity}
-        return body
+        """The nearest without the mask, rescored by our script, as on OpenSearch."""
+        name, probe = {"cosine": ("masked_cosine", mask**2 * vector), "jaccard": ("fuzzy_jaccard", vector)}[similarity]
+        params = {"field": VECTOR_FIELD, "query": vector.tolist(), "mask": mask.tolist()}
+        script = {"source": read_resource(f"{name}.painless"), "params": params}
+        rescore_query = {"script_score": {"query": {"match_all": {}}, "script": script}}
+        candidates = min(size * OVERSAMPLING, MAX_RESULTS)
+        weighted = {"query_weight": 0, "rescore_query": rescore_query}
+        rescore = {"window_size": candidates, "query": weighted}
+        return {**knn_body(probe, candidates, filter, source), "size": size, "rescore": rescore}
 
 
 def _checked_page(body: Body) -> tuple[int, int]:
-    """The ``from`` and ``size`` of a body. Raises BadInput for what the embedded engine does not know or give."""
+    """The ``from`` and ``size`` of a body.
+
+    Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what it does not give.
+    """
     unknown = sorted(set(body) - _BODY_KEYS)
     if unknown:
         expected = " | ".join(sorted(_BODY_KEYS))
-        raise BadInput(f"the embedded engine does not know {unknown}", value=unknown[0], expected=expected)
+        raise UnsupportedQuery(f"the embedded engine does not know {unknown}", value=unknown[0], expected=expected)
     size, start = natural_number(body, "size", 10), natural_number(body, "from", 0)
     if size + start > MAX_RESULTS:
         raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")

@@ -11,7 +11,8 @@ from typing import Any
 from resift.errors import BadInput
 from resift.plugin.query_dsl import values_of
 from resift.plugin.sqlite.analysis import Word, words_of
-from resift.plugin.sqlite.query import Clause, Text, natural_number, parts_of
+from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
+from resift.plugin.sqlite.query import natural_number
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
 _BLANKS = "".join(map(chr, range(33)))  # what Java trims
@@ -110,6 +111,6 @@ def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
 
 
 def _terms(clause: Clause, field: str) -> Iterator[str]:
-    for part in parts_of(clause, prohibited=False):
+    for part in highlighted_parts(clause):
         if isinstance(part, Text) and field in part.boosts:
             yield from part.terms

@@ -19,10 +19,12 @@ def page_hits(
     page: Sequence[tuple[int, float]],
     source: Any,
     highlights: Mapping[str, FieldHighlight],
+    names: Mapping[int, list[str]],
 ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
     """The hits for the rows and scores of a ``page``, in its order, and their vectors (K,), None for one without.
 
-    ``source`` is the body's ``_source``, and ``highlights`` says how each field that it highlights is.
+    ``source`` is the body's ``_source``, ``highlights`` says how each field that it highlights is, and ``names`` which
+    named clauses a row matches.
     """
     rows = ", ".join(str(row) for row, _ in page)
     sql = f"SELECT row, id, source, vector FROM {tables.documents} WHERE row IN ({rows})"
@@ -40,6 +42,8 @@ def page_hits(
         shown = _shown(fields, vector, source)
         if shown is not None:
             hit["_source"] = shown
+        if names[row]:
+            hit["matched_queries"] = names[row]
         if fragments:
             hit["highlight"] = fragments
         hits.append(hit)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import orjson
 
 from resift.errors import CorruptEngine
 from resift.plugin.sqlite.bm25 import FieldStatistics, Rows, Scores, sum_by_row, text_scores
+from resift.plugin.sqlite.clauses import (
+    Bool,
+    Clause,
+    Constant,
+    Everything,
+    Ids,
+    Nearest,
+    Passing,
+    Query,
+    Scripted,
+    Text,
+)
 from resift.plugin.sqlite.field_tests import FieldTest
-from resift.plugin.sqlite.query import Bool, Clause, Ids, Passing, Text
+from resift.plugin.sqlite.knn import VectorCache
 from resift.plugin.sqlite.tables import IndexTables
 
 Matches = tuple[Rows, Scores]  # in ascending order of the rows
@@ -19,14 +32,27 @@ Matches = tuple[Rows, Scores]  # in ascending order of the rows
 class Matcher:
     """Runs queries on an index as one transaction sees it."""
 
-    def __init__(self, db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics) -> None:
-        self.db, self.tables, self.statistics = db, tables, statistics
+    def __init__(
+        self, db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, vectors: VectorCache
+    ) -> None:
+        self.db, self.tables, self.statistics, self._vectors = db, tables, statistics, vectors
 
-    def ranking(self, clause: Clause) -> list[tuple[int, float]]:
+    def ranking(self, clause: Clause) -> Matches:
         """The rows of all documents that match, and their scores, best first; of equal ones the first written first."""
         rows, scores = self.matches(clause)
         order = np.argsort(-scores, kind="stable")
-        return list(zip(rows[order].tolist(), scores[order].tolist(), strict=True))
+        return rows[order], scores[order]
+
+    def names(self, queries: Sequence[Query], page: Rows) -> Mapping[int, list[str]]:
+        """The names of clauses that each row of a page matches; of clauses with one name the last counts."""
+        found: dict[int, list[str]] = {row: [] for row in page.tolist()}
+        clauses = {name: clause for query in queries for name, clause in query.names.items()}
+        for name, clause in sorted(clauses.items()):
+            # What the whole search asked for, all of its hits match.
+            rows = page if clause is queries[0].clause else self.matches(clause, np.sort(page))[0]
+            for row in rows.tolist():
+                found[row].append(name)
+        return found
 
     def matches(self, clause: Clause, within: Rows | None = None) -> Matches:
         """The matching rows, among those ``within`` if these are given, and their scores."""
@@ -36,11 +62,28 @@ class Matcher:
             rows, scores = text_scores(self.db, self.tables, self.statistics, clause)
             chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
             return rows[chosen], scores[chosen]
-        if isinstance(clause, Passing):
+        if isinstance(clause, Scripted):
+            rows, _ = self.matches(clause.query, within)
+            scores = self._vectors.of(self.db, self.tables).scripted(clause.script, rows)
+            return rows, scores * np.float32(clause.boost)
+        if isinstance(clause, Nearest):
+            return self._nearest(clause, within)
+        if isinstance(clause, Constant):
+            rows, _ = self.matches(clause.filter, within)
+        elif isinstance(clause, Passing):
             rows = self._passing(clause.test, within)
+        elif isinstance(clause, Everything) and within is not None:
+            rows = within
         else:
             rows = self._rows(clause.ids if isinstance(clause, Ids) else None, within)
         return rows, np.full(len(rows), clause.boost, np.float32)
+
+    def _nearest(self, clause: Nearest, within: Rows | None) -> Matches:
+        # The nearest of all documents, of which those within are hits, and not the nearest of those within.
+        allowed = None if clause.filter is None else self.matches(clause.filter)[0]
+        rows, scores = self._vectors.of(self.db, self.tables).nearest(clause.vector, clause.k, allowed)
+        chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
+        return rows[chosen], scores[chosen] * np.float32(clause.boost)
 
     def _bool(self, clause: Bool, within: Rows | None) -> Matches:
         scored = []

@@ -1,121 +1,79 @@
 """OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
-Known are ``match_all``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists`` and ``bool``
-of them, to any depth that a person writes; ``bool``, ``match``, ``term`` and ``range`` mean what they mean on
-OpenSearch, scores included.
+Known are ``match_all``, ``match_none``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists``
+and ``knn``, and ``bool``, ``constant_score`` and ``script_score`` of them, to any depth that a person writes. They mean
+what they mean on OpenSearch, scores included.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
+import numpy as np
+
 from resift.errors import BadInput, UnsupportedQuery
+from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD
 from resift.plugin.sqlite.analysis import terms_of
-from resift.plugin.sqlite.field_tests import Comparison, Exists, FieldTest, OneOf, scalar
+from resift.plugin.sqlite.clauses import (
+    Bool,
+    Clause,
+    Constant,
+    Everything,
+    Ids,
+    Nearest,
+    Passing,
+    Query,
+    Scripted,
+    Text,
+    parts_of,
+)
+from resift.plugin.sqlite.field_tests import Comparison, Exists, OneOf, scalar
+from resift.plugin.sqlite.scripts import checked_numbers, parse_script
+from resift.plugin.sqlite.tables import IndexTables
 
 MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
 _COMPARISONS = ("gt", "gte", "lt", "lte")
+_BY_FIELD = {"match", "term", "range", "knn"}  # their settings stand under the name of a field
 
 
-@dataclass(frozen=True)
-class Everything:
-    """All documents, with one score."""
-
-    boost: float = 1.0
-
-
-@dataclass(frozen=True)
-class Ids:
-    """The documents with these ids, with one score."""
-
-    ids: frozenset[str]
-    boost: float = 1.0
-
-
-@dataclass(frozen=True)
-class Passing:
-    """The documents whose fields pass a test, with one score."""
-
-    test: FieldTest
-    boost: float = 1.0
-
-
-@dataclass(frozen=True)
-class Text:
-    """The documents that hold terms in the best of some text fields, with that field's BM25 score.
-
-    ``boosts``: text field → its weight. ``terms``: as often as they occur in the query. ``every``: whether all terms
-    must be in one field; else one is enough.
-    """
-
-    boosts: dict[str, float]
-    terms: tuple[str, ...]
-    every: bool = False
-    boost: float = 1.0
-
-
-@dataclass(frozen=True)
-class Bool:
-    """What all of ``must`` and ``filter`` match, none of ``must_not``, and ``least`` of ``should``.
-
-    The score is the sum of the scores of ``must`` and ``should``.
-    """
-
-    must: tuple[Clause, ...] = ()
-    should: tuple[Clause, ...] = ()
-    filter: tuple[Clause, ...] = ()
-    must_not: tuple[Clause, ...] = ()
-    least: int = 0
-    boost: float = 1.0
-
-
-Clause = Everything | Ids | Passing | Text | Bool
-
-
-def parse_query(query: Any, fields: Sequence[str], analyzer: str) -> Clause:
-    """A query clause over an index whose text ``fields`` are cut by ``analyzer``, checked in every part.
+def parse_query(query: Any, tables: IndexTables) -> Query:
+    """A query over an index, checked in every part.
 
     Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what no engine does.
     """
-    clause = _Parser(fields, analyzer).clause(query, MAX_DEPTH)
+    parser = _Parser(tables)
+    clause = parser.clause(query)
     count = sum(_count(part) for part in parts_of(clause))
     if count > MAX_CLAUSES:
         raise _too_many(count)
-    return clause
+    return Query(clause, parser.names)
 
 
 def _too_many(count: int) -> BadInput:
     return BadInput(f"the query has {count} clauses", value=count, expected=f"at most {MAX_CLAUSES}")
 
 
-def parts_of(clause: Clause, prohibited: bool = True) -> Iterator[Clause]:
-    """A clause and all clauses inside it; without the ``prohibited`` ones, what ``must_not`` holds is left out."""
-    yield clause
-    if isinstance(clause, Bool):
-        for inner in clause.must + clause.should + clause.filter + (clause.must_not if prohibited else ()):
-            yield from parts_of(inner, prohibited)
-
-
 def _count(clause: Clause) -> int:
     """What a clause counts of MAX_CLAUSES: each word in each field by itself, as Lucene does."""
     if isinstance(clause, Text):
         return len(clause.boosts) * len(clause.terms)
-    return 0 if isinstance(clause, Bool) else 1
+    return 0 if isinstance(clause, (Bool, Constant, Scripted)) else 1
 
 
 class _Parser:
     """Query clauses to :data:`Clause`, one method for each kind."""
 
-    def __init__(self, fields: Sequence[str], analyzer: str) -> None:
-        self.fields, self.analyzer = fields, analyzer
-        self.words = 0
+    def __init__(self, tables: IndexTables) -> None:
+        self.fields, self.analyzer, self.dim = tables.fields, tables.analyzer, tables.dim
+        self.words = self.depth = 0
+        self.names: dict[str, Clause] = {}
         self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
             "match_all": self._match_all,
+            "match_none": self._match_none,
             "match": self._match,
             "multi_match": self._multi_match,
             "ids": self._ids,
@@ -123,23 +81,62 @@ class _Parser:
             "terms": self._terms,
             "range": self._range,
             "exists": self._exists,
+            "knn": self._knn,
+            "constant_score": self._constant_score,
+            "script_score": self._script_score,
+            "bool": self._bool,
         }
 
-    def clause(self, query: Any, depth: int) -> Clause:
+    def clause(self, query: Any) -> Clause:
         kind, body = _single(query, "query")
         if not isinstance(body, Mapping):
             raise BadInput(f"malformed {kind} query", value=body, expected="an object")
-        if kind == "bool":
-            if depth == 0:
-                expected = f"at most {MAX_DEPTH} of them"
-                raise BadInput("bool queries are too deep inside each other", value=MAX_DEPTH + 1, expected=expected)
-            return self._bool(body, depth - 1)
         if kind not in self.kinds:
-            _unsupported(f"query {kind!r}", " | ".join([*self.kinds, "bool"]))
-        return self.kinds[kind](body)
+            _unsupported(f"query {kind!r}", " | ".join(self.kinds))
+        clause = self.kinds[kind](body)
+        settings = next(iter(body.values())) if kind in _BY_FIELD else body
+        if isinstance(settings, Mapping) and "_name" in settings:
+            name = settings["_name"]
+            if not isinstance(name, str):
+                raise BadInput(f"malformed _name of {kind}", value=name, expected="a text")
+            self.names[str(scalar(name, "_name"))] = clause
+        return clause
+
+    def _inner(self, query: Any) -> Clause:
+        """A clause inside another one."""
+        if self.depth == MAX_DEPTH:
+            expected = f"at most {MAX_DEPTH} of them"
+            raise BadInput("queries are too deep inside each other", value=MAX_DEPTH + 1, expected=expected)
+        self.depth += 1
+        clause = self.clause(query)
+        self.depth -= 1
+        return clause
 
     def _match_all(self, body: Mapping[str, Any]) -> Clause:
         return Everything(_boost_of("match_all", body))
+
+    def _match_none(self, body: Mapping[str, Any]) -> Clause:
+        return Ids(frozenset(), _boost_of("match_none", body))
+
+    def _knn(self, body: Mapping[str, Any]) -> Clause:
+        name, settings = _single(body, "knn query")
+        if name != VECTOR_FIELD or not isinstance(settings, Mapping) or not {"vector", "k"} <= set(settings):
+            expected = f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
+            raise BadInput("malformed knn query", value=body, expected=expected)
+        # ignore_unmapped: every index of this engine has the field
+        boost = _boost_of("knn", settings, "vector", "k", "filter", "ignore_unmapped")
+        vector = checked_numbers("query vector", settings["vector"], self.dim).astype(np.float32)
+        k, filtering = natural_number(settings, "k", 0), settings.get("filter")
+        if not 0 < k <= MAX_RESULTS:
+            raise BadInput(f"k is {k}", value=k, expected=f"a whole number from 1 to {MAX_RESULTS}")
+        return Nearest(vector, k, None if filtering is None else self._inner(filtering), boost)
+
+    def _constant_score(self, body: Mapping[str, Any]) -> Clause:
+        return Constant(self._inner(body.get("filter")), _boost_of("constant_score", body, "filter"))
+
+    def _script_score(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("script_score", body, "query", "script")
+        return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.dim), boost)
 
     def _ids(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("ids", body, "values")
@@ -154,7 +151,7 @@ class _Parser:
         return self._one_of(name, [value], boost)
 
     def _terms(self, body: Mapping[str, Any]) -> Clause:
-        name, values = _field({name: value for name, value in body.items() if name != "boost"}, "terms")
+        name, values = _field({name: value for name, value in body.items() if name not in ("boost", "_name")}, "terms")
         if not isinstance(values, list):
             raise BadInput(f"malformed terms on {name!r}", value=values, expected="a list")
         if len(values) > MAX_TERMS:
@@ -227,13 +224,14 @@ class _Parser:
     def _not_text(self, name: Any) -> NoReturn:
         raise BadInput(f"{name!r} is not a text field of this index", value=name, expected=" | ".join(self.fields))
 
-    def _bool(self, body: Mapping[str, Any], depth: int) -> Clause:
+    def _bool(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("bool", body, "must", "should", "filter", "must_not", "minimum_should_match")
 
         def clauses(occurrence: str) -> tuple[Clause, ...]:
-            return tuple(self.clause(clause, depth) for clause in _as_list(body.get(occurrence, [])))
+            return tuple(self._inner(clause) for clause in _as_list(body.get(occurrence, [])))
 
-        must, should, filtering, must_not = map(clauses, ("must", "should", "filter", "must_not"))
+        # In OpenSearch's order, for of clauses with one name the last counts.
+        must, must_not, should, filtering = map(clauses, ("must", "must_not", "should", "filter"))
         if not (must or should or filtering or must_not):
             return Everything(boost)
         # Where nothing else has to match, one of the alternatives must.

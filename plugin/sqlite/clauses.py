@@ -1,0 +1,126 @@
+"""What a query asks for, as a tree of clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from resift.arrays import Floats
+from resift.plugin.sqlite.field_tests import FieldTest
+from resift.plugin.sqlite.scripts import Script
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All documents, with one score."""
+
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Ids:
+    """The documents with these ids, with one score."""
+
+    ids: frozenset[str]
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The documents whose fields pass a test, with one score."""
+
+    test: FieldTest
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Text:
+    """The documents that hold terms in the best of some text fields, with that field's BM25 score.
+
+    ``boosts``: text field → its weight. ``terms``: as often as they occur in the query. ``every``: whether all terms
+    must be in one field; else one is enough.
+    """
+
+    boosts: dict[str, float]
+    terms: tuple[str, ...]
+    every: bool = False
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bool:
+    """What all of ``must`` and ``filter`` match, none of ``must_not``, and ``least`` of ``should``.
+
+    The score is the sum of the scores of ``must`` and ``should``.
+    """
+
+    must: tuple[Clause, ...] = ()
+    should: tuple[Clause, ...] = ()
+    filter: tuple[Clause, ...] = ()
+    must_not: tuple[Clause, ...] = ()
+    least: int = 0
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What ``filter`` matches, with one score."""
+
+    filter: Clause
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """What ``query`` matches, with the scores of a script."""
+
+    query: Clause
+    script: Script
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``."""
+
+    vector: Floats
+    k: int
+    filter: Clause | None = None
+    boost: float = 1.0
+
+
+Clause = Everything | Ids | Passing | Text | Bool | Constant | Scripted | Nearest
+
+
+@dataclass(frozen=True)
+class Query:
+    """A clause, and those of its parts that have a name (``_name``)."""
+
+    clause: Clause
+    names: Mapping[str, Clause]
+
+
+def parts_of(clause: Clause) -> Iterator[Clause]:
+    """A clause and all clauses inside it."""
+    yield clause
+    for inner in _inner(clause):
+        yield from parts_of(inner)
+
+
+def highlighted_parts(clause: Clause) -> Iterator[Clause]:
+    """The parts of a clause whose words are highlighted: all but what ``must_not`` holds and the filter of a k-NN."""
+    yield clause
+    if not isinstance(clause, Nearest):
+        for inner in _inner(clause):
+            if not (isinstance(clause, Bool) and any(inner is prohibited for prohibited in clause.must_not)):
+                yield from highlighted_parts(inner)
+
+
+def _inner(clause: Clause) -> tuple[Clause, ...]:
+    if isinstance(clause, Bool):
+        return clause.must + clause.should + clause.filter + clause.must_not
+    if isinstance(clause, Scripted):
+        return (clause.query,)
+    if isinstance(clause, (Constant, Nearest)) and clause.filter is not None:
+        return (clause.filter,)
+    return ()
