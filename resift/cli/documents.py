@@ -18,10 +18,11 @@ from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
 from resift.cli.train_self import adapt_files
+from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound
+from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
-from resift.ingest.readers import Columns, Files, Record
+from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.documents import ANALYZERS, check_name
@@ -103,20 +104,22 @@ def index(
     if adapt and "-" in files:
         raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
     stop = Stop()
-    source = Files(files, format_, Columns(id_column, renames), stop)
+    source = ClaimedFiles(files, format_, Columns(id_column, renames), stop)
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
     if not adapt:
         encoder = load_model(model)
-    with opened(engine) as target:
+    with opened(engine) as target, _unclaimed_kept(source, refused):
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
             chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
-        counted = _Counted(records)
+        counted = _Counted(records, source)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
+        if own is None:
+            _add_pipelines(target, index, encoder)
     _print_indexed(report, index, chosen, refused, as_json)
     if counted.unnamed:
         click.echo(
@@ -125,6 +128,22 @@ def index(
             err=True,
         )
     _end(report, stop)
+
+
+def _add_pipelines(engine: Engine, index: str, model: Model) -> None:
+    """Make the search pipelines of a new index, where its cluster has an installation for its model."""
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.index_pipelines import add_pipelines
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+    if not isinstance(engine, OpenSearchEngine):
+        return
+    try:
+        for name in add_pipelines(Cluster(engine), index, model.hash):
+            click.echo(f"search pipeline {name} made", err=True)
+    except ResiftError as error:
+        # Who may write documents may not change pipelines in every cluster, and the documents are all there.
+        click.echo(f"no search pipeline was made: {error.message}", err=True)
 
 
 def _end(report: Report, stop: Stop) -> None:
@@ -156,14 +175,29 @@ def _place(report: Report) -> str:
     return f"read up to line {line} of {file}"
 
 
-class _Counted:
-    """Records, and how many of them have no id of their own."""
+@contextmanager
+def _unclaimed_kept(source: ClaimedFiles, refused: DeadLetters) -> Iterator[None]:
+    """Where the block raises, put what was read of stdin and is nowhere yet into the dead-letter file, and say so."""
+    try:
+        yield
+    except BaseException as error:
+        if lost := source.unclaimed:
+            refused.add_unclaimed(lost, error)
+            last = lost[-1]
+            told = f"read up to line {last.line} of {last.file}, and nothing behind it: "
+            click.echo(f"{told}{len(lost)} documents are in {refused.path}", err=True)
+        raise
 
-    def __init__(self, records: Records) -> None:
-        self._records, self.unnamed = records, 0
+
+class _Counted:
+    """Records that are claimed from their source, and how many of them have no id of their own."""
+
+    def __init__(self, records: Records, source: ClaimedFiles) -> None:
+        self._records, self._source, self.unnamed = records, source, 0
 
     def __iter__(self) -> Records:
         for record in self._records:
+            self._source.claim(record)
             self.unnamed += isinstance(record, Record) and not record.named
             yield record
 
