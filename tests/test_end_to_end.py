@@ -21,7 +21,6 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.vector_code import decode_vectors
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 
@@ -191,7 +190,13 @@ def test_uninstall_is_refused_while_an_index_needs_it(
     with pytest.raises(EngineError, match=f"{setting} of index {index}"):
         installed.uninstall()
     cluster.client.indices.put_settings(index=index, body={setting: None})
-    assert {row.state for row in installed.status() if row.kind != "index"} == {"ok"}
+    # an index that a client made by the template has a pipeline after the next install
+    own = f"{installed.name}-{index}"
+    rows = {row.name: row for row in installed.status() if row.name.startswith(installed.name)}
+    assert (rows[own].state, rows[own].fix) == ("missing", "resift install")
+    assert f"create search pipeline {own}" in installed.install()
+    rows = {row.name: row for row in installed.status() if row.name.startswith(installed.name)}
+    assert {row.state for row in rows.values() if row.kind != "index"} == {"ok"}
 
 
 def test_hybrid_search(index: str, cluster: OpenSearchEngine, name: str) -> None:
@@ -222,70 +227,6 @@ def test_rerank_pipeline(index: str, cluster: OpenSearchEngine, name: str, packa
     assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
 
 
-def test_codes_belong_to_the_vectors_whoever_wrote_them(
-    index: str, cluster: OpenSearchEngine, name: str, packaged: Model, tmp_path: Path
-) -> None:
-    own = f"{name}-own"
-    records = [Record("f", i, str(i), document) for i, document in enumerate(DOCUMENTS)]
-    Indexer(cluster, packaged, own, DeadLetters(tmp_path / "dead.jsonl")).run(records, ["title", "text"])
-    for written in (index, own):
-        body = {"query": {"match_all": {}}, "size": 20}
-        hits = cluster.client.search(index=written, body=body)["hits"]["hits"]
-        assert len(hits) == len(DOCUMENTS)
-        for hit in hits:
-            vector, code = (hit["_source"][field] for field in ("resift_vector", "resift_code"))
-            np.testing.assert_allclose(
-                decode_vectors([code], packaged.dim)[0], vector, atol=0.502 * np.abs(vector).max() / 127
-            )
-        assert all("resift_code" not in hit["_source"] for hit in cluster.search(written, body).hits)
-    cluster.drop(own)
-
-
-def test_session_rerank_in_a_plain_search(
-    index: str, cluster: OpenSearchEngine, name: str, reranker: str, key: str
-) -> None:
-    client, pipeline = cluster.client, f"{name}-session"
-
-    def asked(session: str | None, **body: Any) -> list[dict[str, Any]]:
-        ext = {"ml_inference": {"query": "strike", **({"session": session} if session else {})}}
-        return search(client, index, pipeline, ext=ext, **body)
-
-    before = asked("s1")
-    assert sorted(ids(before)) == sorted(ids(search(client, index, None)))
-    assert all({"resift_code", "previous_score"} <= set(hit["_source"]) for hit in before)
-    mark = {"session": "s1", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
-    answer = requests.post(f"{reranker}/v1/feedback", json=mark, headers={"X-Api-Key": key}, timeout=10)
-    assert answer.status_code == 200, answer.text
-    after = asked("s1")
-    assert ids(after) != ids(before)
-    assert set(ids(after)[:3]) == {"0", "2", "4"}
-    assert ids(asked("s2")) == ids(before) == ids(asked(None))
-    # OpenSearch's rerank processor needs the total: without it the engine's order stays
-    assert ids(asked("s1", track_total_hits=False)) == ids(search(client, index, None))
-    assert asked("s1", size=0) == []
-    assert set(ids(asked("s1", size=3, **{"from": 2}))) <= set(ids(before))
-    body = {
-        "query": QUERY,
-        "ext": {"ml_inference": {"query": "strike", "session": "s1"}},
-        "search_pipeline": pipeline,
-    }
-    found = client.msearch(body=[{"index": index}, body, {"index": index}, {"query": QUERY}])["responses"]
-    assert ids(found[0]["hits"]["hits"]) == ids(after)
-    body = {"index": index, "query": "strike", "session": "s1"}
-    over_http = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=10)
-
-    def quickly(line: str, **body: Any) -> list[dict[str, Any]]:
-        return search(client, index, f"{name}-quick", ext={"rerank": {"query_context": {"query_text": line}}}, **body)
-
-    for line, same in [("s1\nstrike", after), ("s2\nstrike", before), ("strike", before)]:
-        quick = quickly(line)
-        assert ids(quick) == ids(same)
-        np.testing.assert_allclose([hit["_score"] for hit in quick], [hit["_score"] for hit in same], atol=1e-4)
-    assert ids(quickly("s1\nstrike", _source=["title"])) == ids(search(client, index, None))
-    assert ids(search(client, index, f"{name}-quick")) == ids(search(client, index, None))
-    assert set(ids(over_http.json()["hits"]["hits"])[:3]) == {"0", "2", "4"}
-
-
 def test_an_index_that_does_not_map_vectors_is_refused(
     installed: Installer, cluster: OpenSearchEngine, name: str
 ) -> None:
@@ -297,48 +238,6 @@ def test_an_index_that_does_not_map_vectors_is_refused(
         assert not cluster.client.exists(index=index, id="1")
     finally:
         cluster.drop_if_exists(index)
-
-
-def test_a_pipeline_follows_no_session_of_another_key(
-    index: str, cluster: OpenSearchEngine, name: str, reranker: str, other_key: str
-) -> None:
-    mark = {"session": "s9", "index": index, "query": "strike", "relevant": ["0"], "irrelevant": ["1", "5"]}
-
-    def asked() -> list[str]:
-        ext = {"ml_inference": {"query": "strike", "session": "s9"}}
-        return ids(search(cluster.client, index, f"{name}-session", ext=ext))
-
-    before = asked()
-    answer = requests.post(f"{reranker}/v1/feedback", json=mark, headers={"X-Api-Key": other_key}, timeout=10)
-    assert answer.status_code == 200, answer.text
-    body = {"index": index, "query": "strike", "session": "s9"}
-    own = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": other_key}, timeout=10)
-    assert own.json()["resift"]["session"] == "s9"
-    assert asked() == before
-
-
-def test_sessions_and_hybrid_together(index: str, cluster: OpenSearchEngine, name: str) -> None:
-    neural = {"neural": {"resift_vector": {"query_text": "wages", "k": 5}}}
-    body = {"query": {"hybrid": {"queries": [QUERY, neural]}}, "ext": {"ml_inference": {"query": "wages"}}}
-    hits = search(cluster.client, index, f"{name}-session", **body)
-    assert "6" in ids(hits)
-    assert all("previous_score" in hit["_source"] for hit in hits)
-
-
-@pytest.mark.parametrize(
-    "query", ['say "strike"', "back\\slash", "new\nline", "é 東", '", "session": "x', "{}", "12", ""]
-)
-def test_any_query_text_goes_through_the_session_pipeline(
-    index: str, cluster: OpenSearchEngine, name: str, query: str
-) -> None:
-    hits = search(cluster.client, index, f"{name}-session", ext={"ml_inference": {"query": query, "session": "none"}})
-    assert sorted(ids(hits)) == sorted(ids(search(cluster.client, index, None)))
-    assert ("previous_score" in hits[0]["_source"]) == bool(query)
-    for session in ("none", "12"):
-        line = {"rerank": {"query_context": {"query_text": f"{session}\n{query}"}}}
-        quick = search(cluster.client, index, f"{name}-quick", ext=line)
-        assert ids(quick) == ids(hits)
-        np.testing.assert_allclose([hit["_score"] for hit in quick], [hit["_score"] for hit in hits], atol=1e-4)
 
 
 def test_stored_scripts_score_as_the_model_does(
@@ -387,12 +286,8 @@ def test_a_reranker_that_is_away(
     away.install()
     try:
         plain = search(cluster.client, index, None)
-        hits = search(
-            cluster.client,
-            index,
-            f"{name}-session",
-            ext={"ml_inference": {"query": "strike", "session": "s1"}},
-        )
+        ext = {"ml_inference": {"query": "strike", "session": "s1"}}
+        hits = search(cluster.client, index, f"{name}-{index}", ext=ext)
         assert [(hit["_id"], hit["_score"]) for hit in hits] == [(hit["_id"], hit["_score"]) for hit in plain]
         lines = [{"index": {"_id": "1"}}, {"text": "fire"}]
         answer = cluster.client.bulk(body=lines, index=f"{name}-docs", params={"pipeline": f"{name}-ingest"})

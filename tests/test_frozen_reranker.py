@@ -30,8 +30,8 @@ def frozen(
     with socket.create_server(("" if host != "127.0.0.1" else host, 0)) as silent:
         port = silent.getsockname()[1]
         installer = Installer(cluster, packaged, ["title", "text"], f"http://{host}:{port}", name)
-        installer.install()
         cluster.create(name, ["title", "text"], packaged)
+        installer.install()
         cluster.bulk(name, documents(packaged))
         cluster.refresh(name)
         yield impatient.client, name
@@ -46,13 +46,14 @@ def hits(client: OpenSearch, index: str, pipeline: str, **body: Any) -> list[tup
     return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
 
 
-@pytest.mark.parametrize("which", ["session", "quick", "rerank"])
+@pytest.mark.parametrize("which", ["of the index", "rerank"])
 def test_the_engines_order_stands(frozen: tuple[OpenSearch, str], which: str) -> None:
     client, name = frozen
-    ext: dict[str, Any] = {"rerank": {"query_context": {"query_text": "\nfire"}}}
-    if which == "session":
-        ext = {"ml_inference": {"query": "fire"}}
-    assert hits(client, name, f"{name}-{which}", ext=ext) == hits(client, name, "_none")
+    ext: dict[str, Any] = {"rerank": {"query_context": {"query_text": "fire"}}}
+    if which == "of the index":
+        ext = {"ml_inference": {"query": "fire", "session": "anna"}}
+    pipeline = f"{name}-{name if which == 'of the index' else which}"
+    assert hits(client, name, pipeline, ext=ext) == hits(client, name, "_none")
 
 
 def test_a_query_that_must_be_encoded_is_refused(frozen: tuple[OpenSearch, str]) -> None:

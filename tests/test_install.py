@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,8 +42,19 @@ def own_states(installer: Installer) -> set[str]:
     return {row.state for row in installer.status() if row.kind not in ("index", "reranker")}
 
 
+@pytest.fixture
+def indices(cluster: OpenSearchEngine, packaged: Model) -> Iterator[list[str]]:
+    """Two indices of the packaged model."""
+    names = [f"docs-{uuid.uuid4().hex[:8]}", f"ä.b_{uuid.uuid4().hex[:8]}%41"]
+    for index in names:
+        cluster.create(index, ["text"], packaged)
+    yield names
+    for index in names:
+        cluster.drop(index)
+
+
 def test_install_status_uninstall_leaves_nothing(
-    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors, nowhere: str
+    cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors, nowhere: str, indices: list[str]
 ) -> None:
     name = f"resift-{uuid.uuid4().hex[:8]}"
     rest = Cluster(cluster)
@@ -55,17 +67,10 @@ def test_install_status_uninstall_leaves_nothing(
     assert installer.install() == []
     assert own_states(installer) == {"ok"}
     during = snapshot(rest)
-    assert [len(during[kind]) - len(before[kind]) for kind in ("scripts", "templates", "ingest", "search")] == [
-        2,
-        1,
-        1,
-        4,
-    ]
-    assert [len(during[kind]) - len(before[kind]) for kind in ("models", "connectors", "model_groups")] == [
-        5,
-        5,
-        1,
-    ]
+    made = {"scripts": 2, "templates": 1, "ingest": 1, "models": 4, "connectors": 4, "model_groups": 1}
+    assert {kind: len(during[kind]) - len(before[kind]) for kind in made} == made
+    # and one for each other index of the packaged model that there is
+    assert {f"{name}-{one}" for one in ("hybrid", "rerank", *indices)} <= {*during["search"]} - {*before["search"]}
 
     other = Installer(cluster, build_model("boew:4", vectors), ["text"], nowhere, name)
     assert f"other model {packaged.hash}" in {row.state for row in other.status()}
@@ -76,8 +81,8 @@ def test_install_status_uninstall_leaves_nothing(
     )
     moved = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18081", name)
     assert {row.state for row in moved.status() if row.kind == "remote model"} == {"changed"}
-    rest.request("DELETE", f"/_search/pipeline/{name}-session")
-    assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-session"]
+    rest.request("DELETE", f"/_search/pipeline/{name}-hybrid")
+    assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-hybrid"]
     assert moved.install()
     assert own_states(moved) == {"ok"}
 

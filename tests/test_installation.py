@@ -238,7 +238,119 @@ def test_the_rerankers_address_is_checked(cluster: OpenSearchEngine, model: Mode
     assert "secret" not in f"{caught.value} {caught.value.to_dict()}"
 
 
+def test_steps_as_json(here: Path, opensearch_url: str, installed: Installer) -> None:
+    where = ["--engine", opensearch_url, "--name", installed.name, "--json"]
+    for command, flags, steps in (
+        ("install", [], []),
+        ("install", ["--fields", "body", "--dry-run"], ["change the fields from text to body"]),
+        ("uninstall", ["--dry-run"], [f"remove index template {installed.name}"]),
+    ):
+        result = CliRunner().invoke(main, [command, *where, *flags])
+        assert result.exit_code == 0, result.output
+        report = json.loads(result.stdout)
+        assert report["dry_run"] == ("--dry-run" in flags)
+        assert set(report["steps"]) >= set(steps)
+        assert bool(report["steps"]) == bool(steps)
+
+
 def test_nothing_is_remembered_of_what_was_never_installed(rest: Cluster) -> None:
     assert "resift-never" not in installations(rest)
     with pytest.raises(NotFound):
         rest.request("GET", "/_index_template/resift-never")
+
+
+@pytest.fixture
+def fresh(cluster: OpenSearchEngine) -> Iterator[str]:
+    """A name for an index, which is dropped if it was made."""
+    name = f"fresh-{uuid.uuid4().hex[:8]}"
+    yield name
+    cluster.drop_if_exists(name)
+
+
+def pipeline_row(installer: Installer, index: str) -> StatusRow | None:
+    """What the status says of the search pipeline of an index."""
+    own = f"{installer.name}-{index}"
+    return next((row for row in installer.status() if (row.kind, row.name) == ("search pipeline", own)), None)
+
+
+def test_resift_index_makes_the_pipeline_of_a_new_index(
+    here: Path, opensearch_url: str, rest: Cluster, installed: Installer, fresh: str, model: Model
+) -> None:
+    (here / "docs.jsonl").write_text('{"id": "1", "text": "fire"}\n')
+    other = str(model.save(here / "small"))
+
+    def index(name: str, *flags: str) -> str:
+        command = ["index", "docs.jsonl", "--index", name, "--engine", opensearch_url, *flags]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    own = f"{installed.name}-{fresh}"
+    assert f"search pipeline {own} made" in index(fresh)
+    assert (row := pipeline_row(installed, fresh)) is not None
+    assert row.in_order
+    rest.request("DELETE", f"/_search/pipeline/{own}")
+    assert "search pipeline" not in index(fresh)  # the index is not new, and somebody may not want it
+    assert (row := pipeline_row(installed, fresh)) is not None
+    assert (row.state, row.fix) == ("missing", "resift install")
+    installed.engine.drop(fresh)
+    assert own not in index(fresh, "--model", other)
+    assert pipeline_row(installed, fresh) is None
+
+
+def test_a_pipeline_outlives_its_index_and_says_so(
+    cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, model: Model, fresh: str
+) -> None:
+    own = f"{installed.name}-{fresh}"
+    path = f"/_search/pipeline/{own}"
+    cluster.create(fresh, ["text"], packaged)
+    assert f"create search pipeline {own}" in installed.install()
+    for made in (None, model):
+        # a search that names it is answered all the same where it stays
+        cluster.drop_if_exists(fresh)
+        if made is not None:
+            cluster.create(fresh, ["text"], made)
+        assert (row := pipeline_row(installed, fresh)) is not None
+        assert row.state == f"no index {fresh} of this model"
+        assert f"DELETE {path}" in row.fix
+        assert not any(own in step for step in installed.install())
+    assert f"remove search pipeline {own}" in installed.uninstall(dry_run=True)
+    rest.request("DELETE", path)
+    assert pipeline_row(installed, fresh) is None
+
+
+def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
+    cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, fresh: str
+) -> None:
+    path = f"/_search/pipeline/{installed.name}-{fresh}"
+    cluster.create(fresh, ["text"], packaged)
+    installed.install()
+    ours = rest.find(path, f"{installed.name}-{fresh}")
+    theirs = [{"description": "mine", "request_processors": []}, {**ours, "request_processors": []}]
+    for body in theirs:
+        rest.request("PUT", path, body)
+        assert (row := pipeline_row(installed, fresh)) is not None
+        assert row.state == "foreign"
+        with pytest.raises(EngineError, match="is not Resift's"):
+            installed.install()
+    ours["request_processors"][0]["ml_inference"]["ignore_failure"] = False
+    rest.request("PUT", path, {**ours, "description": ours["description"].replace("content ", "content 0")})
+    assert (row := pipeline_row(installed, fresh)) is not None
+    assert (row.state, row.fix) == ("changed", "resift install")
+    assert f"replace search pipeline {installed.name}-{fresh} (changed)" in installed.install()
+    rest.request("DELETE", path)
+
+
+@pytest.mark.parametrize("index", ["hybrid", "rerank", "ingest"])
+def test_an_index_with_the_name_of_another_pipeline_has_none(
+    here: Path, opensearch_url: str, cluster: OpenSearchEngine, installed: Installer, index: str
+) -> None:
+    (here / "docs.jsonl").write_text('{"id": "1", "text": "fire"}\n')
+    command = ["index", "docs.jsonl", "--index", index, "--engine", opensearch_url]
+    try:
+        said = CliRunner().invoke(main, command)
+        assert (said.exit_code, f"index {index!r} can have no search pipeline" in said.output) == (0, True)
+        assert rows(installed)[index].state == f"{installed.name}-{index} is no pipeline of its own"
+        assert not any(index in step for step in installed.install())
+    finally:
+        cluster.drop_if_exists(index)

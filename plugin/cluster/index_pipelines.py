@@ -26,10 +26,9 @@ class IndexPipeline(Pipeline):
         body, stamp = render("index-pipeline", {**values, "index": index})
         super().__init__(cluster, "search", "-".join(self.owner), body, stamp)
 
-    def state(self) -> str:
-        found = self.cluster.find(self.path, self.name)
-        # An installation named resift-a and its index b would share this name with an index a-b of one named resift.
-        return super().state() if found is None or _owner(found) == self.owner else "foreign"
+    def _description(self, found: dict[str, Any]) -> str:
+        # The pipeline of the index b of an installation resift-a has the name of that of the index a-b of resift.
+        return super()._description(found) if _owner(found) == self.owner else ""
 
 
 def indices_of(cluster: Cluster, model: str) -> list[str]:

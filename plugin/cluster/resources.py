@@ -109,7 +109,11 @@ class Pipeline(Resource):
 
     def state(self) -> str:
         found = self.cluster.find(self.path, self.name)
-        return self._state_by(None if found is None else found.get("description", ""))
+        return self._state_by(None if found is None else self._description(found))
+
+    def _description(self, found: dict[str, Any]) -> str:
+        """What tells whether a pipeline that was found is the one that is meant: its description, with the stamp."""
+        return str(found.get("description", ""))
 
 
 class RemoteModel(Resource):

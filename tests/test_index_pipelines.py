@@ -1,0 +1,196 @@
+"""The search pipeline of an index on a real OpenSearch: a whole body in, a whole body out, and the engine's own answer
+whatever the reranker does. The reranker here is a small HTTP server that answers what a test says."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from engine_documents import documents
+from opensearch_fixture import reranker_host
+
+from resift import Model
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+BIG = 2**63 - 1
+FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
+RIVER = {"match": {"text": "river"}}
+Answer = Callable[[dict[str, Any]], tuple[int, str]]  # what a server answers to a request: the status and the text
+
+
+def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
+    """An answer in the shape of ``/v1/rewrite``, with the body that a function makes of the one that was sent."""
+    return lambda asked: (200, json.dumps({"body": change(asked["body"])}))
+
+
+class Rewriter(ThreadingHTTPServer):
+    """A server that answers by ``answer``, and keeps what it was asked."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str) -> None:
+        super().__init__((host, 0), Handler)
+        self.answer: Answer = rewritten(lambda body: body)
+        self.asked: list[tuple[str, str | None, dict[str, Any]]] = []  # path, Authorization, body
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Connections of a :class:`Rewriter`."""
+
+    protocol_version = "HTTP/1.1"
+    server: Rewriter
+
+    def do_POST(self) -> None:
+        """Answer one request."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.path, self.headers["Authorization"], asked))
+        status, text = self.server.answer(asked)
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[Rewriter]:
+    """The server, where the cluster reaches it."""
+    with Rewriter("127.0.0.1" if reranker_host(request.config) == "127.0.0.1" else "0.0.0.0") as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def rewriter(server: Rewriter) -> Rewriter:
+    """The same, which was asked nothing yet and gives bodies back as they are."""
+    server.answer = rewritten(lambda body: body)
+    server.asked.clear()
+    return server
+
+
+@pytest.fixture(scope="module")
+def installed(
+    cluster: OpenSearchEngine, packaged: Model, server: Rewriter, request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """The name of an installation with that server as its reranker, and of an index."""
+    name = f"resift-{uuid.uuid4().hex[:8]}"
+    cluster.create(name, ["title", "text"], packaged)
+    assert cluster.bulk(name, documents(packaged)) == []
+    for n, title in enumerate(['quotes " and \\ of ${body} $.body', "東京 é", "line\nbreak"]):
+        document = {"title": title, "text": "river", "code": BIG - n}
+        cluster.client.index(index=name, id=f"odd-{n}", body=document)
+    cluster.refresh(name)
+    address = f"http://{reranker_host(request.config)}:{server.server_port}"
+    installer = Installer(cluster, packaged, ["title", "text"], address, name, "rsf_" + "k" * 43)
+    installer.install()
+    yield name
+    installer.uninstall()
+    cluster.drop(name)
+
+
+def search(cluster: OpenSearchEngine, name: str, body: Any, pipeline: str | None = None) -> dict[str, Any]:
+    """The answer of a plain ``_search`` through the index's pipeline, without the time that it took."""
+    params = {"search_pipeline": pipeline or f"{name}-{name}"}
+    answer: dict[str, Any] = cluster.client.search(index=name, body=body, params=params)
+    return {key: value for key, value in answer.items() if key != "took"}
+
+
+def plainly(cluster: OpenSearchEngine, name: str, body: Any) -> dict[str, Any]:
+    """The engine's own answer."""
+    return search(cluster, name, body, "_none")
+
+
+BODIES: list[dict[str, Any]] = [
+    {},
+    {"query": FIRE, "ext": {"ml_inference": {"query": "fire", "session": "anna", "alpha": 0.5}}},
+    {"query": {"term": {"code": BIG - 1}}, "sort": [{"code": "asc"}], "search_after": [BIG - 2]},
+    {"query": {"range": {"code": {"gte": BIG - 1}}}, "fields": ["code"], "_source": False},
+    {"query": {"match": {"title": 'quotes " and \\ of ${body} $.body'}}, "highlight": {"fields": {"title": {}}}},
+    {"query": {"match": {"title": "東京 é \u2028 \x7f"}}, "version": True, "explain": True},
+    {"query": {"match_phrase": {"title": "line\nbreak"}}, "track_total_hits": False},
+    {"query": FIRE, "size": 0, "aggs": {"${x}": {"terms": {"field": "code", "size": 3}}}},
+    {"suggest": {"s": {"text": "fier", "term": {"field": "text"}}}},
+    {"query": FIRE, "script_fields": {"n": {"script": {"source": "'\"' + params.p", "params": {"p": '\\"${x}'}}}}},
+    {"query": FIRE, "rescore": {"window_size": 3, "query": {"rescore_query": RIVER, "score_mode": "multiply"}}},
+    {"query": {"bool": {"should": [FIRE, RIVER], "_name": "resift"}}, "min_score": 0.1, "from": 1, "size": 2},
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=[", ".join(body) or "nothing" for body in BODIES])
+def test_bodies_come_through_unchanged(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, body: dict[str, Any]
+) -> None:
+    assert search(cluster, installed, body) == plainly(cluster, installed, body)
+    assert len(rewriter.asked) == 1
+
+
+def test_the_reranker_is_told_index_and_model_and_what_it_answers_is_run(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model
+) -> None:
+    changes = {"query": RIVER, "size": 2, "aggs": {"n": {"max": {"field": "code"}}}}
+    rewriter.answer = rewritten(lambda body: {**body, **changes})
+    ext = {"ml_inference": {"session": "anna", "query": "fire"}}
+    answer = search(cluster, installed, {"query": FIRE, "ext": ext, "size": 7, "_source": ["title"]})
+    ((path, key, asked),) = rewriter.asked
+    assert (path, key) == ("/v1/rewrite", "Bearer rsf_" + "k" * 43)
+    assert (asked["index"], asked["model"]) == (installed, packaged.hash)
+    assert (asked["body"]["ext"], asked["body"]["size"]) == (ext, 7)
+    assert answer == plainly(cluster, installed, {**changes, "_source": ["title"]})
+    assert answer["aggregations"] == {"n": {"value": float(BIG)}}
+
+
+def test_pages_of_one_request_and_the_default_of_an_index(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter
+) -> None:
+    rewriter.answer = rewritten(lambda body: {**body, "query": RIVER})
+    wanted = plainly(cluster, installed, {"query": RIVER})["hits"]
+    body = {"query": FIRE, "search_pipeline": f"{installed}-{installed}"}
+    lines = [{"index": installed}, body, {"index": installed}, {"query": FIRE}]
+    found = cluster.client.msearch(body=lines)["responses"]
+    assert found[0]["hits"] == wanted != found[1]["hits"]
+    setting = {"index.search.default_pipeline": f"{installed}-{installed}"}
+    cluster.client.indices.put_settings(index=installed, body=setting)
+    try:
+        assert cluster.client.search(index=installed, body={"query": FIRE})["hits"] == wanted
+    finally:
+        cluster.client.indices.put_settings(index=installed, body=dict.fromkeys(setting))
+
+
+WRONG: dict[str, Answer] = {
+    "an error": lambda asked: (500, '{"error": {"code": "internal_error"}}'),
+    "a refusal": lambda asked: (404, '{"error": {"code": "model_not_found"}}'),
+    "too busy": lambda asked: (503, ""),
+    "nothing": lambda asked: (200, ""),
+    "no JSON": lambda asked: (200, "<html>"),
+    "half of it": lambda asked: (200, '{"body": {"query": '),
+    "a list": lambda asked: (200, "[]"),
+    "no body": lambda asked: (200, "{}"),
+    "a body of null": lambda asked: (200, '{"body": null}'),
+    "a body of text": lambda asked: (200, '{"body": "fire"}'),
+    "a body of a list": lambda asked: (200, '{"body": []}'),
+    "an unknown query": rewritten(lambda body: {"query": {"nonsense": {}}}),
+    "an unknown key": rewritten(lambda body: {**body, "nonsense": 1}),
+}
+
+
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
+def test_a_wrong_answer_leaves_the_engines_own(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, answer: Answer
+) -> None:
+    rewriter.answer = answer
+    body = {"query": FIRE, "aggs": {"n": {"max": {"field": "code"}}}}
+    assert search(cluster, installed, body) == plainly(cluster, installed, body)
+    assert rewriter.asked
