@@ -94,8 +94,8 @@ TARGETS = {
         ],
     ),
     "opensearch": Target(
-        [f"plugin/opensearch/{name}.py" for name in ("engine", "bodies", "documents")],
-        [*ENGINE_TESTS, "test_hit_cache", "test_search_answers"],
+        [f"plugin/opensearch/{name}.py" for name in ("engine", "packed_vectors", "documents")],
+        [*ENGINE_TESTS, "test_packed_vectors", "test_search_answers"],
         CLUSTER_ONLY,
     ),
     "search": Target(

@@ -176,13 +176,9 @@ def engines(model: Model, texts: Sequence[str], rounds: int, quick: bool) -> Row
 
 def search_rows(setup: Setup, rounds: int, quick: bool) -> Rows:
     """Ways of searching beside a plain one, many clients at a time, and a worker's memory."""
-    bounds = {"mask": (1.6, 1.2), "pipeline": (4, 2), "quick": (4, 2)}
-    groups = [["mask"], ["pipeline", "quick"]]  # one reranker at a time
-    if not quick:
-        groups[0] += ["search", "numbers"]
-        groups[1] += ["score", "session", "hybrid", "rescore"]
-        groups += [["cold"]]
-    for ways in groups:
+    bounds = {"mask": (1.6, 1.2)}
+    # one reranker at a time
+    for ways in [["mask"]] if quick else [["mask", "search"], ["session", "hybrid", "rescore"]]:
         found = engine.latencies(setup, rounds, ["plain", *ways])
         for way in ways:
             note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms"

@@ -84,32 +84,10 @@ class Setup:
         """BM25 alone."""
         return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
 
-    def numbers(self, client: Client, query: str) -> Any:
-        """BM25 alone, the hits without ids and fields."""
-        bare = {"_source": False, "stored_fields": "_none_", "seq_no_primary_term": True}
-        return client.post(f"/{self.index}/_search", {**self._body(query, []), **bare})
-
-    def codes(self, client: Client, query: str) -> list[str]:
-        """The codes of the same hits."""
-        found = client.post(f"/{self.index}/_search", self._body(query, ["resift_code"]))
-        return [hit["_source"]["resift_code"] for hit in found["hits"]["hits"]]
-
-    def scored(self, client: Client, query: str, codes: Sequence[str]) -> Any:
-        """What the session pipelines ask of the reranker."""
-        return client.post("/v1/score", {"line": f"bench\n{query}", "vectors": codes})
-
-    def reranked(self, client: Client, query: str, session: str | None = "bench", also: str = "") -> Any:
-        """The same hits by ``/v1/search``, reranked in a session; ``also`` names one more field to return."""
-        body = {"index": self.index, "query": self._body(query, ["title", *filter(None, [also])]), "window": HITS}
+    def reranked(self, client: Client, query: str, session: str | None = "bench") -> Any:
+        """The same hits by ``/v1/search``, reranked in a session."""
+        body = {"index": self.index, "query": self._body(query, ["title"]), "window": HITS}
         return client.post("/v1/search", {**body, "session": session})
-
-    def staged(self, client: Client, query: str, pipeline: str) -> Any:
-        """The same hits through one of our search pipelines: OpenSearch calls the reranker."""
-        body = self._body(query, ["title", "resift_code"])
-        parts = {"ml_inference": {"query": query, "session": "bench"}}
-        line = {"rerank": {"query_context": {"query_text": f"bench\n{query}"}}}
-        extra = {"ext": line if pipeline == "quick" else parts}
-        return client.post(f"/{self.index}/_search?search_pipeline={self.name}-{pipeline}", {**body, **extra})
 
     def hybrid(self, client: Client, query: str, vector: Sequence[float]) -> Any:
         """OpenSearch's own hybrid of BM25 and k-NN, the query's vector given."""

@@ -24,18 +24,12 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
-from resift.plugin.vector_code import encode_vector
 
 WAYS = {
     "plain": "plain _search",
     "search": "/v1/search without a session",
-    "numbers": "_search for the hits' sequence numbers alone",
     "mask": "/v1/search with a session's mask",
-    "cold": "/v1/search with a session's mask, no hit's fields known",
     "session": "/v1/search in a session by default",
-    "pipeline": "resift-session",
-    "quick": "resift-quick",
-    "score": "/v1/score alone, of as many codes",
     "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
     "rescore": "OpenSearch's rescore by the stored script",
 }
@@ -62,20 +56,13 @@ QUERIES = (
 def latencies(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
     """p50 in ms of each way of searching in each round, all queries of a round in turn."""
     plain, ours, masked = Client(setup.url), Client(setup.reranker), Client(setup.masked)
-    never = itertools.count()
     model = load_model()
     vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
-    codes = {query: setup.codes(plain, query) for query in QUERIES}
     functions = {
-        "numbers": lambda query: setup.numbers(plain, query),
-        "score": lambda query: setup.scored(ours, query, codes[query]),
         "plain": lambda query: setup.plain(plain, query),
         "search": lambda query: setup.reranked(masked, query, None),
         "mask": lambda query: setup.reranked(masked, query),
-        "cold": lambda query: setup.reranked(masked, query, also=f"no field {next(never)}"),
         "session": lambda query: setup.reranked(ours, query),
-        "pipeline": lambda query: setup.staged(plain, query, "session"),
-        "quick": lambda query: setup.staged(plain, query, "quick"),
         "hybrid": lambda query: setup.hybrid(plain, query, vectors[query]),
         "rescore": lambda query: setup.rescored(plain, query, vectors[query]),
     }
@@ -178,7 +165,7 @@ def pipeline_ways(
     with_vectors = {"settings": {"index.knn": True}, "mappings": mappings(FIELDS, model)}
 
     def action(row: Record, vector: Any) -> dict[str, Any]:
-        filled = {} if vector is None else {"resift_vector": vector.tolist(), "resift_code": encode_vector(vector)}
+        filled = {} if vector is None else {"resift_vector": vector.tolist()}
         return {"_index": index, "_id": row.id, **row.source, **filled}
 
     def send(body: dict[str, Any], vectors: Iterable[Any] = itertools.repeat(None), **named: str) -> float:
