@@ -25,6 +25,13 @@ CLAUSES: list[dict[str, Any]] = [
     {"nested": {"path": "parts", "query": MATCH, "ignore_unmapped": True}},
     {"constant_score": {"filter": {"prefix": {"text": "fi"}}}},
     {"match_all": {}},
+    {"dis_max": {"queries": [MATCH, {"fuzzy": {"text": {"value": "fier", "fuzziness": 1}}}], "tie_breaker": 0.3}},
+    {"hybrid": {"queries": [MATCH, {"wildcard": {"text": {"value": "fi*e"}}}]}},
+    {"more_like_this": {"fields": ["text"], "like": ["fire", {"_id": "bush"}], "min_term_freq": 1, "min_doc_freq": 1}},
+    {"span_near": {"clauses": [{"span_term": {"text": "fire"}}, {"span_term": {"text": "army"}}], "slop": 3}},
+    {"intervals": {"text": {"match": {"query": "fire army", "max_gaps": 3, "ordered": True}}}},
+    {"script_score": {"query": MATCH, "script": {"source": "_score * params.f", "params": {"f": 2}}, "min_score": 0}},
+    {"geo_shape": {"place": {"shape": {"type": "polygon", "coordinates": [[[0, 0], [0, 1], [1, 1], [0, 0]]]}}}},
 ]
 PARTS: list[dict[str, Any]] = [
     {"from": 1, "size": 3},
@@ -41,6 +48,11 @@ PARTS: list[dict[str, Any]] = [
     {"script_fields": {"twice": {"script": {"source": "doc['n'].value * params.f", "params": {"f": 2}}}}},
     {"timeout": "2s", "terminate_after": 5, "track_scores": True, "seq_no_primary_term": True},
     {"indices_boost": [{"*": 1.5}], "ext": {}, "stats": ["a"]},
+    {"aggs": {"steps": {"histogram": {"field": "n", "interval": 2, "min_doc_count": 0, "order": {"_key": "asc"}}}}},
+    {"aggs": {"pages": {"composite": {"size": 2, "sources": [{"n": {"terms": {"field": "n"}}}], "after": {"n": 1}}}}},
+    {"sort": [{"_script": {"type": "number", "script": {"source": "doc['n'].value"}}}], "slice": {"id": 0, "max": 2}},
+    {"derived": {"twice": {"type": "long", "script": {"source": "emit(doc['n'].value * 2)"}}}, "fields": ["twice"]},
+    {"search_pipeline": {"request_processors": [{"filter_query": {"query": MATCH}}]}},
 ]
 QUERIES: list[Any] = [
     "fire",

@@ -23,8 +23,6 @@ from reranker_app import plain as plain
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
-from resift.errors import EngineUnavailable
-
 CASES = int(os.environ.get("RESIFT_TEST_CASES", "15"))
 LONG = "RESIFT_TEST_CASES" in os.environ
 # the same cases every time; where more of them are asked for, others, of which the smallest that fails is shown
@@ -49,7 +47,9 @@ def filled(lasting: tuple[FlaskClient, str]) -> str:
 
 def assert_documented(name: str, status: int, body: bytes) -> None:
     """Assert that an answer to an operation is one that openapi.json has, and no fault of ours."""
-    assert status < 500 or status == EngineUnavailable.status, (status, body)
+    assert status < 500, (status, body)
+    # what fails in the reranking is no error of the request: it costs the reranking alone, and is in the log
+    assert b"reranking failed" not in body, body
     if status >= 400:
         check(ERROR, json.loads(body))
     elif "application/json" in (content := OPERATIONS[name][2]["responses"]["200"]["content"]):
@@ -119,8 +119,11 @@ def test_valid_bodies_with_odd_changes_that_ask_no_engine(plain: FlaskClient, na
 @pytest.mark.parametrize("name", BODIES)
 def test_most_bodies_are_valid_before_they_are_changed(known: FlaskClient, filled: str, name: str) -> None:
     method, path, _ = OPERATIONS[name]
-    statuses = []
+    statuses, unknown = [], 0
     for body in BODIES[name]:
         named = {"index": filled, **body} if "index" in json.dumps(SPEC["paths"][path][method]["requestBody"]) else body
-        statuses.append(known.open(path.format(session="anna"), method=method.upper(), json=named).status_code)
-    assert statuses.count(200) >= len(statuses) / 2, statuses
+        answer = known.open(path.format(session="anna"), method=method.upper(), json=named)
+        statuses.append(answer.status_code)
+        unknown += "unsupported_query" in answer.text
+    assert statuses.count(200) >= (len(statuses) - unknown) / 2, statuses
+    assert unknown <= len(statuses) * 0.7
