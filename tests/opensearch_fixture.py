@@ -21,6 +21,9 @@ from urllib.parse import urlsplit
 import pytest
 from opensearchpy import OpenSearch, OpenSearchException
 
+# as it was at first: tests take settings from outside away, and the cluster is looked for when one of them needs it
+ENVIRONMENT = dict(os.environ)
+
 DEFAULT_IMAGE = "opensearchproject/opensearch:3.6.0"
 NEEDS = "needs OpenSearch"
 Source = Callable[[ExitStack], tuple[str, str]]  # gives a URL and a name for where it came from
@@ -86,7 +89,7 @@ def _what_was_not_tested(reporter: pytest.TerminalReporter) -> str:
 def _choose(stack: ExitStack, found: Found) -> str | None:
     """The URL of the first source that has an OpenSearch; `stack` ends what was started for it."""
     sources: list[Source] = [_from_container, _from_maven]
-    if os.environ.get("OPENSEARCH_URL"):
+    if ENVIRONMENT.get("OPENSEARCH_URL"):
         sources = [_from_environment]
     return next((url for source in sources if (url := _try(source, stack, found))), None)
 
@@ -117,7 +120,7 @@ def _without_library_warnings() -> Iterator[None]:
 
 def _from_environment(_: ExitStack) -> tuple[str, str]:
     """The cluster that the environment names. No other takes its place: it was asked for."""
-    url = os.environ["OPENSEARCH_URL"].rstrip("/")
+    url = ENVIRONMENT["OPENSEARCH_URL"].rstrip("/")
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         with suppress(OpenSearchException):
@@ -130,7 +133,7 @@ def _from_environment(_: ExitStack) -> tuple[str, str]:
 def _from_container(stack: ExitStack) -> tuple[str, str]:
     """A container of this run's own, where a Docker engine answers and the image can be had."""
     _check_docker_engine()
-    image = os.environ.get("RESIFT_OPENSEARCH_IMAGE") or DEFAULT_IMAGE
+    image = ENVIRONMENT.get("RESIFT_OPENSEARCH_IMAGE") or DEFAULT_IMAGE
     try:
         return _start_container(stack, image), f"container image {image}"
     except Exception as error:  # whatever it is, the next source is tried and the summary tells it
@@ -197,14 +200,14 @@ def _first_line(text: str) -> str:
 
 
 def _required() -> bool:
-    return os.environ.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
+    return ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") not in ("", "0")
 
 
 def reranker_host(config: pytest.Config) -> str:
     """The address at which the OpenSearch of this run reaches a server of the tests: RESIFT_TEST_HOST, else the
     machine's own address from inside a container, else the loopback."""
     found = config.stash.get(FOUND, Found())
-    if host := os.environ.get("RESIFT_TEST_HOST"):
+    if host := ENVIRONMENT.get("RESIFT_TEST_HOST"):
         return host
     if "container" not in found.source:
         return "127.0.0.1"

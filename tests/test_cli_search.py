@@ -170,6 +170,7 @@ REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "list": (["sessions", "list"], {"sessions"}),
     "purge": (["sessions", "purge"], {"deleted", "kept"}),
     "delete": (["sessions", "delete", "--index", "docs"], {"deleted"}),
+    "drop": (["drop", "docs", "--yes"], {"dropped", "documents"}),
     "mix": (["vectors", "mix", "small", "--out", "mixed"], {"words", "dim", "folder"}),
     "model": (["model", "mean", "--vectors", "small", "--out", "mean"], {"name", "dim", "hash", "folder"}),
     "self": (

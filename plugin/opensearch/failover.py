@@ -31,9 +31,10 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     """opensearch-py's transport with a deadline for each request, however many nodes are asked.
 
     ``timeout`` is the seconds that a request may take in all, and ``search_timeout`` those of one that only reads, such
-    as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but the last that is asked gets
-    PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a search its whole time, and a
-    search that takes long has the rest of it. ``sniff``: ask the cluster now and then which nodes it has.
+    as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but
+    the last that is asked gets PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a
+    search its whole time, and a search that takes long has the rest of it. ``sniff``: ask the cluster now and then
+    which nodes it has.
     """
 
     def __init__(

@@ -132,32 +132,32 @@ def _only_name(names: Sequence[str]) -> str:
     return names[0] if names else NAME
 
 
-def _print_steps(steps: Sequence[str], dry_run: bool) -> None:
-    for step in steps:
-        click.echo(f"would {step}" if dry_run else step)
-    if not steps:
-        click.echo("nothing to do")
+def _print_steps(steps: Sequence[str], dry_run: bool, as_json: bool) -> None:
+    lines = [f"would {step}" if dry_run else step for step in steps]
+    print_report({"steps": list(steps), "dry_run": dry_run}, as_json, *(lines or ["nothing to do"]))
 
 
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
+@json_option
 @with_installer
-def install(installer: Installer, dry_run: bool) -> None:
+def install(installer: Installer, dry_run: bool, as_json: bool) -> None:
     """Put templates, scripts, remote models and pipelines into a cluster.
 
     The cluster remembers the model, the fields, the reranker's address and the name: what is not given again stays.
     """
-    _print_steps(installer.install(dry_run), dry_run)
+    _print_steps(installer.install(dry_run), dry_run, as_json)
     for plugin in installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
 
 
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
+@json_option
 @with_installer
-def uninstall(installer: Installer, dry_run: bool) -> None:
+def uninstall(installer: Installer, dry_run: bool, as_json: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
-    _print_steps(installer.uninstall(dry_run), dry_run)
+    _print_steps(installer.uninstall(dry_run), dry_run, as_json)
 
 
 def _with_flags(fix: str) -> str:

@@ -1,4 +1,4 @@
-"""``resift indices``: what an engine holds."""
+"""``resift indices`` and ``resift drop``: what an engine holds, listed and deleted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from resift.cli.options import engine_option, json_option, model_option, opened
+from resift.cli.options import engine_option, json_option, model_option, opened, session_index_option
 from resift.cli.output import print_report, print_table
 from resift.encoders.registry import load_model
-from resift.errors import IndexNotFound
-from resift.plugin.documents import IndexInfo
+from resift.errors import BadInput, IndexNotFound
+from resift.plugin.documents import IndexInfo, check_name
 from resift.plugin.engine import Engine
 
 
@@ -40,14 +40,59 @@ def indices(engine: str, model: str, as_json: bool) -> None:
 def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | None:
     """What is shown of an index; None if it was deleted since it was listed."""
     try:
-        counted = engine.search(info.name, {"size": 0, "track_total_hits": True})
+        documents = _count(engine, info.name)
     except IndexNotFound:
         return None
     return {
         "name": info.name,
-        "documents": int(counted.response["hits"]["total"]["value"]),
+        "documents": documents,
         "fields": list(info.fields),
         "model": "none" if info.model is None else "ok" if info.model == hash else "other",
         "model_name": info.model_name,
         "model_hash": info.model,
     }
+
+
+def _count(engine: Engine, index: str) -> int:
+    """How many documents an index has."""
+    counted = engine.search(index, {"size": 0, "track_total_hits": True})
+    return int(counted.response["hits"]["total"]["value"])
+
+
+@click.command(epilog="Example: resift drop news")
+@click.argument("index")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@engine_option
+@session_index_option
+@json_option
+def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) -> None:
+    """Delete INDEX with all its documents, after asking. Only what `resift indices` lists is deleted."""
+    check_name(index)
+    with opened(engine) as target:
+        _require_listed(target, index, session_index)
+        documents = _count(target, index)
+        if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
+            raise BadInput(f"index {index} stays: nobody said yes", value=index, expected="y, or --yes")
+        target.drop(index)
+    print_report({"dropped": index, "documents": documents}, as_json, f"{index} deleted, {documents} documents")
+
+
+def _require_listed(engine: Engine, index: str, session_index: str) -> None:
+    """Raise IndexNotFound for an index that is not there, and BadInput for one that is not for users to delete."""
+    if index == session_index:
+        raise BadInput(f"{index} holds sessions", value=index, expected="resift sessions delete --index NAME")
+    listed = [info.name for info in engine.indices()]
+    if index in listed:
+        return
+    engine.info(index)
+    # An alias, which may stand for several, and what is hidden or closed: somebody saw to it that nobody happens on it.
+    expected = f"one of: {', '.join(listed)}" if listed else "an index that resift indices lists"
+    raise BadInput(f"{index} is an alias, or a hidden or closed index", value=index, expected=expected)
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # nobody is there to answer
+        click.echo(err=True)
+        return False

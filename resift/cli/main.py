@@ -31,6 +31,7 @@ for command in (
     documents.encode,
     search.search,
     indices.indices,
+    indices.drop,
     sessions,
     vectors.vectors,
     vectors.build,

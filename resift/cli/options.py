@@ -113,6 +113,7 @@ engine_option = service_option(
     callback=checked_address,
     help="Where the documents are: OpenSearch's URL, or several with commas, or the embedded engine's file.",
 )
+session_index_option = service_option("session_index", "--session-index", help="The sessions' index in OpenSearch.")
 store_options = combined(
     service_option(
         "store",
@@ -120,7 +121,7 @@ store_options = combined(
         callback=checked_address,
         help="Where the sessions are: OpenSearch's URL, or an SQLite file.",
     ),
-    service_option("session_index", "--session-index", help="The sessions' index in OpenSearch."),
+    session_index_option,
 )
 model_option = click.option(
     "--model",

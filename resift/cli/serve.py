@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from resift.cli import serving
-from resift.cli.options import engine_option, model_option, port_option, service_option
+from resift.cli.options import engine_option, json_option, model_option, port_option, service_option
+from resift.cli.output import print_report
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -44,19 +45,22 @@ folder_option = service_option(
 @reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
 @click.argument("source", metavar="DIR")
 @folder_option
-def use_reranker(source: str, folder: str) -> None:
+@json_option
+def use_reranker(source: str, folder: str, as_json: bool) -> None:
     """Serve the trained reranker in DIR. Running services take it up within seconds; indices stay as they are."""
     from resift.reranker.late_reranker import put_into_service
 
     found = put_into_service(source, folder)
-    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}")
+    report = {"name": found.name, "hash": found.hash, "folder": folder}
+    print_report(report, as_json, f"{found.name}, hash {found.hash}, is in service from {folder}")
 
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
 @folder_option
-def drop_reranker(folder: str) -> None:
+@json_option
+def drop_reranker(folder: str, as_json: bool) -> None:
     """Take the trained reranker out of service."""
     from resift.reranker.late_reranker import take_out_of_service
 
     take_out_of_service(folder)
-    click.echo(f"nothing is in service from {folder}")
+    print_report({"dropped": folder}, as_json, f"nothing is in service from {folder}")

@@ -1,0 +1,79 @@
+"""`resift drop`: an index is deleted once somebody says yes, and nothing that users do not see."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from engine_documents import documents
+
+from resift import Model
+from resift.cli.main import main
+from resift.errors import IndexNotFound
+from resift.plugin.connect import open_session_store
+from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.session_store import StoredSession
+
+
+def drop(*arguments: str, status: int, input: str = "") -> Result:
+    """Run `resift drop`, which must end with this status."""
+    result = CliRunner().invoke(main, ["drop", *arguments], input=input)
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "n\n", "no\n"])
+def test_nothing_is_deleted_unless_somebody_says_yes(
+    here: Path, engine: Engine, engine_url: str, indexed: str, answer: str
+) -> None:
+    result = drop(indexed, "--engine", engine_url, status=2, input=answer)
+    assert f"Delete index {indexed} with its 5 documents?" in result.stderr
+    assert "--yes" in result.stderr
+    assert engine.info(indexed).fields
+
+
+def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: str, indexed: str, model: Model) -> None:
+    where = ["--engine", engine_url, "--json"]
+    engine.create(f"{indexed}-2", ["title", "text"], model)
+    assert json.loads(drop(indexed, *where, status=0, input="y\n").stdout) == {"dropped": indexed, "documents": 5}
+    with pytest.raises(IndexNotFound):
+        engine.info(indexed)
+    assert json.loads(drop(f"{indexed}-2", *where, "--yes", status=0).stdout)["documents"] == 0
+    assert indexed in drop(indexed, *where, "--yes", status=2).stderr
+
+
+@pytest.mark.parametrize("name", [".kibana", "*", "_all", "news,docs", "-news", "", "<x-{now}>", "resift_sessions"])
+def test_names_that_are_not_for_users_to_delete(here: Path, engine_url: str, name: str) -> None:
+    assert "expected: " in drop("--engine", engine_url, "--yes", "--", name, status=2).stderr
+
+
+@pytest.fixture
+def prefix(cluster: OpenSearchEngine) -> Iterator[str]:
+    """A name that no other test uses; indices that begin with it are deleted."""
+    name = f"resift-test-{uuid.uuid4().hex[:8]}"
+    yield name
+    for kind in ("sessions", "docs", "closed"):
+        cluster.drop_if_exists(f"{name}-{kind}")
+
+
+def test_aliases_and_hidden_and_closed_indices_stay(
+    here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
+) -> None:
+    store = open_session_store(opensearch_url, f"{prefix}-sessions")  # another service's, for all that is known here
+    assert store.write("anna", StoredSession({"a": 1}, 2e9, ["news"]))
+    for kind in ("docs", "closed"):
+        cluster.create(f"{prefix}-{kind}", ["title", "text"], model)
+    cluster.bulk(f"{prefix}-docs", documents(model))
+    cluster.client.indices.put_alias(index=f"{prefix}-docs", name=f"{prefix}-alias")
+    cluster.client.indices.close(index=f"{prefix}-closed")
+    for kind in ("sessions", "alias", "closed"):
+        refused = drop(f"{prefix}-{kind}", "--engine", opensearch_url, "--yes", status=2).stderr
+        assert "is an alias, or a hidden or closed index" in refused
+    assert store.read("anna") is not None
+    store.close()
+    drop(f"{prefix}-docs", "--engine", opensearch_url, "--yes", status=0)
