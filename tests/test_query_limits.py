@@ -159,7 +159,7 @@ UNKNOWN = [
     {"query": {"term": {"tags": {"value": "ODD", "case_insensitive": True}}}},
     {"query": {"range": {"year": {"gte": 1, "format": "yyyy"}}}},
     {"query": {"__class__": {}}},
-    {"query": {"bool": {"must": [{"knn": {}}]}}},
+    {"query": {"bool": {"must": [{"nested": {}}]}}},
     multi(type="cross_fields"),
     multi(tie_breaker=0.3),
     {"query": MATCH, "sort": ["year"]},
