@@ -49,11 +49,12 @@ FILE_ONLY, CLUSTER_ONLY = "not opensearch", "not sqlite"
 
 @dataclass(frozen=True)
 class Target:
-    """A module or a folder of them, the tests that concern it, fastest first, and which of those (pytest's ``-k``)."""
+    """A module or a folder of them, the tests that concern it, fastest first, and which of those (``-k``)."""
 
     paths: Sequence[str]
     tests: Sequence[str]
     only: str = FILE_ONLY
+    needs_node: bool = False
 
     def files(self, root: Path) -> list[Path]:
         """The modules, of a folder all."""
@@ -70,7 +71,10 @@ SEARCH_TESTS = (
     "test_did_you_mean",
     "test_late_reranker",
 )
-ENGINE_TESTS = ("test_engine_vectors", "test_engine_knn", "test_engine")
+ENGINE_TESTS = (
+    *("test_engine_vectors", "test_engine_scores", "test_highlights"),
+    *("test_engine_knn", "test_rescore", "test_engine"),
+)
 TARGETS = {
     "feedback": Target(
         ["resift/ranking/feedback.py"],
@@ -91,12 +95,15 @@ TARGETS = {
             "test_sqlite_readers",
             "test_sqlite_file",
             "test_search_answers",
+            "test_differential",
         ],
+        needs_node=True,
     ),
     "opensearch": Target(
-        [f"plugin/opensearch/{name}.py" for name in ("engine", "packed_vectors", "documents")],
-        [*ENGINE_TESTS, "test_packed_vectors", "test_search_answers"],
+        [f"plugin/opensearch/{name}.py" for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")],
+        [*ENGINE_TESTS, "test_session_store", "test_packed_vectors", "test_search_answers"],
         CLUSTER_ONLY,
+        needs_node=True,
     ),
     "search": Target(
         [
@@ -113,7 +120,13 @@ TARGETS = {
         [*SEARCH_TESTS, "test_session_feedback", "test_limits"],
     ),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
-    "indexing": Target(["ingest/indexing.py"], ["test_indexing"]),
+    "indexing": Target(
+        ["ingest/indexing.py"],
+        ["test_indexing_batches", "test_indexing", "test_kill"],
+        # one test of what the embedded engine has no need for: that documents are made visible to searches
+        f"({FILE_ONLY} and not kill) or full_disk_for_dead or index_search_and_run_again",
+        needs_node=True,
+    ),
 }
 
 
@@ -143,6 +156,7 @@ def run_tests(copy: Path, target: Target) -> int:
     pid = os.fork()
     if pid:
         return pid
+    watch = Watch()
     try:
         os.setsid()
         os.chdir(copy)
@@ -158,13 +172,12 @@ def run_tests(copy: Path, target: Target) -> int:
         tests = [f"tests/{name}.py" for name in target.tests]
         flags = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         flags.append(f"--basetemp={copy / 'tmp' / 'pytest'}")
-        watch = Watch()
         ended = pytest.main([*flags, "-k", target.only, *doctests, *tests], [watch])
         sys.stdout.flush()
         os._exit(watch.code(ended))
     except BaseException:
         traceback.print_exc()
-        os._exit(102)
+        os._exit(watch.code(1))
 
 
 @dataclass
@@ -240,6 +253,7 @@ def main() -> int:
     parser.add_argument("--commit", default="HEAD")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, and the copies go
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [Path(folder) / str(i) for i in range(AT_ONCE)]
         for copy in copies:
@@ -255,7 +269,7 @@ def main() -> int:
 def run_module(name: str, copies: Sequence[Path], options: argparse.Namespace) -> int:
     """Run and report one module's mutants; how many survived that are not equivalent."""
     target = TARGETS[name]
-    if target.only == CLUSTER_ONLY and "OPENSEARCH_URL" not in os.environ:
+    if target.needs_node and "OPENSEARCH_URL" not in os.environ:
         print(f"{name}: skipped, OPENSEARCH_URL names no node")
         return 0
     mutants = find_mutants(target, copies[0])

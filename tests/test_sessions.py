@@ -14,7 +14,7 @@ from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker import sessions as module
 from resift.reranker.access.keys import Caller
-from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY, Session, Sessions
+from resift.reranker.sessions import MAX_JUDGEMENTS, Session, Sessions
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def marks(session: Session) -> list[tuple[str, float, int]]:
 
 
 def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock) -> None:
-    clock.now = 1_795_270_631.684
+    clock.now = 1_795_270_631.684_4  # whole milliseconds are kept
     add(sessions, "s", ("d0", 1), ("d1", -1), query="fire é")
     clock.now += 10
     added = sessions.add("s", "other", [Judgement("docs", "d2", 0.5), Judgement("else", "d0", -0.25)])
@@ -45,8 +45,9 @@ def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock)
         Judgement("docs", "d2", 0.5, "other", 1_795_270_641.684, 2),
         Judgement("else", "d0", -0.25, "other", 1_795_270_641.684, 2),
     )
-    assert added == found
-    assert (found.created, found.expires, found.steps) == (1_795_270_631.684, 1_795_274_241.684, 2)
+    assert (added.judgements, added.created) == (found.judgements, found.created)
+    assert (found.created, found.steps) == (1_795_270_631.684, 2)
+    assert found.expires == pytest.approx(clock.now + 3600, abs=0.001)
 
 
 def test_the_latest_judgement_counts_but_a_click_is_no_mark(sessions: Sessions) -> None:
@@ -150,7 +151,13 @@ def test_sessions_are_listed_to_whom_they_belong_until_they_expire(
         add(sessions, "of-b", ("d1", 1))
     clock.now = 3600
     assert listed()["admin"] == {"of-a", "of-b"}
-    clock.now = 3600.5
+    assert len(list(sessions.judgements("docs"))) == 2
+    who[0] = "a"
+    add(sessions, "of-a", ("d1", 0))
+    assert sessions.undo("of-a").steps == 1
+    clock.now = 7200
+    assert sessions.get("of-a").expires == 10_800
+    clock.now = 10_800.5
     assert listed() == {"a": set(), "b": set(), "admin": set()}
 
 
@@ -161,6 +168,23 @@ def test_expired_sessions_go_by_themselves(sessions: Sessions, clock: Clock) -> 
     add(sessions, "new", ("d0", 1))
     assert sessions.store.count() == 1
     assert sessions.store.read("old") is None
+
+
+def test_a_session_lives_a_day_unless_told_otherwise(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
+    sessions = Sessions(open_stores(), clock=clock)
+    add(sessions, "s", ("d0", 1))
+    clock.now = 24 * 3600
+    assert sessions.find("s") is not None
+    clock.now = 48 * 3600 + 1
+    assert sessions.find("s") is None
+
+
+def test_expired_sessions_are_looked_for_once_a_minute(open_stores: Callable[[], SessionStore], clock: Clock) -> None:
+    sessions, left = Sessions(open_stores(), 0.001, clock), []
+    for clock.now in (1000, 1010, 1020, 1065, 1075):  # they live 3.6 seconds
+        add(sessions, f"s{clock.now}", ("d0", 1))
+        left.append(sessions.store.count())
+    assert left == [1, 2, 3, 1, 2]
 
 
 def test_a_purge_or_a_delay_that_fails_is_no_failure(
@@ -201,6 +225,11 @@ def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
     assert len(full.judgements) == MAX_JUDGEMENTS
     assert marks(add(sessions, "s", ("c", 1)))[0] == ("d0", 1, 2)
     assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
+    add(sessions, "one", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS)))
+    assert len(sessions.put("one", sessions.get("one").judgements).judgements) == MAX_JUDGEMENTS == 100
+    for i in range(MAX_JUDGEMENTS):
+        add(sessions, "steps", (f"d{i}", 1))
+    assert marks(add(sessions, "steps", ("c", 1)))[0] == ("d1", 1, 2)
     with pytest.raises(BadInput, match="101 documents"):
         add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS + 1)))
     with pytest.raises(BadInput, match="101 judgements"):
@@ -211,7 +240,7 @@ def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
 def test_a_session_of_ten_judgements_is_small(sessions: Sessions) -> None:
     for i in range(10):
         session = add(sessions, "s", (f"comp.sys.mac.hardware/{51000 + i}", 1 - 2 * (i % 2)), query="x" * 10_000)
-    assert {len(one.query) for one in session.judgements} == {MAX_QUERY}
+    assert {len(one.query) for one in session.judgements} == {200}
     kept = sessions.store.read("s")
     assert kept is not None
     assert len(json.dumps(kept.body).encode()) <= 1024
@@ -289,7 +318,7 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sessions.store, "write", always_later)
     waits: list[float] = []
     monkeypatch.setattr(module.time, "sleep", waits.append)
-    monkeypatch.setattr(module.random, "uniform", lambda shortest, longest: longest)
+    monkeypatch.setattr(module.random, "uniform", lambda shortest, longest: shortest + longest)
     with pytest.raises(SessionBusy, match="40 times"):
         add(sessions, "s", ("d1", 1))
     monkeypatch.undo()

@@ -79,7 +79,7 @@ def parse_highlight(body: Any, clause: Clause, fields: Sequence[str]) -> dict[st
         patterns = [pattern for pattern in asked if fnmatchcase(name, pattern)]
         terms = frozenset(_terms(clause, name))
         if patterns and terms:
-            found[name] = _field_highlight({**body, **asked[patterns[0]]}, terms)
+            found[name] = _field_highlight({**body, **asked[patterns[-1]]}, terms)  # the last one, as on OpenSearch
     for settings in ({}, *asked.values()):  # also where no text field is meant, or no word
         _field_highlight({**body, **settings}, frozenset())
     return found

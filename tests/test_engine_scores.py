@@ -1,0 +1,60 @@
+"""Scores on both engines: of words that a query repeats, of vectors that point away; and the ends of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from engine_documents import ids
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+
+
+def scores(engine: Engine, index: str, query: dict[str, Any]) -> dict[str, float]:
+    """Ids and scores, best first."""
+    return {hit["_id"]: hit["_score"] for hit in engine.search(index, {"query": query}).hits}
+
+
+def test_a_word_counts_as_often_as_a_query_says_it(engine: Engine, indexed: str) -> None:
+    once, other, thrice = (
+        scores(engine, indexed, {"match": {"text": {"query": text, "boost": 2}}})
+        for text in ("fire", "forest", "fire forest fire fire")
+    )
+    assert thrice == pytest.approx({id: 3 * once[id] + other.get(id, 0) for id in once})
+
+
+def test_vectors_that_point_away_are_near_by_how_far_they_point(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    vector = model.encode(["fire"])[0]
+    shares = {"a": 1.0, "b": 0.25, "c": 0.0, "d": -0.25, "e": -1.0, "f": -4.0}
+    written = [Document(id, {"text": "x"}, np.float32(share) * vector) for id, share in shares.items()]
+    assert engine.bulk(index, written[::-1]) == []
+    engine.refresh(index)
+    found = {hit["_id"]: hit["_score"] for hit in engine.knn(index, vector, 6).hits}
+    # Lucene's scores, which are never negative
+    expected = {id: share + 1 if share > 0 else 1 / (1 - share) for id, share in shares.items()}
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert list(found) == list(expected)
+
+
+def test_new_vectors_are_searched(engine: Engine, indexed: str, model: Model) -> None:
+    vector = model.encode(["rain river"])[0]
+    nearest = engine.knn(indexed, vector, 1)
+    assert [hit["_id"] for hit in nearest.hits] == ["3"]
+    assert engine.put_vectors(indexed, [("1", engine.get(indexed, "1")[1], 2 * vector)]) == []
+    engine.refresh(indexed)
+    assert [hit["_id"] for hit in engine.knn(indexed, vector, 1).hits] == ["1"]
+
+
+def test_whole_numbers_have_64_bits(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    numbers = {"least": -(2**63), "below": -(2**62) - 1, "above": 2**62 + 1, "most": 2**63 - 1}
+    assert engine.bulk(index, [Document(id, {"text": "x", "n": n}) for id, n in numbers.items()]) == []
+    engine.refresh(index)
+    for id, number in numbers.items():
+        assert ids(engine, index, {"term": {"n": number}}) == [id]
+        assert ids(engine, index, {"range": {"n": {"gte": number, "lte": number}}}) == [id]
+    assert ids(engine, index, {"range": {"n": {"gt": -(2**63), "lt": 2**63 - 1}}}) == ["below", "above"]

@@ -1,0 +1,57 @@
+"""Highlights on both engines: which settings count where several names mean one field, and where a passage ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+from resift.plugin.sqlite.engine import SqliteEngine
+
+PLAIN = {"number_of_fragments": 0}
+BOLD = {"pre_tags": ["<b>"], "post_tags": ["</b>"]}
+SLANTED = {"pre_tags": ["<i>"], "post_tags": ["</i>"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "tag"),
+    [
+        ([{"te*": PLAIN}, {"text": BOLD}], "b"),
+        ([{"text": BOLD}, {"te*": PLAIN}], "em"),
+        ({"te*": PLAIN, "text": BOLD}, "b"),
+        ({"text": BOLD, "t*": SLANTED, "title": PLAIN}, "i"),
+        ([{"text": BOLD}, {"te*": PLAIN}, {"text": SLANTED}], "em"),  # a name keeps its place
+    ],
+)
+def test_of_several_names_for_a_field_the_last_one_counts(engine: Engine, indexed: str, fields: Any, tag: str) -> None:
+    (hit,) = engine.search(indexed, {"query": {"match": {"text": "rain"}}, "highlight": {"fields": fields}}).hits
+    assert hit["highlight"]["text"] == [f"<{tag}>Rain</{tag}> fills the river with water"]
+
+
+@pytest.mark.parametrize(
+    ("place", "start", "end"),
+    [
+        (0, "", "w39…"),
+        (5, "", "w39…"),
+        (6, "…w1 ", "w40…"),
+        (64, "…w59 ", "w98…"),
+        (65, "…w60 ", "w99."),
+        (99, "…w94 ", "."),
+    ],
+)
+def test_a_passage_says_where_the_text_goes_on(tmp_path: Path, model: Model, place: int, start: str, end: str) -> None:
+    words = ["fire" if number == place else f"w{number}" for number in range(100)]
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    assert engine.bulk("docs", [Document("1", {"text": " ".join(words) + "."}, None)]) == []
+    body = {"query": {"match": {"text": "fire"}}, "highlight": {"fields": {"text": {}}}}
+    ((shown,),) = (hit["highlight"]["text"] for hit in engine.search("docs", body).hits)
+    engine.close()
+    assert shown.startswith(start or ("<em>fire" if place == 0 else "w0"))
+    assert shown.endswith(end)
+    assert "<em>fire</em>" in shown
+    assert len(shown.split()) == min(40, 100 - max(0, place - 5))
