@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,29 @@ from resift.plugin.sqlite.tables import IndexTables
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float32]
 _K1, _B = np.float32(1.2), np.float32(0.75)
+Postings = tuple[Rows, Scores, Rows]  # of a term in a field: rows, how often it is there, and how many terms are
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4
+_KEPT_POSTINGS = 1_000_000  # of 20 bytes
+
+
+class PostingsCache:
+    """Postings that were read: a session asks for the same words in each search."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, str], Postings] = {}
+        self._size = 0
+
+    def get(self, column: int, term: str) -> Postings | None:
+        """The postings of a term in a column, if they are kept."""
+        return self._kept.get((column, term))
+
+    def add(self, column: int, term: str, postings: Postings) -> None:
+        """Keep postings, in place of all others where they are too many."""
+        self._size += len(postings[0]) + 20  # what a key and three empty arrays take
+        if self._size > _KEPT_POSTINGS:
+            # All at once, since several threads use them: none finds a key that another one is just removing.
+            self._kept, self._size = {}, 0
+        self._kept[column, term] = postings
 
 
 @dataclass(frozen=True)
@@ -30,6 +52,7 @@ class FieldStatistics:
 
     documents: list[int]
     terms: list[int]
+    postings: PostingsCache = field(default_factory=PostingsCache)
 
     @classmethod
     def of(cls, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
@@ -41,11 +64,11 @@ class FieldStatistics:
 
 
 def text_scores(
-    db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, text: Text
+    db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, text: Text, within: Rows | None
 ) -> tuple[Rows, Scores]:
-    """The rows that match a text clause, in ascending order, and their scores."""
+    """The rows that match a text clause, among those ``within`` if these are given, in ascending order, with scores."""
     found = [
-        _field_scores(db, tables, statistics, tables.fields.index(name), text, boost * text.boost)
+        _field_scores(db, tables, statistics, tables.fields.index(name), text, boost * text.boost, within)
         for name, boost in text.boosts.items()
     ]
     rows, places = np.unique(np.concatenate([rows for rows, _ in found]), return_inverse=True)
@@ -55,15 +78,25 @@ def text_scores(
 
 
 def _field_scores(
-    db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, column: int, text: Text, boost: float
+    db: sqlite3.Connection,
+    tables: IndexTables,
+    statistics: FieldStatistics,
+    column: int,
+    text: Text,
+    boost: float,
+    within: Rows | None,
 ) -> tuple[Rows, Scores]:
     """The rows that match in one field, and their scores there."""
     found = []
     for term, times in Counter(text.terms).items():
-        rows, frequencies, lengths = _postings(db, tables, column, term)
+        rows, frequencies, lengths = _postings(db, tables, statistics, column, term)
         if len(rows):
             weight = np.float32(boost * times) * _idf(statistics.documents[column], len(rows))
             mean = np.float32(statistics.terms[column] / statistics.documents[column])
+            if within is not None:
+                places = np.minimum(np.searchsorted(rows, within), len(rows) - 1)
+                places = places[rows[places] == within]
+                rows, frequencies, lengths = rows[places], frequencies[places], lengths[places]
             found.append((rows, _term_scores(weight, frequencies, lengths, mean)))
     if not found or (text.every and len(found) < len(set(text.terms))):
         return np.empty(0, np.int64), np.empty(0, np.float32)
@@ -80,16 +113,20 @@ def sum_by_row(found: list[tuple[Rows, Scores]], least: int) -> tuple[Rows, Scor
 
 
 def _postings(
-    db: sqlite3.Connection, tables: IndexTables, column: int, term: str
-) -> tuple[Rows, NDArray[np.float32], NDArray[np.int64]]:
-    """The rows that have a term in a column, how often, and how many terms they have there."""
+    db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, column: int, term: str
+) -> Postings:
+    kept = statistics.postings.get(column, term)
+    if kept is not None:
+        return kept
     sql = (
         f"SELECT p.doc, p.frequency, l.c{column} FROM "
         f"(SELECT doc, count(*) AS frequency FROM {tables.postings} WHERE term = ? AND col = ? GROUP BY doc) p "
         f"JOIN {tables.lengths} l ON l.row = p.doc"
     )
     found = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
-    return found[:, 0], found[:, 1].astype(np.float32), found[:, 2]
+    read = found[:, 0].copy(), found[:, 1].astype(np.float32), found[:, 2].copy()
+    statistics.postings.add(column, term, read)
+    return read
 
 
 def _idf(documents: int, frequency: int) -> np.float32:

@@ -59,9 +59,7 @@ class Matcher:
         if isinstance(clause, Bool):
             return self._bool(clause, within)
         if isinstance(clause, Text):
-            rows, scores = text_scores(self.db, self.tables, self.statistics, clause)
-            chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
-            return rows[chosen], scores[chosen]
+            return text_scores(self.db, self.tables, self.statistics, clause, within)
         if isinstance(clause, Scripted):
             rows, _ = self.matches(clause.query, within)
             scores = self._vectors.of(self.db, self.tables).scripted(clause.script, rows)

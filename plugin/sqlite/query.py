@@ -119,8 +119,8 @@ class _Parser:
         return Ids(frozenset(), _boost_of("match_none", body))
 
     def _knn(self, body: Mapping[str, Any]) -> Clause:
-        name, settings = _single(body, "knn query")
-        if name != VECTOR_FIELD or not isinstance(settings, Mapping) or not {"vector", "k"} <= set(settings):
+        settings = body.get(VECTOR_FIELD) if len(body) == 1 else None
+        if not isinstance(settings, Mapping) or not {"vector", "k"} <= set(settings):
             expected = f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
             raise BadInput("malformed knn query", value=body, expected=expected)
         # ignore_unmapped: every index of this engine has the field
