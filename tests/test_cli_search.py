@@ -107,6 +107,8 @@ def test_first_steps(engine_url: str, name: str, here: Path) -> None:
     assert [line.split("  ")[-1].split(" | ")[0] for line in shown.splitlines()] == ["Extinguisher", "Smoke alarm"]
     assert "東京で大雪 | 東京では朝" in resift("search", f"{name}-news", "大雪", *where).stdout
     assert len(reported("search", f"{name}-products", "fire", "--size", 1, *where)["hits"]["hits"]) == 1
+    misspelt = resift("search", f"{name}-products", "smokk alarm", *where).stdout
+    assert misspelt.splitlines()[0] == "did you mean: smoke alarm"
 
 
 def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, here: Path) -> None:

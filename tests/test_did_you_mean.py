@@ -67,6 +67,31 @@ def test_misspelt_words_are_replaced(service: Reranker, filled: str) -> None:
     assert suggestion(service, filled, "fier", size=0) == "fire"
 
 
+def test_who_is_patient_has_the_suggestion_at_once(
+    service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = []
+    sample = service.did_you_mean._sample
+    monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (sampled.append(given), sample(*given)))
+    service.did_you_mean.patience = 60.0
+    assert "did_you_mean" not in service.search(Search(filled, "bush fire"))["resift"]
+    assert sampled == [], "words of the index need no suggestion, and nobody waits for one"
+    assert service.search(Search(filled, "bush fier"))["resift"]["did_you_mean"] == "bush fire"
+    assert service.search(Search(filled, "forrest"))["resift"]["did_you_mean"] == "forest"
+    assert len(sampled) == 1
+
+
+def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    sample = service.did_you_mean._sample
+    monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
+    service.did_you_mean.patience = 0.05
+    assert "did_you_mean" not in service.search(Search(filled, "bush fier"))["resift"]
+    goes_on.set()
+    wait_for_sample()
+    assert service.search(Search(filled, "bush fier"))["resift"]["did_you_mean"] == "bush fire"
+
+
 def test_a_query_that_is_right_gives_nothing(service: Reranker, filled: str) -> None:
     for query in ("bush fire", "FIRE, forest", "fires", "army of soldier", "fire 2010", "a in of", "", "東京 タワー"):
         assert suggestion(service, filled, query) is None, query

@@ -31,11 +31,13 @@ class DidYouMean:
 
     The words come from a sample of the index's own documents, which is read in the background with the rights of the
     caller who searched first, and remembered for ten minutes for callers with the same headers. Until it is there
-    nothing is suggested, so no search waits for it. ``clock`` gives seconds.
+    nothing is suggested, so no search waits for it, unless somebody sets ``patience``: the seconds that a search for
+    words that the index lacks waits. ``clock`` gives seconds.
     """
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self.engine = engine
+        self.patience = 0.0
         self._spellers: TtlCache[Speller] = TtlCache(_SAMPLES, SAMPLE_SECONDS, clock)
         self._sampling = threading.Lock()
 
@@ -51,6 +53,8 @@ class DidYouMean:
         if not 0 < len(words) <= _MAX_WORDS:
             return None
         try:
+            if self.patience and set(self._in_index(words, info, headers)) == set(words):
+                return None
             speller = self._speller(info, headers)
             corrections = dict(_corrections(speller, words)) if speller is not None else {}
             for word in self._in_index(list(corrections), info, headers):
@@ -64,7 +68,11 @@ class DidYouMean:
         """The index's speller; where there is none, it is begun in the background, one at a time."""
         speller = self._spellers.get((info.name, str(headers)))
         if speller is None and self._sampling.acquire(blocking=False):
-            threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True).start()
+            thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
+            thread.start()
+            if self.patience:
+                thread.join(self.patience)
+                speller = self._spellers.get((info.name, str(headers)))
         return speller
 
     def _sample(self, info: IndexInfo, headers: Headers) -> None:

@@ -12,6 +12,7 @@ from resift.cli.options import ELSEWHERE, engine_option, json_option, model_opti
 from resift.cli.output import cut, display_width
 from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
+_SUGGESTION_SECONDS = 3.0
 _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
 
 
@@ -41,6 +42,8 @@ def search(
     """
     with library.open(engine, model, sessions=store, session_index=session_index) as opened:
         found = opened.index(index)
+        # There is no second search that could show what is read in the background of this one.
+        opened.service.did_you_mean.patience = _SUGGESTION_SECONDS
         if session is None:
             hits = found.search(query, size)
         else:
