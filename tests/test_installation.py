@@ -305,6 +305,10 @@ def test_a_pipeline_outlives_its_index_and_says_so(
     path = f"/_search/pipeline/{own}"
     cluster.create(fresh, ["text"], packaged)
     assert f"create search pipeline {own}" in installed.install()
+    setting = {"index.search.default_pipeline": own}
+    cluster.client.indices.put_settings(index=fresh, body=setting)
+    with pytest.raises(EngineError, match=f"index.search.default_pipeline of index {fresh} is {own}"):
+        installed.uninstall()
     for made in (None, model):
         # a search that names it is answered all the same where it stays
         cluster.drop_if_exists(fresh)

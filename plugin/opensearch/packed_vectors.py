@@ -48,4 +48,5 @@ def take_vector(hit: dict[str, Any]) -> Floats | None:
 def unpacked(packed: str) -> Floats:
     """The vector (K,) that ``packed_vector.painless`` packed: base64 of 4 + 2 K bytes."""
     raw = b64decode(packed)
-    return np.multiply(np.frombuffer(raw, "<i2", offset=4), np.frombuffer(raw, "<f4", 1), dtype=np.float32)
+    numbers, unit = np.frombuffer(raw, "<i2", offset=4), np.frombuffer(raw, "<f4", 1)
+    return np.asarray(numbers * unit, np.float32)
