@@ -29,8 +29,8 @@ MAY_IMPORT = {
     "word2doc": {GROUND, "vectors", "encoders", "ranking"},
     "evaluation": {GROUND, "vectors", "encoders", "ranking"},
     "training": {GROUND, "vectors", "encoders", "ranking", "word2doc", "evaluation"},
-    "plugin": {GROUND, "vectors", "encoders"},
-    "ingest": {GROUND, "vectors", "encoders", "plugin"},
+    "plugin": {GROUND, "vectors", "encoders", "ranking"},
+    "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "evaluation", "plugin"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}

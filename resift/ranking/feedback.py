@@ -38,10 +38,10 @@ from resift.vectors.similarity import unit_rows
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
 RIDGE_PRIOR, RIDGE_PENALTY = 0.3, 2.0
 MAX_TERMS, TERM_WEIGHTS = 60, (3.0, 1.0)
-# the relevance scope at another query: from how many standard deviations above its candidates to how many a judgement
+# the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
 # begins to count, and what it counts then
-SCOPE_DEVIATIONS, SCOPE_WEIGHT = (1.0, 2.0), 0.25
-_MIN_CANDIDATES = 5  # of fewer, mean and deviation say nothing
+SCOPE_DEVIATIONS, SCOPE_WEIGHT = (1.0, 3.0), 0.2
+_MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 
 @dataclass(frozen=True)
@@ -167,29 +167,42 @@ class Feedback:
             return np.zeros(len(self.grades), bool)
         return np.array([query in ("", text) for query in self.queries])
 
-    def scoped(self, query: NDArray[Any], candidates: NDArray[Any], text: str = "") -> Feedback:
+    def scoped(self, query: NDArray[Any], others: NDArray[Any], text: str = "") -> Feedback:
         """The part of the feedback that concerns another search: each judgement within its relevance scope.
 
-        ``query`` (K,) is the search's query, ``text`` its words, and ``candidates`` (n, K) are its candidates' vectors.
+        ``query`` (K,) is the search's query, ``text`` its words, and ``others`` (n, K) are vectors of other documents
+        to compare with, such as a sample of the index.
 
         A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
-        documents count, by SCOPE_WEIGHT · clip(z - 1, 0, 1), where z is how many standard deviations a document is
-        more similar to the query than the candidates are on average (SCOPE_DEVIATIONS). With fewer than five candidates
-        none of them counts. To a query without known words, which has no direction of its own, all feedback applies.
+        documents count, by SCOPE_WEIGHT · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many standard
+        deviations a document is more similar to the query than the others are on average: the mean of its own and the
+        largest among those judged at the same query, since what was asked for there is one subject. With fewer than
+        five others none of them counts. To a query without known words, which has no direction of its own, all feedback
+        applies.
         """
         if not len(self.grades) or not np.any(query):
             return self
         here = self._made_at(text)
         scope = np.zeros(len(self.grades))
-        if len(candidates) >= _MIN_CANDIDATES and not here.all():
-            similarities = unit_rows(candidates) @ unit_rows(query)
+        if len(others) >= _MIN_OTHERS and not here.all():
+            similarities = unit_rows(others) @ unit_rows(query)
             low, high = SCOPE_DEVIATIONS
             deviation = max(float(similarities.std()), 1e-6)
             distance = (self.vectors @ unit_rows(query) - similarities.mean()) / deviation
+            distance = (distance + self._largest_at_query(distance)) / 2
             # what is irrelevant to one query says nothing of another
             scope = SCOPE_WEIGHT * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
         scope[here] = 1
         return self._weighted(scope)
+
+    def _largest_at_query(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Of each judgement (m,), the largest of the ``values`` (m,) of relevant documents judged at the same query."""
+        queries = self.queries or ("",) * len(values)
+        largest: dict[str, float] = {}
+        for query, value, grade in zip(queries, values.tolist(), self.grades.tolist(), strict=True):
+            if grade > 0:
+                largest[query] = max(value, largest.get(query, value))
+        return np.array([largest.get(query, value) for query, value in zip(queries, values.tolist(), strict=True)])
 
     def _weighted(self, scope: NDArray[Any]) -> Feedback:
         """Each judgement weighted by its ``scope`` (m,), 0 to 1; those of 0 are left out."""

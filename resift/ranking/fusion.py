@@ -7,6 +7,7 @@ zero: where scores are all equal, :func:`z_score` gives 0, and where they are al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,29 @@ NORMALIZATIONS: dict[str, Callable[[NDArray[Any]], Floats]] = {
     "bounded": bounded,
     "rrf": reciprocal_rank,
 }
+
+
+MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
+
+
+def beta_of(alpha: float) -> float:
+    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
+
+    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
+    MAX_BETA, at which the score only tells apart what is similar alike.
+
+    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
+    [0.0, 1.0, 3.0, 32.0]
+    """
+    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
+
+
+def similarity_factor(similarity: str, value: float, beta: float) -> float:
+    """What an engine's score is multiplied with: exp(beta · value), or exp(beta · (1 + value)) for a cosine.
+
+    It is 1 or more, so that no hit that is scored anew falls behind one that is not.
+    """
+    return math.exp(beta * (max(0.0, 1 + value) if similarity == "cosine" else value))
 
 
 def combine(engine: NDArray[Any], semantic: NDArray[Any], alpha: float, normalization: str = "min_max") -> Floats:

@@ -1,0 +1,80 @@
+"""The clauses that a rewriting adds: words, similarity, nearest documents, judged documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.plugin.query_dsl import VECTOR_FIELD, Body
+from resift.plugin.resource_files import read_resource
+
+SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
+# A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: about as one that
+# has a word of the query.
+KNN_BOOST = 4.0
+
+
+def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
+    """The query clause that asks for a text in an index's ``fields``, in all of them if it names none."""
+    return {"multi_match": {"query": text, "fields": list(fields) or ["*"], **settings}}
+
+
+def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: float) -> list[Body]:
+    """A clause for each of the expansion ``terms``, whose weights are for a query of length 1; this one's is
+    ``length``."""
+    return [text_clause(word, fields, boost=round(weight * length, 4)) for word, weight in terms.items()]
+
+
+def rescore(window: int, query: Body, score_mode: str) -> Body:
+    """A rescoring of the first ``window`` hits."""
+    return {"window_size": window, "query": {"rescore_query": query, "score_mode": score_mode}}
+
+
+def similarity_clause(
+    similarity: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
+) -> Body:
+    """The clause that scores documents by exp(beta · similarity) with a vector (K,), both under ``mask`` (K,).
+
+    ``similarity``: ``cosine``, counted from 0 up as 1 + cosine, or ``jaccard``. ``query``: which documents are scored.
+    """
+    params: Body = {"field": VECTOR_FIELD, "query": _numbers(vector), "beta": round(beta, 6)}
+    if mask is not None:
+        params["mask"] = _numbers(mask)
+    # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
+    # it once.
+    script = {"lang": "painless", "source": read_resource(f"{SCRIPTS[similarity]}.painless"), "params": params}
+    return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
+
+
+def fixed_scores(scores: Mapping[str, float]) -> list[Body]:
+    """A clause for each document id that gives this document its score."""
+    return [
+        {"constant_score": {"filter": ids_clause([id]), "boost": float(np.float32(score))}}
+        for id, score in scores.items()
+    ]
+
+
+def ids_clause(ids: Sequence[str]) -> Body:
+    """The documents with these ids."""
+    return {"ids": {"values": list(ids)}}
+
+
+def nearest_clause(vector: Floats, mask: Floats | None, similarity: str, count: int, conditions: Body | None) -> Body:
+    """The ``count`` documents nearest to a vector (K,), among those that meet ``conditions``.
+
+    Under a mask (K,) those are nearest, for cosine, whose product with mask² ⊙ vector is largest: it is that of the
+    masked vectors (Passalis and Tefas 2018, eq. 8).
+    """
+    probe = vector if mask is None or similarity != "cosine" else mask**2 * vector
+    # ignore_unmapped: of several indices one may have no vectors, and the others' documents are wanted
+    clause: Body = {"vector": _numbers(probe), "k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
+    if conditions is not None:
+        clause["filter"] = conditions
+    return {"knn": {VECTOR_FIELD: clause}}
+
+
+def _numbers(vector: Floats) -> list[float]:
+    return [float(number) for number in np.asarray(vector, np.float32)]

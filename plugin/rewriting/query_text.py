@@ -1,0 +1,79 @@
+"""What a search body asks for: its text, and which of its clauses score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from resift.plugin.query_dsl import Body
+
+_TEXT_CLAUSES = (
+    "match",
+    "multi_match",
+    "match_phrase",
+    "query_string",
+    "simple_query_string",
+    "combined_fields",
+)
+_DEFAULTS = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
+_OTHER = object()
+
+
+def find_text(query: Any) -> str:
+    """The first text that a query clause asks for, depth first; "" if there is none.
+
+    >>> find_text({"bool": {"must": [{"match": {"title": {"query": "bush fire"}}}]}})
+    'bush fire'
+    """
+    if isinstance(query, Mapping):
+        return next((found for found in (_text_of_clause(*item) for item in query.items()) if found), "")
+    if isinstance(query, list):
+        return next((found for found in map(find_text, query) if found), "")
+    return ""
+
+
+def _text_of_clause(kind: Any, body: Any) -> str:
+    if kind not in _TEXT_CLAUSES or not isinstance(body, Mapping):
+        return find_text(body)
+    # {"multi_match": {"query": text}}, {"match": {field: text}} or {"match": {field: {"query": text}}}
+    inner = body.get("query", next(iter(body.values()), ""))
+    found = inner.get("query", "") if isinstance(inner, Mapping) else inner
+    return found if isinstance(found, str) else ""
+
+
+class Parts(NamedTuple):
+    """A query taken apart: the one text clause that scores, and what hits must or must not match beside it."""
+
+    scoring: Body
+    filter: list[Any]
+    must_not: list[Any]
+
+
+def text_parts(query: Body) -> Parts | None:
+    """The parts of a query whose only scoring clause asks for a text; None of any other query.
+
+    Such a query can be widened: other documents may be found, as long as they keep to its conditions.
+
+    >>> text_parts({"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}})
+    Parts(scoring={'match': {'title': 'fire'}}, filter=[{'term': {'year': 2001}}], must_not=[])
+    """
+    if len(query) == 1 and next(iter(query)) in _TEXT_CLAUSES:
+        return Parts(query, [], [])
+    inner = query.get("bool")
+    if set(query) != {"bool"} or not isinstance(inner, Mapping):
+        return None
+    # a body that comes through OpenSearch has the defaults filled in
+    inner = {name: value for name, value in inner.items() if _DEFAULTS.get(name, _OTHER) != value}
+    if set(inner) - {"must", "filter", "must_not"}:
+        return None
+    must, filter, must_not = (_as_list(inner.get(name)) for name in ("must", "filter", "must_not"))
+    if len(must) != 1 or not isinstance(must[0], Mapping) or len(must[0]) != 1:
+        return None
+    (kind,) = must[0]
+    return Parts(dict(must[0]), filter, must_not) if kind in _TEXT_CLAUSES else None
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list) else [value]

@@ -1,0 +1,261 @@
+"""Rewriting: a search body, what is known of its index, and what a session taught → the body that the engine runs.
+
+A pure function of what it is given. Hits are scored
+
+    (BM25 of the query's words + BM25 of the session's words) · exp(beta · similarity)
+
+where ``beta`` is alpha / (1 - alpha). The query's own clause scores as it always does; the session's words and the
+similarity come in by ``rescore``, over a window of the first hits. So what matches, and with it totals, aggregations
+and filters, stays what it was. The product needs no statistics of the page, unlike mixtures of normalised scores, and
+so depends neither on the page's size nor on shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from resift.arrays import Floats
+from resift.errors import BadInput
+from resift.plugin.query_dsl import Body
+from resift.plugin.rewriting.clauses import (
+    fixed_scores,
+    ids_clause,
+    nearest_clause,
+    rescore,
+    similarity_clause,
+    word_clauses,
+)
+from resift.plugin.rewriting.query_text import Parts, text_parts
+from resift.ranking.fusion import beta_of, similarity_factor
+from resift.text import tokenize
+
+NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
+JUDGED = ("keep", "demote", "hide")
+# Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
+ALTERNATIVES = 5
+# Words of a query whose hits cannot be rescored.
+_WORDS_IN_QUERY = 20
+# By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
+# otherwise it would be the last hit of each page.
+_PROMOTED = 1000.0
+# Queries that OpenSearch takes at the top of a body alone, or scores in a way that no rescoring goes with.
+_TOP_ONLY = ("hybrid",)
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """How a search is rewritten.
+
+    ``alpha``: weight of the similarity, 0 (the words alone) to 1 (the similarity alone, but for ties). ``window``: how
+    many of the first hits are rescored. ``widen``: whether the session's strongest words, and the ``knn`` documents
+    nearest to the query, may add documents that the query itself does not match. ``judged``: what happens to documents
+    that the session has judged: they ``keep`` the place that they have without the session, are shown last (``demote``)
+    or not at all (``hide``).
+
+    Raises BadInput for an unknown ``judged``.
+    """
+
+    alpha: float
+    window: int
+    widen: bool = False
+    knn: int = 0
+    judged: str = "keep"
+
+    def __post_init__(self) -> None:
+        if self.judged not in JUDGED:
+            raise BadInput(f"judged is {self.judged!r}", value=self.judged, expected=" | ".join(JUDGED))
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a query means to a session, or by itself.
+
+    ``text``: what it asks for. ``vector`` (K,): its vector as the session moves it, under ``mask`` (K,) if the session
+    learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
+    words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
+    documents whose place the session does not change. ``judged``: ids of all judged documents.
+    """
+
+    text: str
+    vector: Floats | None
+    similarity: str = "cosine"
+    mask: Floats | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, float] = field(default_factory=dict)
+    judged: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A body, and why it is left as it was, wholly or in part; "" if it is not."""
+
+    body: Body
+    reason: str = ""
+    rescored: bool = False
+
+
+def rewrite(body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> Rewritten:
+    """The search body with what ``meaning`` adds to it, over an index whose text ``fields`` are searched.
+
+    ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
+    """
+    reason = _untouchable(body)
+    if reason:
+        return Rewritten(body, reason)
+    rewriting = _Rewriting(body, fields, meaning, settings)
+    reason = _unrescorable(body)
+    if reason:
+        # the words alone still say which of a group of hits is best, where hits are collapsed
+        ranked = "collapse" in body and "search_after" not in body and _by_score(body.get("sort"))
+        query = rewriting.query_alone(ranked)
+        return Rewritten(body if query is None else {**body, "query": query}, reason)
+    stages, query = rewriting.stages(), rewriting.rewritten_query()
+    if not stages and not (rewriting.hidden or rewriting.meaning.terms):
+        return Rewritten(body, "there is nothing to add")
+    own = body.get("rescore") or []
+    rescores = [*(own if isinstance(own, list) else [own]), *stages]
+    return Rewritten({**body, "query": query, **({"rescore": rescores} if rescores else {})}, "", bool(stages))
+
+
+def score_factor(meaning: Meaning, settings: RewriteSettings, id: str, similarity: float) -> float:
+    """What a rescored hit's own score was multiplied with, if its similarity with the meaning's vector is this."""
+    factor = 1.0 if settings.judged != "demote" or not meaning.judged or id in meaning.judged else _PROMOTED
+    if meaning.vector is None:
+        return factor
+    if settings.judged == "keep" and id in meaning.kept:
+        return kept_factor(meaning, id, beta_of(settings.alpha))
+    return factor * similarity_factor(meaning.similarity, similarity, beta_of(settings.alpha))
+
+
+def kept_factor(meaning: Meaning, id: str, beta: float) -> float:
+    """The same of a judged document that keeps its place: as if it had, of the session's words, its share."""
+    share = 1 + sum(weight**2 for weight in meaning.terms.values()) ** 0.5
+    return share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
+
+
+def _untouchable(body: Body) -> str:
+    """Why nothing can be added to a search; "" if something can."""
+    query = body.get("query", {"match_all": {}})
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return "the query is malformed"
+    if not query.keys().isdisjoint(_TOP_ONLY):
+        return f"the query is {next(iter(query))!r}"
+    if body.get("size", 10) == 0:
+        return "no hits were asked for"
+    if "query" not in body and "suggest" in body:
+        return "there is no query"
+    return ""
+
+
+def _unrescorable(body: Body) -> str:
+    """Why OpenSearch would refuse to rescore a search's hits, or make nothing of it; "" if it can."""
+    if "collapse" in body:
+        return "the search has 'collapse'"
+    if "search_after" in body:
+        return "the search has 'search_after'"
+    return "" if _by_score(body.get("sort")) else "the search has 'sort'"
+
+
+def _by_score(sort: Any) -> bool:
+    """Whether hits are sorted by their scores alone, best first."""
+    parts = sort if isinstance(sort, list) else [] if sort is None else [sort]
+    return all(part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in parts)
+
+
+class _Rewriting:
+    """What one meaning adds to a query under some settings."""
+
+    def __init__(self, body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> None:
+        self.meaning, self.settings = meaning, settings
+        self.beta = 0.0 if meaning.vector is None else beta_of(settings.alpha)
+        query = body.get("query", {"match_all": {}})
+        self.query: Body = query
+        # a hit's score with the words says nothing of what it has without them, which min_score is about
+        self.min_score = body.get("min_score")
+        self.parts = text_parts(query) if settings.widen and self.min_score is None else None
+        # the terms' weights are for a query of length 1: this scales them to the query's own length
+        length = sum(count**2 for count in Counter(tokenize(meaning.text)).values()) ** 0.5 or 1.0
+        self.words = word_clauses(meaning.terms, fields, length)
+        self.in_query = 0 if self.parts is None else ALTERNATIVES
+        self.kept = dict(meaning.kept) if settings.judged == "keep" else {}
+        self.hidden = list(meaning.judged) if settings.judged == "hide" else []
+        self.demoted = list(meaning.judged) if settings.judged == "demote" else []
+
+    def rewritten_query(self) -> Body:
+        """The query under our name: widened if it may be, and without the documents that are hidden."""
+        alternatives = [] if self.parts is None else self._alternatives(self.parts)
+        if self.parts is None or not alternatives:
+            return _bool(must=[self.query], must_not=_ids(self.hidden))
+        scoring, conditions, excluded = self.parts
+        return _bool(
+            should=[scoring, *alternatives], filter=conditions, must_not=excluded + _ids(self.hidden), at_least=1
+        )
+
+    def _alternatives(self, parts: Parts) -> list[Body]:
+        """What else a widened query finds documents by."""
+        found = self._words(self.words[: self.in_query])
+        vector, count = self.meaning.vector, self.settings.knn
+        if count and vector is not None:
+            conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
+            wanted = conditions if parts.filter or parts.must_not else None
+            found.append(nearest_clause(vector, self.meaning.mask, self.meaning.similarity, count, wanted))
+        return found
+
+    def _words(self, words: list[Body]) -> list[Body]:
+        """Clauses for words, which do not count for documents that keep their places."""
+        if not self.kept or not words:
+            return words
+        return [{"bool": {"should": words, "must_not": _ids(list(self.kept))}}]
+
+    def query_alone(self, ranked: bool) -> Body | None:
+        """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
+        and without the documents that are hidden; None where it stays as it is."""
+        words = self._words(self.words[:_WORDS_IN_QUERY]) if ranked and self.min_score is None else []
+        if not words and not self.hidden:
+            return None
+        return _bool(must=[self.query], should=words, must_not=_ids(self.hidden))
+
+    def stages(self) -> list[Body]:
+        """The rescorings: of the words that are not in the query, of the similarity, and of what is shown last."""
+        window, stages = self.settings.window, []
+        words = self._words(self.words[self.in_query :])
+        if words:
+            stages.append(rescore(window, {"bool": {"should": words}}, "total"))
+        if self.beta:
+            stages.append(rescore(window, self._similarity(), "multiply"))
+        if self.demoted:
+            others = {"constant_score": {"filter": {"bool": {"must_not": _ids(self.demoted)}}, "boost": _PROMOTED}}
+            stages.append(rescore(window, others, "multiply"))
+        return stages
+
+    def _similarity(self) -> Body:
+        meaning = self.meaning
+        assert meaning.vector is not None
+        others = {"bool": {"must_not": _ids(list(self.kept))}} if self.kept else None
+        clause = similarity_clause(meaning.similarity, meaning.vector, meaning.mask, self.beta, others)
+        if not self.kept:
+            return clause
+        factors = {id: kept_factor(meaning, id, self.beta) for id in self.kept}
+        return {"bool": {"should": [clause, *fixed_scores(factors)]}}
+
+
+def _bool(
+    must: Sequence[Body] = (),
+    should: Sequence[Body] = (),
+    filter: Sequence[Any] = (),
+    must_not: Sequence[Any] = (),
+    at_least: int = 0,
+) -> Body:
+    """A ``bool`` query under our name, without the parts that are empty."""
+    parts = {"must": must, "should": should, "filter": filter, "must_not": must_not}
+    inner: Body = {name: list(clauses) for name, clauses in parts.items() if clauses}
+    if at_least:
+        inner["minimum_should_match"] = at_least
+    return {"bool": {**inner, "_name": NAME}}
+
+
+def _ids(ids: Sequence[str]) -> list[Body]:
+    return [ids_clause(ids)] if ids else []
