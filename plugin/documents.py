@@ -24,7 +24,7 @@ class IndexInfo:
 
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
-    Resift did not make.
+    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for.
     """
 
     name: str
@@ -32,6 +32,7 @@ class IndexInfo:
     model: str | None
     model_name: str | None
     dim: int | None
+    indices: tuple[str, ...] = ()
 
     def require(self, model: Model) -> None:
         """Check that ``model`` made the vectors of this index. Raises ModelMismatch if another model, or none, did."""

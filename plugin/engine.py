@@ -14,8 +14,6 @@ from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult
 from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, document_text, knn_body
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
-# Candidates of a masked k-NN for each document wanted: the more of them, the fewer documents approximate k-NN misses.
-OVERSAMPLING = 8
 _UPDATE_ATTEMPTS = 10
 
 
@@ -127,16 +125,12 @@ class Engine(ABC):
         return [self.search(index, body, vectors, headers) for body in bodies]
 
     @abstractmethod
-    def masked_body(
-        self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
-    ) -> Body:
-        """A search body for the ``size`` documents that are nearest to a query under a mask, best first.
+    def sample(
+        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+    ) -> SearchResult:
+        """Return ``size`` documents at random, the same ones while the index stays the same; all, if there are fewer.
 
-        Nearest means the largest ``similarity`` (``cosine`` or ``jaccard``) of mask ⊙ vector, both (K,), with
-        mask ⊙ document. OVERSAMPLING times as many candidates are found by an unmasked vector, for cosine by
-        mask² ⊙ vector (Passalis and Tefas 2018, eq. 8: its product with a document is that of the masked vectors),
-        and then ordered by the similarity itself. ``filter`` and ``source`` are as in
-        :func:`resift.plugin.query_dsl.knn_body`.
+        ``source`` is a body's ``_source``, and ``vectors`` is that of :meth:`search`.
         """
 
     def knn(

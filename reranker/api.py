@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
+from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine
 from resift.ranking.judgements import GRADES, collect_marks
@@ -21,6 +22,7 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import engine_headers
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
+from resift.reranker.metrics import count_rewrite
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.vectors.similarity import dynamax
@@ -170,15 +172,34 @@ def search() -> dict[str, Any]:
         session=read.text(body, "session", None),
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
-        window=read.natural(body, "window", service.config.window, MAX_WINDOW, low=1),
+        window=None if body.get("window") is None else read.natural(body, "window", 0, MAX_WINDOW, low=1),
         alpha=None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1),
-        normalization=None if body.get("normalization") is None else _normalization(body, "min_max"),
         method=read.choice(body, "method", "auto", ["auto", "vectors", "late"]),
+        widen=None if body.get("widen") is None else read.flag(body, "widen", False),
         knn=None if body.get("knn") is None else read.natural(body, "knn", 0, MAX_WINDOW),
+        judged=read.choice(body, "judged", "keep", list(JUDGED)),
+        baseline=read.flag(body, "baseline", False),
         highlight=read.flag(body, "highlight", False),
         headers=engine_headers(),
     )
     return service.search(requested)
+
+
+@api.post("/rewrite")
+def rewrite() -> dict[str, Any]:
+    """A search body with the session's words and the similarity in it, as search pipelines have it rewritten."""
+    body, service = read.json_body(), _service()
+    read.check_model(body, service.model)
+    search_body = _clause(body, "body", "a search body")
+    if search_body is None:
+        raise BadInput("body is missing", value="body", expected="a search body")
+    rewritten, reason = service.rewrite(read.text(body, "index"), search_body, engine_headers())
+    outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
+    count_rewrite(outcome, reason)
+    return {
+        "body": rewritten,
+        "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
+    }
 
 
 def _query(body: dict[str, Any]) -> str | dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from resift.errors import BadInput
+from resift.plugin.connect import default_store
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
 from resift.reranker.limits import MAX_WINDOW
@@ -24,12 +25,13 @@ class Config:
     Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
 
     ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
-    sessions are kept, an SQLite file or an OpenSearch URL, and ``session_index`` their index there. ``reranker``: the
+    sessions are kept, an SQLite file or an OpenSearch URL, by default ``default_store`` of the engine, and
+    ``session_index`` their index there. ``reranker``: the
     folder where a trained reranker is put into service. ``index``: what the search page starts with.
 
-    ``window``: how many of the engine's hits are reranked. ``alpha``: weight of the similarity against the engine's
-    score, 0 to 1; None is the model's own. ``knn``: how many nearest documents join the candidates of a query text;
-    ``session_knn``: the same in a session that has learned something, where it is more. ``feedback``: how a session
+    ``window``: how many of the engine's first hits are scored anew; ``session_window``: the same in a session that has
+    learned something, where it is more. ``alpha``: weight of the similarity against the engine's score, 0 to 1; None is
+    the model's own. ``knn``: how many nearest documents may join the hits of a query text. ``feedback``: how a session
     learns, one of :data:`resift.ranking.feedback.METHODS`. ``session_hours``: how long an unused session lives.
 
     ``keys``: the file of API keys; ``api_key``: one key with all scopes. ``indices``: patterns of the indices that are
@@ -42,14 +44,14 @@ class Config:
 
     engine: str = "resift.db"
     model: str = DEFAULT
-    store: str = "sessions.db"
+    store: str = ""
     session_index: str = "resift_sessions"
     reranker: str = "reranker"
     index: str = ""
     window: int = 100
     alpha: float | None = None
     knn: int = 0
-    session_knn: int = 25
+    session_window: int = 400
     session_hours: float = 24.0
     feedback: str = DEFAULT_METHOD
     keys: str = "keys.jsonl"
@@ -62,8 +64,10 @@ class Config:
     deadline: float = 30.0
 
     def __post_init__(self) -> None:
+        if not self.store:
+            object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
         ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
-        ranges.update(session_knn=(0, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
+        ranges.update(session_window=(1, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

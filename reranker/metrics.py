@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -32,6 +32,13 @@ def add_metrics(app: Flask) -> None:
         buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     )
 
+    app.extensions["rewrites"] = Counter(
+        "resift_rewrites",
+        "Searches that a pipeline had rewritten, left alone or failed to rewrite, and why",
+        ["outcome", "reason"],
+        registry=registry,
+    )
+
     @app.before_request
     def begin() -> None:
         g.started = time.perf_counter()
@@ -49,3 +56,10 @@ def add_metrics(app: Flask) -> None:
         if shared:
             multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
         return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
+
+
+def count_rewrite(outcome: str, reason: str) -> None:
+    """Count a search of a pipeline: ``outcome`` is ``rewritten``, ``left_alone`` or ``failed``."""
+    # what failed says what it met; as a label that would be a new series each time
+    label = "failed" if outcome == "failed" else reason
+    current_app.extensions["rewrites"].labels(outcome, label).inc()

@@ -128,10 +128,13 @@ class Sessions:
         ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
         return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
 
-    def find(self, id: str) -> Session | None:
-        """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry."""
+    def find(self, id: str, of_anyone: bool = False) -> Session | None:
+        """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
+
+        ``of_anyone``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
+        """
         try:
-            session, stored = self._read(id)
+            session, stored = self._read(id, of_anyone)
         except SessionNotFound:
             return None
         if session is None or stored is None:
@@ -177,7 +180,7 @@ class Sessions:
         """Delete all expired sessions, and return how many there were."""
         return self.store.purge(self.clock())
 
-    def _read(self, id: str) -> tuple[Session | None, StoredSession | None]:
+    def _read(self, id: str, of_anyone: bool = False) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 
         Raises SessionNotFound for a session that is not the caller's.
@@ -186,7 +189,7 @@ class Sessions:
         if stored is None or stored.expires < self.clock():
             return None, stored
         session = _decoded(id, stored)
-        if not self.caller().may_use(session.owner):
+        if not of_anyone and not self.caller().may_use(session.owner):
             raise _not_found(id)
         return session, stored
 

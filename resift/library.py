@@ -19,11 +19,12 @@ from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.query_dsl import document_text
+from resift.plugin.rewriting.query_text import find_text
+from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
 from resift.reranker.limits import MAX_WINDOW
-from resift.reranker.search.bodies import find_text
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Sessions, check_id
@@ -46,11 +47,13 @@ class SearchOptions(TypedDict, total=False):
     """What a search may say beside its query and size; see :class:`resift.reranker.search.request.Search`."""
 
     start: int
-    window: int
+    window: int | None
     alpha: float | None
-    normalization: str | None
     method: str
+    widen: bool | None
     knn: int | None
+    judged: str
+    baseline: bool
     highlight: bool
     filter: dict[str, Any] | None
 
@@ -65,7 +68,7 @@ class Hit(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The combined score, the higher the better; None for a hit beyond the window that is reranked."""
+        """The score, the higher the better; None for a hit beyond the window of a trained reranker."""
         return None if self["_score"] is None else float(self["_score"])
 
     @property
@@ -242,7 +245,7 @@ class Index:
         service = self.library.service
         if not isinstance(query, dict):
             _check_text("query", query, service.config.max_text)
-        values: dict[str, Any] = {"size": size, "window": service.config.window, **options}
+        values: dict[str, Any] = {"size": size, **options}
         _check_options(values)
         response = service.search(Search(self.name, query, session, **values))
         return Hits(response, self.fields, values.get("start", 0))
@@ -251,8 +254,8 @@ class Index:
 class Session:
     """One person's searches of an index and what they marked; :meth:`Index.session` gives it.
 
-    Judgements are kept under the session's id beside the documents, so another object, process or machine that opens
-    the same session goes on with it.
+    Judgements are kept under the session's id, so another object or process that opens the same session goes on with
+    it; on several machines, with ``sessions`` the cluster's URL.
     """
 
     def __init__(self, index: Index, id: str) -> None:
@@ -322,8 +325,9 @@ def open(
     """An OpenSearch cluster, by its URL ``http(s)://…``, or the embedded engine, by its file, which is made if missing.
 
     ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
-    file; by default with the documents. ``settings`` are further fields of :class:`resift.reranker.config.Config`:
-    ``alpha``, ``window``, ``knn``, ``session_hours``, ``session_index``, ``feedback``, ``reranker``, …
+    file: by default, as for the service and the commands, the engine's file, or ``sessions.db`` for a cluster.
+    ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``,
+    ``session_hours``, ``session_index``, ``feedback``, ``reranker``, …
 
     Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that
     cannot be loaded, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when
@@ -332,8 +336,7 @@ def open(
     names = [one.name for one in fields(Config) if one.name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):
         raise BadInput(f"unknown setting {name!r}", value=name, expected=" | ".join(names))
-    store = str(url if sessions is None else sessions)
-    config = Config(engine=str(url), store=store, **settings)
+    config = Config(engine=str(url), store=str(sessions or ""), **settings)
     encoder = model if isinstance(model, Model) else load_model(model)
     engine = open_engine(config.engine)
     try:
@@ -373,7 +376,8 @@ def _check_options(values: Mapping[str, Any]) -> None:
         kind = (int, float) if name == "alpha" else int
         if value is not None and not (isinstance(value, kind) and low <= value <= high):
             raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
-    if values.get("method", "auto") not in _METHODS:
-        raise BadInput(f"method is {values['method']!r}", value=values["method"], expected=" | ".join(_METHODS))
+    for name, choices in (("method", _METHODS), ("judged", JUDGED)):
+        if values.get(name, choices[0]) not in choices:
+            raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected=" | ".join(choices))
     if not isinstance(values.get("filter") or {}, dict):
         raise BadInput(f"filter is {values['filter']!r}", value=values["filter"], expected="a query clause")

@@ -24,13 +24,14 @@ from resift.plugin.documents import (
     check_parts,
     json_fault,
 )
-from resift.plugin.engine import OVERSAMPLING, Engine, Headers
+from resift.plugin.engine import Engine, Headers
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
 from resift.plugin.opensearch.documents import stored_json, stored_source, stored_vector, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vector
-from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body
-from resift.plugin.resource_files import read_resource
+from resift.plugin.query_dsl import Body
+
+_SAMPLE_SEED = 7
 
 
 class OpenSearchEngine(Engine):
@@ -82,7 +83,7 @@ class OpenSearchEngine(Engine):
                     expected="one model's indices",
                 )
         fields = tuple(dict.fromkeys(field for one in made.values() for field in one.get("fields", ())))
-        return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
+        return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), tuple(metas))
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         # the mappings, which who may search an index may read, unlike its aliases
@@ -135,23 +136,13 @@ class OpenSearchEngine(Engine):
                 raise translated(TransportError(status, "", response))
         return [_result(response, vectors) for response in answer["responses"]]
 
-    def masked_body(
-        self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
-    ) -> Body:
-        """One request: the shards order their candidates by our script, sent along so that it needs no installation."""
-        name, probe = {"cosine": ("masked_cosine", mask**2 * vector), "jaccard": ("fuzzy_jaccard", vector)}[similarity]
-        params = {"field": VECTOR_FIELD, "query": vector.tolist(), "mask": mask.tolist()}
-        script = {"source": read_resource(f"{name}.painless"), "params": params}
-        rescore_query = {"script_score": {"query": {"match_all": {}}, "script": script}}
-        candidates = min(size * OVERSAMPLING, MAX_RESULTS)
-        return {
-            **knn_body(probe, candidates, filter, source),
-            "size": size,
-            "rescore": {
-                "window_size": candidates,
-                "query": {"query_weight": 0, "rescore_query_weight": 1, "rescore_query": rescore_query},
-            },
-        }
+    def sample(
+        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+    ) -> SearchResult:
+        score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
+        body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
+        # No search pipeline: the index's default one is not meant for this.
+        return self.search(index, {**body, "search_pipeline": "_none"}, vectors, headers)
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         answer = call(self.client.get, index=index, id=id)
@@ -204,7 +195,7 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     meta = mappings.get("_meta", {}).get("resift") or {}
     fields = tuple(meta.get("fields", ()))
-    return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"))
+    return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), (index,))
 
 
 def _checked_line(document: Document) -> tuple[str | None, str]:

@@ -33,6 +33,7 @@ from resift.ranking.fusion import beta_of, similarity_factor
 from resift.text import tokenize
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
+NOTHING_TO_ADD = "there is nothing to add"
 JUDGED = ("keep", "demote", "hide")
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
@@ -96,6 +97,11 @@ class Rewritten:
     reason: str = ""
     rescored: bool = False
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether its hits are in the order of their scores, and may be ordered by others."""
+        return self.reason in ("", NOTHING_TO_ADD)
+
 
 def rewrite(body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> Rewritten:
     """The search body with what ``meaning`` adds to it, over an index whose text ``fields`` are searched.
@@ -114,7 +120,7 @@ def rewrite(body: Body, fields: Sequence[str], meaning: Meaning, settings: Rewri
         return Rewritten(body if query is None else {**body, "query": query}, reason)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or rewriting.meaning.terms):
-        return Rewritten(body, "there is nothing to add")
+        return Rewritten(body, NOTHING_TO_ADD)
     own = body.get("rescore") or []
     rescores = [*(own if isinstance(own, list) else [own]), *stages]
     return Rewritten({**body, "query": query, **({"rescore": rescores} if rescores else {})}, "", bool(stages))
@@ -132,7 +138,7 @@ def score_factor(meaning: Meaning, settings: RewriteSettings, id: str, similarit
 
 def kept_factor(meaning: Meaning, id: str, beta: float) -> float:
     """The same of a judged document that keeps its place: as if it had, of the session's words, its share."""
-    share = 1 + sum(weight**2 for weight in meaning.terms.values()) ** 0.5
+    share: float = 1 + sum(weight**2 for weight in meaning.terms.values()) ** 0.5
     return share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
 
 
@@ -147,6 +153,9 @@ def _untouchable(body: Body) -> str:
         return "no hits were asked for"
     if "query" not in body and "suggest" in body:
         return "there is no query"
+    inner = query.get("bool")
+    if isinstance(inner, Mapping) and inner.get("_name") == NAME:
+        return "it is rewritten already"  # by the service, where the index has our pipeline as its default
     return ""
 
 

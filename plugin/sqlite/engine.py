@@ -20,9 +20,8 @@ from resift.plugin.documents import (
     check_index,
     index_meta,
 )
-from resift.plugin.engine import OVERSAMPLING, Engine, Headers
-from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, knn_body, names_vector
-from resift.plugin.resource_files import read_resource
+from resift.plugin.engine import Engine, Headers
+from resift.plugin.query_dsl import MAX_RESULTS, Body, names_vector
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.highlights import parse_highlight
@@ -189,6 +188,16 @@ class SqliteEngine(Engine):
         }
         return SearchResult(response, hit_vectors if vectors else [None] * len(hits))
 
+    def sample(
+        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+    ) -> SearchResult:
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
+            sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
+            ids = [id for (id,) in db.execute(sql, (size,))]
+        return self.search(index, {"query": {"ids": {"values": ids}}, "size": size, "_source": source}, vectors)
+
     def _statistics_of(self, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
         """The statistics of an index, read again when it changed."""
         changes, statistics = self._statistics.get(tables.number, (None, None))
@@ -196,19 +205,6 @@ class SqliteEngine(Engine):
             statistics = FieldStatistics.of(db, tables)
             self._statistics[tables.number] = tables.changes, statistics
         return statistics
-
-    def masked_body(
-        self, vector: Floats, mask: Floats, similarity: str, size: int, filter: Body | None = None, source: Any = True
-    ) -> Body:
-        """The nearest without the mask, rescored by our script, as on OpenSearch."""
-        name, probe = {"cosine": ("masked_cosine", mask**2 * vector), "jaccard": ("fuzzy_jaccard", vector)}[similarity]
-        params = {"field": VECTOR_FIELD, "query": vector.tolist(), "mask": mask.tolist()}
-        script = {"source": read_resource(f"{name}.painless"), "params": params}
-        rescore_query = {"script_score": {"query": {"match_all": {}}, "script": script}}
-        candidates = min(size * OVERSAMPLING, MAX_RESULTS)
-        weighted = {"query_weight": 0, "rescore_query": rescore_query}
-        rescore = {"window_size": candidates, "query": weighted}
-        return {**knn_body(probe, candidates, filter, source), "size": size, "rescore": rescore}
 
 
 def _checked_page(body: Body) -> tuple[int, int]:

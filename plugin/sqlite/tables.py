@@ -85,7 +85,7 @@ class IndexTables:
     def info(self) -> IndexInfo:
         """What the index records about itself."""
         model, name = self.meta["model"], self.meta["model_name"]
-        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim)
+        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,))
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ SCOPE_OF = {
     "api.rerank": "embed",
     "api.score": "embed",
     "api.search": "search",
+    "api.rewrite": "embed",
     "api.feedback": "feedback",
     "api.get_session": "feedback",
     "api.put_session": "feedback",

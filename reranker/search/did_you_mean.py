@@ -8,18 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from resift.errors import BadInput
-from resift.plugin.documents import IndexInfo, SearchResult
+from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
+from resift.plugin.rewriting.clauses import text_clause
 from resift.ranking.spelling import Speller
 from resift.reranker.cache import TtlCache
-from resift.reranker.search.bodies import text_clause
 from resift.text import tokenize
 
 log = logging.getLogger(__name__)
 SAMPLE_SECONDS = 600.0
-_SAMPLES, _DOCUMENTS, _SEED = 16, 3000, 7
+_SAMPLES, _DOCUMENTS = 16, 3000
 _MAX_TEXT = 20_000
 _MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS = 4, 40, 16
 THREAD_NAME = "did-you-mean"
@@ -79,7 +78,7 @@ class DidYouMean:
         # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
         speller = Speller({})
         try:
-            hits = self._documents(info, headers).hits
+            hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
             speller = Speller.from_texts(document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
             speller.correct("a" * _MIN_LETTERS)  # builds the speller's index here, and not in the first search
         except Exception as error:
@@ -87,17 +86,6 @@ class DidYouMean:
         finally:
             self._spellers.put((info.name, str(headers)), speller)
             self._sampling.release()
-
-    def _documents(self, info: IndexInfo, headers: Headers) -> SearchResult:
-        """Documents at random where the engine can do that, else the first ones."""
-        body = {"query": {"match_all": {}}, "size": _DOCUMENTS, "_source": list(info.fields) or True}
-        score = {"random_score": {"seed": _SEED, "field": "_seq_no"}}
-        # no search pipeline: the index's default one would rerank the sample
-        random = {**body, "query": {"function_score": score}, "search_pipeline": "_none"}
-        try:
-            return self.engine.search(info.name, random, headers=headers)
-        except BadInput:  # the embedded engine knows no such query
-            return self.engine.search(info.name, body, headers=headers)
 
     def _in_index(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> list[str]:
         """Those of the words that the index finds a document for, by its own analysis."""

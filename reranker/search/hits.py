@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.plugin.documents import SearchResult
 
 HitKey = tuple[str, str]
 
@@ -30,9 +29,3 @@ def vectors_of(model: Model, vectors: Sequence[Floats | None], texts: Callable[[
     if missing:
         matrix[missing] = model.encode(texts(missing))
     return matrix
-
-
-def vector_origins(results: Iterable[SearchResult]) -> dict[str, int]:
-    """How many vectors were ``fetched``, and how many ``encoded`` since the index has none."""
-    present = [vector is not None for result in results for vector in result.vectors]
-    return {"fetched": sum(present), "encoded": len(present) - sum(present)}

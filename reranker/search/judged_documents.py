@@ -59,7 +59,9 @@ class JudgedDocuments:
         except AmbiguousDocument:
             half = len(unknown) // 2
             parts = (unknown[:half], unknown[half:]) if half else ()
-            return known | {id: one for part in parts for id, one in self._known_or_fetched(index, part, headers).items()}
+            return known | {
+                id: one for part in parts for id, one in self._known_or_fetched(index, part, headers).items()
+            }
         except (IndexNotFound, IndexNotServed, ModelMismatch):
             # all or none: what is still remembered of an index that is gone would be forgotten within minutes
             return {}

@@ -1,108 +1,67 @@
-"""The answer to a search: the page's hits with their sub-scores and reasons, in the engine's own response."""
+"""The answer to a search: the engine's own, with sub-scores and reasons beside its hits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from resift.arrays import Floats
 from resift.encoders.model import Model
+from resift.plugin.rewriting.rewrite import score_factor
 from resift.ranking.explain import reasons
-from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument
-from resift.reranker.search.candidates import Candidates
-from resift.reranker.search.hits import hit_key, vector_origins
-from resift.reranker.search.retrieval import HITS, Retrieval
-from resift.reranker.search.scoring import Scores
+from resift.reranker.search.hits import hit_key
+from resift.reranker.search.rewriting import SessionQuery
 
 Hits = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Ranking:
-    """One search's candidates with their scores."""
+def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
+    """Give each hit, as ``resift``, what its score is made of, and in a session the judgement that moved it.
 
-    retrieval: Retrieval
-    candidates: Candidates
-    scores: Scores
-
-    @property
-    def shown(self) -> NDArray[np.int64]:
-        """Positions of the candidates that are on the page, best first."""
-        parsed = self.retrieval.parsed
-        return self.scores.order[parsed.start : parsed.start + parsed.size]
-
-
-def page_of_hits(ranking: Ranking) -> Hits:
-    """The page: candidates as they are ranked, then, where these are too few, the engine's hits beyond the window."""
-    scores, shown = ranking.scores, ranking.shown
-    combined = scores.combined[shown].tolist()
-    semantic = scores.semantic[shown].astype(float).round(6).tolist()
-    page = []
-    for position, score, similarity in zip(shown.tolist(), combined, semantic, strict=True):
-        hit, rank = ranking.candidates.hits[position], ranking.candidates.ranks[position]
-        engine_score = None if rank is None else hit["_score"]
-        page.append({**hit, "_score": score, "resift": _sub_scores(engine_score, similarity, rank)})
-    return page + _hits_beyond_window(ranking.retrieval, ranking.candidates)
-
-
-def _hits_beyond_window(retrieval: Retrieval, candidates: Candidates) -> Hits:
-    """The page's hits that are no candidates. They have no score, since they were compared with nothing."""
-    parsed, count = retrieval.parsed, len(candidates.hits)
-    end = parsed.start + parsed.size
-    if end <= count:
-        return []
-    known = set(candidates.keys)
-    # up to `end` is enough, however many of these hits have joined and are left out here: each is one candidate more
-    ranked = enumerate(retrieval.beyond_window(end), parsed.search.window + 1)
-    left = [(rank, hit) for rank, hit in ranked if hit_key(hit) not in known]
-    shown = left[max(0, parsed.start - count) : end - count]
-    return [{**hit, "_score": None, "resift": _sub_scores(hit["_score"], None, rank)} for rank, hit in shown]
-
-
-def _sub_scores(engine_score: float | None, similarity: float | None, rank: int | None) -> dict[str, Any]:
-    return {"engine_score": engine_score, "similarity": similarity, "engine_rank": rank}
-
-
-def add_reasons(
-    model: Model, ranking: Ranking, page: Hits, feedback: Feedback, judged: Sequence[JudgedDocument]
-) -> None:
-    """Give each of the page's candidates, as ``because``, the judgement that moved it."""
-    vectors = ranking.candidates.vectors[ranking.shown]
-    unmoved = model.score(ranking.retrieval.parsed.vector, vectors)
-    # with an alpha of 0 the similarity weighs nothing, and so no hit gains by what it has become
-    change = (ranking.scores.similarity[ranking.shown] - unmoved) * (ranking.scores.alpha > 0)
-    # the page may be longer: hits beyond the window were not moved
-    for hit, reason in zip(page, reasons(feedback, judged, vectors, change), strict=False):
-        hit["resift"]["because"] = reason
-
-
-def reranked_response(
-    model: Model, ranking: Ranking, page: Hits, method: str, session: str | None, notes: Sequence[str]
-) -> dict[str, Any]:
-    """The engine's response with the ``page`` in place of its hits, and, as ``resift``, what was done.
-
-    ``session`` is the one whose feedback counted, or None; ``notes`` are what had to be left out.
+    ``vectors`` are the hits' (K,), None for one without; ``start`` is the position of the first hit in the ranking.
     """
-    response, combined = ranking.retrieval.results[HITS].response, ranking.scores.combined
-    hits = {**response["hits"], "hits": page, "max_score": float(combined.max()) if len(combined) else None}
-    if joined := ranking.retrieval.count_unfound(ranking.candidates.joined):
-        hits["total"] = {**hits["total"], "value": hits["total"]["value"] + joined}
-    return {
-        **response,
-        "hits": hits,
-        "resift": {
-            "reranked": True,
-            "model": model.hash,
-            "method": method,
-            "alpha": round(ranking.scores.alpha, 6),
-            "window": ranking.retrieval.parsed.search.window,
-            "candidates": len(ranking.candidates.hits),
-            "vectors": vector_origins(ranking.retrieval.results.values()),
-            "session": session,
-            **({"reason": "; ".join(notes)} if notes else {}),
-        },
-    }
+    held = {row: vector for row, vector in enumerate(vectors) if vector is not None}
+    similar = _similarities(model, query, list(held.values()))
+    by_row = dict(zip(held, similar.tolist(), strict=True))
+    because = dict(zip(held, _reasons(model, query, list(held.values()), similar), strict=True))
+    for row, hit in enumerate(hits):
+        value = by_row.get(row)
+        # beyond the window a hit's score is the engine's own; with several shards, which have a window each, it may
+        # be either
+        rescored = query.rewritten.rescored and start + row < query.settings.window and hit.get("_id") is not None
+        score = hit.get("_score")
+        if score is not None and rescored:
+            score = score / score_factor(query.meaning, query.settings, hit["_id"], value or 0.0)
+        hit["resift"] = {
+            "engine_score": score if rescored or query.rewritten.reason else None,
+            "similarity": None if value is None else round(value, 4),
+        }
+        if query.feedback is not None:
+            hit["resift"]["because"] = because.get(row)
+
+
+def _similarities(model: Model, query: SessionQuery, vectors: Sequence[Floats]) -> Floats:
+    if query.meaning.vector is None or not vectors:
+        return np.zeros(len(vectors), np.float32)
+    return model.score(query.meaning.vector, np.stack(vectors), query.meaning.mask)
+
+
+def _reasons(
+    model: Model, query: SessionQuery, vectors: Sequence[Floats], similar: Floats
+) -> list[dict[str, Any] | None]:
+    """The judgement that moved each of n hits with ``vectors``, whose similarities (n,) are now ``similar``."""
+    # with an alpha of 0 the similarity counts for nothing, and no judgement moved anything by it
+    if query.feedback is None or query.meaning.vector is None or not query.settings.alpha or not vectors:
+        return [None] * len(vectors)
+    matrix = np.stack(vectors)
+    change = similar - model.score(query.vector, matrix)
+    return reasons(query.feedback, query.documents, matrix, change)
+
+
+def add_engine_ranks(hits: Hits, plain: Hits) -> None:
+    """Give each hit its rank, from 1, among the first ones of the engine's own answer; None for one that is not."""
+    ranks = {hit_key(hit): rank for rank, hit in enumerate(plain, 1)}
+    for hit in hits:
+        hit["resift"]["engine_rank"] = ranks.get(hit_key(hit))

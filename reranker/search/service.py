@@ -7,9 +7,11 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import ResiftError, SessionsUnavailable
-from resift.plugin.documents import IndexInfo
+from resift.errors import ResiftError
+from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import MAX_RESULTS
+from resift.plugin.rewriting.query_text import find_text
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
@@ -18,15 +20,13 @@ from resift.reranker.cache import TtlCache
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import search_body, why_not_reranked
-from resift.reranker.search.candidates import Candidates, gather_candidates
+from resift.reranker.search.bodies import search_body
 from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.highlights import add_highlights
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
-from resift.reranker.search.request import ParsedSearch, Search
-from resift.reranker.search.response import Ranking, add_reasons, page_of_hits, reranked_response
-from resift.reranker.search.retrieval import EXPANDED, Retrieval
-from resift.reranker.search.scoring import Scores, TransformedQuery, engine_scores, fuse, mean_of_z_scores
+from resift.reranker.search.late import LateReranking
+from resift.reranker.search.request import Search
+from resift.reranker.search.response import add_engine_ranks, add_sub_scores
+from resift.reranker.search.rewriting import Asked, Rewriter, SessionQuery, asked_in
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 
@@ -49,6 +49,7 @@ class Reranker:
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
         self._documents = JudgedDocuments(engine, model, self.info)
         self._feedback = SessionFeedback(sessions, self._documents, model, config.feedback)
+        self.rewriter = Rewriter(model, sessions, self._documents, self._feedback, config)
 
     @property
     def alpha(self) -> float:
@@ -92,7 +93,10 @@ class Reranker:
         """
         vector = self.model.encode_one(query)
         scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
-        return TransformedQuery.of(vector, scoped).similarities(self.model, vectors)
+        if scoped is None:
+            return self.model.score(vector, vectors)
+        mask = scoped.mask if scoped.method.masked else None
+        return self.model.score(scoped.transform_query(vector), vectors, mask)
 
     def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
         """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
@@ -116,11 +120,11 @@ class Reranker:
         return self._feedback.describe(session, headers)
 
     def search(self, search: Search) -> dict[str, Any]:
-        """The engine's answer with its hits reranked.
+        """The engine's answer to the rewritten search.
 
-        ``resift`` in it tells whether they were, and if not the ``reason``; each hit's sub-scores; and what a query
-        text with misspelt words was meant to be, as ``did_you_mean``. A failure of the reranking itself leaves the
-        engine's order. Raises what is wrong with the search, and EngineUnavailable.
+        ``resift`` in it tells whether its hits were reranked, and if not the ``reason``; each hit's sub-scores; and
+        what a query text with misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself
+        leaves the engine's order. Raises what is wrong with the search, and EngineUnavailable.
         """
         for name, clause in (("query", search.query), ("filter", search.filter)):
             if isinstance(clause, dict):
@@ -128,83 +132,95 @@ class Reranker:
         info = self.info(search.index, search.headers)
         for other in indices_in([search.query, search.filter]):
             self.require_served(other, search.headers)
-        response = self._search(search, info)
+        response = self._search(search, info, search_body(search, info))
         if isinstance(search.query, str):
             suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
             if suggestion is not None:
                 response["resift"]["did_you_mean"] = suggestion
         return response
 
-    def _search(self, search: Search, info: IndexInfo) -> dict[str, Any]:
-        body, text = search_body(search, info)
-        reason = why_not_reranked(body, text, search)
-        if reason is None:
-            try:
-                return self._reranked(search, info, body, text)
-            except ResiftError as error:
-                # what is wrong with the search is the caller's to know; what is wrong here costs only the reranking
-                if error.status < 500 or error.code == "engine_unavailable":
-                    raise
-                reason = error.message
-            except Exception as error:
-                log.exception("reranking failed")
-                reason = f"reranking failed: {type(error).__name__}"
-        page = {"size": search.size, "from": search.start, **body}
-        response = self.engine.search(search.index, page, headers=search.headers).response
+    def rewrite(self, index: str, body: dict[str, Any], headers: Headers = None) -> tuple[dict[str, Any], str]:
+        """A search body of a pipeline, rewritten, and why it is left as it was, wholly or in part, or "".
+
+        What is wanted stands in ``ext.ml_inference``: query, session, alpha, window, widen, knn, judged. Raises what
+        :meth:`info` raises; whatever else goes wrong leaves the body as it is.
+        """
+        info = self.info(index, headers)
+        try:
+            rewritten = self.rewriter.rewrite(info, body, asked_in(body), headers).rewritten
+        except ResiftError as error:
+            return body, f"failed: {error.message}"
+        except Exception as error:
+            log.exception("rewriting failed")
+            return body, f"failed: {type(error).__name__}"
+        return rewritten.body, rewritten.reason
+
+    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> dict[str, Any]:
+        text = search.query if isinstance(search.query, str) else find_text(body.get("query", {}))
+        late = self.late_interaction(search.method) if text else None
+        try:
+            query = self._rewritten(search, info, body, text, late)
+            return self._answer(search, info, body, query, late)
+        except ResiftError as error:
+            # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
+            if error.status < 500 or error.code == "engine_unavailable":
+                raise
+            reason = error.message
+        except Exception as error:
+            log.exception("rewriting failed")
+            reason = f"rewriting failed: {type(error).__name__}"
+        response = self.engine.search(search.index, body, headers=search.headers).response
         return {**response, "resift": {"reranked": False, "reason": reason}}
 
-    def _reranked(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> dict[str, Any]:
-        late = self.late_interaction(search.method) if text else None
-        judged, notes = self._judged_or_why_not(search)
-        parsed = self._parsed(search, info, body, text)
-        retrieval = Retrieval(self.engine, self.model, self.config, parsed)
-        feedback = retrieval.run(self._feedback.learned(judged))
-        query = TransformedQuery.of(parsed.vector, feedback)
-        candidates = gather_candidates(retrieval, query)
-        ranking = Ranking(retrieval, candidates, self._scores(retrieval, candidates, query, feedback, late))
-        page = page_of_hits(ranking)
-        if feedback is not None:
-            add_reasons(self.model, ranking, page, feedback, judged)
-        add_highlights(self.engine, parsed, page, feedback)
-        method, session = "vectors" if late is None else "late", None if feedback is None else search.session
-        return reranked_response(self.model, ranking, page, method, session, [*notes, *retrieval.notes])
+    def _rewritten(
+        self, search: Search, info: IndexInfo, body: dict[str, Any], text: str, late: LateInteraction | None
+    ) -> SessionQuery:
+        # the trained reranker is mixed with the engine's own scores, which the similarity has no part in
+        alpha = search.alpha if late is None else 0.0
+        asked = Asked(text, search.session, alpha, search.window, search.widened, search.knn, search.judged)
+        return self.rewriter.rewrite(info, body, asked, search.headers)
 
-    def _judged_or_why_not(self, search: Search) -> tuple[list[JudgedDocument], list[str]]:
-        """The session's judged documents; none, and why, where the sessions' store does not answer."""
-        try:
-            session = None if search.session is None else self.sessions.find(search.session)
-            return self.judged_documents(session, search.headers), []
-        except SessionsUnavailable as error:
-            log.warning("searching without the session: %s", error.message)
-            return [], [error.message]
+    def _answer(
+        self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, late: LateInteraction | None
+    ) -> dict[str, Any]:
+        readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
+        step = LateReranking(self.engine, self.model, late) if late is not None and readable else None
+        asked = query.rewritten.body if step is None else step.window_body(query.rewritten.body, query.settings.window)
+        reranked = step is not None or query.rewritten.rescored
+        bodies = [asked, *([self._plain(body, query)] if search.baseline else [])]
+        result, *plain = self._results(search, bodies, reranked)
+        if step is not None:
+            result = step.page(search, info, body, query, result)
+        if reranked:
+            add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
+            for answer in plain:
+                add_engine_ranks(result.hits, answer.hits)
+        return {
+            **result.response,
+            "resift": self._described(search, query, "vectors" if step is None else "late", reranked),
+        }
 
-    def _parsed(self, search: Search, info: IndexInfo, body: dict[str, Any], text: str) -> ParsedSearch:
-        vector = self.model.encode_one(text)
-        if not isinstance(search.query, str):
-            return ParsedSearch(search, info, body, None, text, vector)
-        return ParsedSearch(search, info, {"query": body["query"]}, body.get("highlight"), text, vector)
+    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: bool) -> list[SearchResult]:
+        if len(bodies) > 1:
+            return self.engine.search_all(search.index, bodies, vectors, search.headers)
+        return [self.engine.search(search.index, bodies[0], vectors, search.headers)]
 
-    def _scores(
-        self,
-        retrieval: Retrieval,
-        candidates: Candidates,
-        query: TransformedQuery,
-        feedback: Feedback | None,
-        late: LateInteraction | None,
-    ) -> Scores:
-        """The candidates' scores by the search's method, with its own weight and normalisation if none are named."""
-        search = retrieval.parsed.search
-        similarity = query.similarities(self.model, candidates.vectors)
-        if late is None:
-            semantic, alpha, normalization = similarity, self.alpha, "min_max"
-        else:
-            semantic = late.scores(retrieval.parsed.text, retrieval.texts(candidates.hits))
-            alpha, normalization = late.alpha, "z_score"
-        alpha = alpha if search.alpha is None else search.alpha
-        if feedback is not None and late is None:
-            alpha = feedback.adjusted_alpha(alpha, self.model.max_alpha)
-        elif feedback is not None:
-            # the trained reranker reads texts and knows no session: the similarity brings the session in
-            semantic = mean_of_z_scores(semantic, similarity)
-        engine = engine_scores(candidates.hits, candidates.ranks, retrieval.results.get(EXPANDED))
-        return fuse(engine, similarity, semantic, alpha, search.normalization or normalization)
+    def _plain(self, body: dict[str, Any], query: SessionQuery) -> dict[str, Any]:
+        """The search as it was, for the ids of as many hits as are rescored."""
+        size = max(query.settings.window, body["from"] + body["size"])
+        kept: dict[str, Any] = {name: body[name] for name in ("query", "post_filter", "min_score") if name in body}
+        return {**kept, "from": 0, "size": min(size, MAX_RESULTS), "_source": False, "track_total_hits": False}
+
+    def _described(self, search: Search, query: SessionQuery, method: str, reranked: bool) -> dict[str, Any]:
+        reasons = [*([query.rewritten.reason] if query.rewritten.reason else []), *query.notes]
+        if not reranked:
+            return {"reranked": False, "reason": "; ".join(reasons)}
+        return {
+            "reranked": True,
+            "model": self.model.hash,
+            "method": method,
+            "alpha": round(query.settings.alpha, 6),
+            "window": query.settings.window,
+            "session": None if query.feedback is None else search.session,
+            **({"reason": "; ".join(reasons)} if reasons else {}),
+        }

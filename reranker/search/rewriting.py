@@ -1,0 +1,191 @@
+"""Rewriting with what a session knows: from its judgements to the body that the engine is asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.errors import BadInput, SessionsUnavailable
+from resift.plugin.documents import IndexInfo
+from resift.plugin.rewriting.query_text import find_text
+from resift.plugin.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument
+from resift.reranker.config import Config
+from resift.reranker.limits import MAX_WINDOW
+from resift.reranker.search.index_sample import IndexSamples
+from resift.reranker.search.judged_documents import JudgedDocuments
+from resift.reranker.search.session_feedback import SessionFeedback
+from resift.reranker.sessions import MAX_QUERY, Sessions
+
+log = logging.getLogger(__name__)
+Headers = Mapping[str, str] | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search asks of its rewriting; None is the default: of the configuration, the model, or the session.
+
+    ``text``: what is encoded, "" where the query has none. ``through_cluster``: whether a search pipeline asks, with
+    the cluster's key: then a session is whose who knows its id. The others are those of
+    :class:`resift.reranker.search.request.Search`.
+    """
+
+    text: str
+    session: str | None = None
+    alpha: float | None = None
+    window: int | None = None
+    widen: bool = False
+    knn: int | None = None
+    judged: str = "keep"
+    through_cluster: bool = False
+
+
+def asked_in(body: dict[str, Any]) -> Asked:
+    """What a body that comes through a search pipeline asks for, in ``ext.ml_inference``.
+
+    Raises BadInput for a value of another form than a search has it.
+    """
+    ext = body.get("ext")
+    given = ext.get("ml_inference") if isinstance(ext, dict) else None
+    options = {name: value for name, value in (given or {}).items() if value is not None}
+    asked: dict[str, Any] = {}
+    for name, (kinds, expected, allowed) in _OPTIONS.items():
+        value = options.get(name)
+        if value is None:
+            continue
+        # bool is a kind of int in Python, and true is no number in JSON
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or not allowed(value):
+            raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
+        asked["text" if name == "query" else name] = value
+    return Asked(**{"text": find_text(body.get("query", {})), **asked}, through_cluster=True)
+
+
+_OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
+    "query": (str, "a text", lambda value: True),
+    "session": (str, "a session's id", lambda value: True),
+    "alpha": ((int, float), "0 to 1", lambda value: 0 <= value <= 1),
+    "window": (int, f"1 to {MAX_WINDOW}", lambda value: 1 <= value <= MAX_WINDOW),
+    "widen": (bool, "true or false", lambda value: True),
+    "knn": (int, f"0 to {MAX_WINDOW}", lambda value: 0 <= value <= MAX_WINDOW),
+    "judged": (str, " | ".join(JUDGED), lambda value: value in JUDGED),
+}
+
+
+@dataclass(frozen=True)
+class SessionQuery:
+    """One query in its session, and how it was rewritten.
+
+    ``vector`` (K,): the query's own. ``feedback``: the part of what the session learned that concerns it, None if none
+    does; ``documents``: the session's judged documents. ``notes``: what had to be left out.
+    """
+
+    rewritten: Rewritten
+    meaning: Meaning
+    settings: RewriteSettings
+    vector: Floats
+    feedback: Feedback | None = None
+    documents: Sequence[JudgedDocument] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+class Rewriter:
+    """Rewrites searches by a model and the sessions' judgements. May be used from several threads."""
+
+    def __init__(
+        self, model: Model, sessions: Sessions, documents: JudgedDocuments, feedback: SessionFeedback, config: Config
+    ) -> None:
+        self.model, self.sessions, self.documents, self.config = model, sessions, documents, config
+        self.session_feedback = feedback
+        self.samples = IndexSamples(documents.engine)
+
+    def rewrite(self, info: IndexInfo, body: dict[str, Any], asked: Asked, headers: Headers = None) -> SessionQuery:
+        """The body rewritten for an index. Raises BadInput for a malformed session's id and what the engine raises."""
+        judged, notes = self._judged(asked, headers)
+        vector = self.model.encode_one(asked.text)
+        feedback = self._scoped(info, judged, vector, asked.text, headers)
+        meaning = self._meaning(info, asked, vector, feedback, judged, headers)
+        settings = self._settings(asked, feedback)
+        if not asked.text and feedback is None and not meaning.judged:
+            return SessionQuery(Rewritten(body, "the query has no text"), meaning, settings, vector, notes=notes)
+        rewritten = rewrite(body, info.fields, meaning, settings)
+        return SessionQuery(rewritten, meaning, settings, vector, feedback, judged, notes)
+
+    def _judged(self, asked: Asked, headers: Headers) -> tuple[list[JudgedDocument], list[str]]:
+        """The session's judged documents; none, and why, where the sessions' store does not answer."""
+        try:
+            session = asked.session
+            found = None if session is None else self.sessions.find(session, asked.through_cluster)
+            return self.documents.of(found, headers), []
+        except SessionsUnavailable as error:
+            log.warning("searching without the session: %s", error.message)
+            return [], [error.message]
+
+    def _scoped(
+        self, info: IndexInfo, judged: Sequence[JudgedDocument], vector: Floats, text: str, headers: Headers
+    ) -> Feedback | None:
+        """The part of what was learned that concerns this query; None if none does."""
+        learned = self.session_feedback.learned(judged)
+        if learned is None:
+            return None
+        own = text[:MAX_QUERY]  # sessions keep no more of a query
+        elsewhere = any(one.judgement.query not in ("", own) for one in judged)
+        others = self.samples.of(info, headers) if elsewhere else np.zeros((0, self.model.dim), np.float32)
+        scoped = learned.scoped(vector, others, own)
+        return scoped if scoped.evidence else None
+
+    def _meaning(
+        self,
+        info: IndexInfo,
+        asked: Asked,
+        vector: Floats,
+        feedback: Feedback | None,
+        judged: Sequence[JudgedDocument],
+        headers: Headers,
+    ) -> Meaning:
+        moved = vector if feedback is None else feedback.transform_query(vector)
+        mask = None if feedback is None or not feedback.method.masked else feedback.mask
+        here = [one for one in judged if self._is_searched(one.judgement.index, info, headers)]
+        return Meaning(
+            asked.text,
+            moved if info.model is not None and np.any(moved) else None,
+            self.model.similarity,
+            mask,
+            {} if feedback is None else feedback.expansion_terms,
+            {} if feedback is None else self._kept(here, vector, asked.text),
+            tuple(dict.fromkeys(one.judgement.document for one in here)),
+        )
+
+    def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
+        """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
+        judged = info if index == info.name else self.documents.info(index, headers)
+        return not set(judged.indices).isdisjoint(info.indices)
+
+    def _kept(self, judged: Sequence[JudgedDocument], vector: Floats, text: str) -> dict[str, float]:
+        """Of the documents judged for other queries, the similarity with the query as it was typed.
+
+        They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
+        judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
+        """
+        kept = [one for one in judged if one.judgement.query not in ("", text[:MAX_QUERY])]
+        if not kept:
+            return {}
+        similarities = self.model.score(vector, np.stack([one.vector for one in kept]))
+        return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
+
+    def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+        config, model = self.config, self.model
+        alpha = asked.alpha
+        if alpha is None:
+            alpha = model.alpha if config.alpha is None else config.alpha
+        if feedback is not None:
+            alpha = feedback.adjusted_alpha(alpha, model.max_alpha)
+        window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
+        knn = config.knn if asked.knn is None else asked.knn
+        return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
