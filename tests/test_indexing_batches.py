@@ -156,14 +156,17 @@ def test_what_is_no_document_has_the_status_of_bad_input_and_what_fails_inside_a
     indexer = index_all([BadLine("f", 1, "{", "no JSON"), *records(2)])
     assert [json.loads(line)["status"] for line in indexer.dead_letters.path.read_text().splitlines()] == [400]
 
-    def fail(texts: Sequence[str]) -> Any:
-        raise RuntimeError("a fault")
+    for error, reason in ((RuntimeError("a fault"), "a fault"), (KeyboardInterrupt(), "KeyboardInterrupt")):
 
-    monkeypatch.setattr(model, "encode", fail)
-    indexer.dead_letters = DeadLetters(indexer.dead_letters.path.with_name("inside"))
-    with pytest.raises(RuntimeError):
-        indexer.run(records(1), ["text"])
-    assert statuses(indexer) == [("0", 500)]
+        def fail(texts: Sequence[str], error: BaseException = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(model, "encode", fail)
+        indexer.dead_letters = DeadLetters(indexer.dead_letters.path.with_name(reason))
+        with pytest.raises(type(error)):
+            indexer.run(records(1), ["text"])
+        assert statuses(indexer) == [("0", 500)]
+        assert f'"not indexed: {reason}"' in indexer.dead_letters.path.read_text()
 
 
 def test_reports_count_everything(index_all: Callable[..., Indexer]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from clock import Clock
@@ -185,6 +186,30 @@ def test_expired_sessions_are_looked_for_once_a_minute(open_stores: Callable[[],
         add(sessions, f"s{clock.now}", ("d0", 1))
         left.append(sessions.store.count())
     assert left == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_mark_waits_for_no_more_than_some_to_be_purged(
+    sessions: Sessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resift.plugin.sqlite.sessions.PURGED_AT_ONCE", 2)
+    clock.now = 100
+    for i in range(5):
+        add(sessions, f"s{i}", ("d0", 1))
+    clock.now = 4000
+    add(sessions, "new", ("d0", 1))
+    assert sessions.store.count() == 1 + 3
+
+
+def test_a_search_writes_only_where_a_hundredth_of_the_time_has_gone(sessions: Sessions, clock: Clock) -> None:
+    add(sessions, "s", ("d0", 1))
+    versions = []
+    for clock.now in (0, 1, 30, 100, 101, 200):
+        assert sessions.find("s") is not None
+        stored = sessions.store.read("s")
+        assert stored is not None
+        versions.append(stored.version)
+    assert [a != b for a, b in pairwise(versions)] == [False, False, True, False, True]
 
 
 def test_a_purge_or_a_delay_that_fails_is_no_failure(
