@@ -128,4 +128,8 @@ EQUIVALENT = {
     ("ingest/indexing.py", "BATCH_BYTES = 4 * (2 * 20)"): "how much is sent at a time, not what is indexed",
     ("ingest/indexing.py", "self._jitter = random.Random(1)"): "any seed will do",
     ("ingest/indexing.py", "self._jitter = random.Random(-1)"): "any seed will do",
+    (
+        "ingest/indexing.py",
+        "while (len(running) > self.engine.writers) or any(ids & other for other, _ in running):",
+    ): "there are as many threads as the engine takes: one batch more would wait for them",
 }

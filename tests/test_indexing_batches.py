@@ -111,6 +111,26 @@ def test_a_batch_that_fails_is_told_whichever_it_is(index_all: Callable[..., Ind
     assert indexer.report.indexed + indexer.report.dead >= (failing + 1) * BATCH
 
 
+def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer]) -> None:
+    failed = threading.Event()
+
+    def busy(documents: Sequence[Document]) -> None:
+        if documents[0].id != "0":
+            raise EngineError("busy", status=429)
+
+    def sleep(seconds: float) -> None:
+        assert failed.wait(30)
+        time.sleep(0.1)  # until the error has reached those who send
+
+    def progress(report: Report) -> None:
+        failed.set()
+        raise BadInput("a fault")
+
+    report = index_all(records(2 * BATCH), busy, sleep=sleep, progress=progress).report
+    assert (report.indexed, report.dead) == (BATCH, BATCH)
+    assert report.retries < ATTEMPTS - 1
+
+
 def test_an_outage_of_half_a_batch_is_told(index_all: Callable[..., Indexer]) -> None:
     def fail(documents: Sequence[Document]) -> None:
         if len(documents) == 4:

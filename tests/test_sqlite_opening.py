@@ -1,0 +1,58 @@
+"""How the file of the embedded engine is opened: what a commit waits for, and who has to wait."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from resift.errors import BadInput, EngineUnavailable
+from resift.plugin.sqlite import database
+from resift.plugin.sqlite.database import Database
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+
+
+def test_documents_survive_a_power_cut_and_no_mark_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, transaction = [], Database.transaction
+
+    def noted(self: Database, write: bool = True) -> object:
+        with transaction(self, write) as db:
+            modes.append(db.execute("PRAGMA synchronous").fetchone()[0])
+        return transaction(self, write)
+
+    monkeypatch.setattr(Database, "transaction", noted)
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
+        engine.indices()
+    with closing(SqliteSessionStore(str(tmp_path / "engine.db"))) as store:
+        store.count()
+    # SQLite's FULL and NORMAL
+    assert modes == [2, 1]
+
+
+def test_who_opens_a_file_that_another_one_writes_is_not_left_with_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_TIMEOUT", 0.2)
+    path = tmp_path / "engine.db"
+    SqliteSessionStore(str(path)).close()
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with pytest.raises(EngineUnavailable, match="locked"):
+            SqliteEngine(str(path))
+        SqliteSessionStore(str(path)).close()  # has its table already, and nothing to write
+        writer.rollback()
+    with closing(SqliteEngine(str(path))) as engine:
+        assert engine.indices() == []
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match="cannot be opened") as caught:
+        SqliteEngine(str(tmp_path))
+    assert caught.value.value == str(tmp_path)
+    with pytest.raises(BadInput, match="cannot be opened"):
+        SqliteSessionStore(str(tmp_path / "none" / "sessions.db"))
