@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from resift.plugin.addresses import is_cluster
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
+
+SESSIONS_FILE = "sessions.db"
 
 # An implementation is imported where it is chosen, since opensearch-py takes longer to import than a search on a file
 # takes to run.
@@ -23,6 +27,24 @@ def open_engine(url: str) -> Engine:
     from resift.plugin.sqlite.engine import SqliteEngine
 
     return SqliteEngine(url)
+
+
+def default_store(engine: str) -> str:
+    """Where the sessions of an engine's documents are kept unless somebody says where: always in a file.
+
+    It is the embedded engine's own file, so that sessions of other documents do not get among them; SESSIONS_FILE for
+    a cluster, and for a file that cannot be written. Not the cluster: a search would take one request more there, and
+    whoever serves it would need rights to write.
+    """
+    if is_cluster(engine):
+        return SESSIONS_FILE
+    # SQLite keeps its log beside the file
+    readable_only = os.path.isfile(engine) and not all(os.access(path, os.W_OK) for path in (engine, _folder(engine)))
+    return SESSIONS_FILE if readable_only else engine
+
+
+def _folder(file: str) -> str:
+    return os.path.dirname(file) or "."
 
 
 def open_session_store(url: str, index: str) -> SessionStore:

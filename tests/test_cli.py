@@ -171,9 +171,11 @@ def test_help_needs_no_extra(arguments: list[str]) -> None:
 def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = " ".join(resift("train", "ro-boew", "--help").output.split())
     assert f"--codewords INTEGER Number of codewords. [default: {RoBoewOptions.codewords}]" in shown
-    assert f"default: {Config.store}]" in " ".join(resift("sessions", "purge", "--help").output.split())
+    help = " ".join(resift("sessions", "purge", "--help").output.split())
+    assert f"default: {Config.session_index}]" in help
+    assert "default: (the embedded engine's file, sessions.db for a cluster)]" in help
     resift("sessions", "purge")
-    assert Path(Config.store).exists()
+    assert Path(Config.engine).exists()
     monkeypatch.setenv("RESIFT_STORE", "other.db")
     resift("sessions", "purge")
     assert Path("other.db").exists()

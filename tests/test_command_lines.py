@@ -33,6 +33,7 @@ VALID: dict[str, dict[str, Any]] = {
     "encode": {"files": "docs.jsonl", "out": "x.npy", "model": "model"},
     "search": {"index": "docs", "query": "fire", "model": "model"},
     "indices": {"model": "model"},
+    "drop": {"index": "docs", "yes": True},
     "sessions list": {},
     "sessions purge": {},
     "sessions delete": {"session": "anna"},
@@ -69,6 +70,7 @@ FILES = ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl", "cut
 FOLDERS = ["nowhere", "docs.jsonl", "directory.jsonl", "damaged"]
 ADDRESSES = ["directory.jsonl", "binary.jsonl", "nowhere/docs.db", NOWHERE, "http://["]
 NAMES = ["", ",", "nope"]
+SESSIONS = ("sessions list", "sessions purge", "sessions delete")
 TEXTS: dict[str, list[str]] = {
     "files": FILES,
     "file": FILES,
@@ -112,6 +114,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
     ("search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
+    **dict.fromkeys(((name, "engine") for name in SESSIONS), [*ADDRESSES[:3], ADDRESSES[4]]),  # a cluster is not asked
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("reranker use", "folder"): [],
@@ -125,6 +128,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("vectors convert", "fields"): {"files": "docs.jsonl"},
     ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},
+    **dict.fromkeys(((name, "engine") for name in SESSIONS), {"store": None}),
     ("train reranker", "index"): {"folder": None},
     ("train reranker", "engine"): {"folder": None, "index": "docs"},
     ("train reranker", "store"): {"folder": None, "index": "docs"},

@@ -46,7 +46,7 @@ DOCUMENTS = [
 @pytest.fixture
 def library(engine_url: str, model: Model, session_index: str) -> Iterator[Library]:
     """An engine of either kind with a small model, its sessions beside the documents."""
-    with resift.open(engine_url, model, session_index=session_index) as library:
+    with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
         yield library
 
 
@@ -85,7 +85,9 @@ def test_documented_lines_print_what_the_document_says(
 
 def test_the_first_lines_run_on_either_engine(engine_url: str, index: str, session_index: str) -> None:
     code, expected = blocks("docs/python.md")[0]
-    code = code.replace('"docs.db"', f'"{engine_url}", session_index="{session_index}"').replace('"news"', f'"{index}"')
+    code = code.replace(
+        '"docs.db"', f'"{engine_url}", sessions="{engine_url}", session_index="{session_index}"'
+    ).replace('"news"', f'"{index}"')
     with redirect_stdout(StringIO()) as output:
         exec(code, {})
     assert [line.rstrip() for line in output.getvalue().splitlines()] == expected.splitlines()
@@ -273,11 +275,11 @@ def test_two_sessions_never_mix(news: Index) -> None:
 def test_what_was_written_is_there_later(
     engine_url: str, model: Model, index: str, session_index: str, tmp_path: Path
 ) -> None:
-    with resift.open(engine_url, model, session_index=session_index) as library:
+    with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
         library.index(index, ["text"]).add(DOCUMENTS)
         library.index(index).session("anna").mark(relevant=["war"], query="fire")
         hits = library.index(index).session("anna").search("fire")
-    with resift.open(engine_url, model, session_index=session_index) as library:
+    with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
         anna = library.index(index).session("anna")
         assert anna.explain()["steps"] == 1
         assert [(hit.id, hit.score) for hit in anna.search("fire")] == [(hit.id, hit.score) for hit in hits]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +16,16 @@ from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.connect import SESSIONS_FILE, default_store, open_engine, open_session_store
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
+from resift.plugin.sqlite.sessions import holds_sessions
 from resift.vectors.packaged import DEFAULT
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 PORT = 8080
-ELSEWHERE = "(--store names another place; the Python library keeps them with the documents)"
+ELSEWHERE = "(--store names another place)"
 
 
 class WholeNumber(ParameterType):
@@ -113,12 +115,31 @@ engine_option = service_option(
     callback=checked_address,
     help="Where the documents are: OpenSearch's URL, or several with commas, or the embedded engine's file.",
 )
+
+
+def _chosen_store(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Option callback: where the sessions are, by default those of the documents of --engine."""
+    if value:
+        return checked_address(context, parameter, value)
+    store = default_store(context.params["engine"])
+    tell_other_sessions(store)
+    return store
+
+
+def tell_other_sessions(store: str) -> None:
+    """Say that there are sessions in SESSIONS_FILE, where an earlier version kept them all, if ``store`` is another."""
+    if store != SESSIONS_FILE and holds_sessions(SESSIONS_FILE, time.time()):
+        there = f"there are others in {SESSIONS_FILE} (--store or RESIFT_STORE)"
+        click.echo(f"sessions are those in {store}; {there}", err=True)
+
+
 session_index_option = service_option("session_index", "--session-index", help="The sessions' index in OpenSearch.")
 store_options = combined(
     service_option(
         "store",
         metavar="URL|FILE",
-        callback=checked_address,
+        callback=_chosen_store,
+        show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
         help="Where the sessions are: OpenSearch's URL, or an SQLite file.",
     ),
     session_index_option,

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import click
 
+from resift.cli.options import tell_other_sessions
 from resift.errors import BadInput
+from resift.plugin.connect import default_store
 
 
 @contextmanager
@@ -35,6 +37,8 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     """
     os.environ.update(settings)
     _require_keys_beyond_this_machine(host)
+    if not os.environ.get("RESIFT_STORE"):
+        tell_other_sessions(default_store(os.environ["RESIFT_ENGINE"]))
 
     from resift.cli.http_server import HttpServer, bind
 

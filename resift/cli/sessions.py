@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import ELSEWHERE, json_option, opened_store, store_options
+from resift.cli.options import ELSEWHERE, engine_option, json_option, opened_store, store_options
 from resift.cli.output import print_report, print_table
 from resift.errors import BadInput, SessionNotFound
 
@@ -19,9 +19,10 @@ def sessions() -> None:
 
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
+@engine_option
 @store_options
 @json_option
-def list_command(store: str, session_index: str, as_json: bool) -> None:
+def list_command(engine: str, store: str, session_index: str, as_json: bool) -> None:
     """List the sessions that have not expired, the one used last first.
 
     JUDGEMENTS counts the documents whose judgement is in force.
@@ -65,9 +66,10 @@ def _moment(seconds: float) -> str:
 
 
 @sessions.command(epilog="Example: resift sessions purge")
+@engine_option
 @store_options
 @json_option
-def purge(store: str, session_index: str, as_json: bool) -> None:
+def purge(engine: str, store: str, session_index: str, as_json: bool) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
     with opened_store(store, session_index) as found:
         report = {"deleted": found.purge(time.time()), "kept": found.count()}
@@ -77,9 +79,10 @@ def purge(store: str, session_index: str, as_json: bool) -> None:
 @sessions.command(epilog="Example: resift sessions delete anna")
 @click.argument("session", required=False)
 @click.option("--index", help="Delete all sessions with a judgement in this index.")
+@engine_option
 @store_options
 @json_option
-def delete(session: str | None, index: str | None, store: str, session_index: str, as_json: bool) -> None:
+def delete(session: str | None, index: str | None, engine: str, store: str, session_index: str, as_json: bool) -> None:
     """Delete one session, or all sessions of an index."""
     if (session is None) == (index is None):
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")

@@ -1,0 +1,125 @@
+"""Where sessions are kept if nobody says where: the same place for the library, the commands and the service."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import resift as library
+from resift import Model
+from resift.cli.main import main
+from resift.plugin.connect import default_store, open_engine, open_session_store
+from resift.plugin.session_store import StoredSession
+from resift.reranker import Config, create_app
+
+TEXTS = {"1": "bush fire", "2": "the army returned fire", "3": "rain and rivers"}
+
+
+def resift(*arguments: str) -> Result:
+    """Run a command, which must succeed."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def filled(here: Path, engine_url: str, model: Model) -> Iterator[str]:
+    """An index of three documents."""
+    name = f"resift-test-{uuid.uuid4().hex[:8]}"
+    model.save("small")
+    with library.open(engine_url, model) as opened:
+        assert opened.index(name, ["text"]).add({"id": id, "text": text} for id, text in TEXTS.items()).refused == []
+    yield name
+    engine = open_engine(engine_url)
+    engine.drop_if_exists(name)
+    engine.close()
+
+
+def test_one_home_for_all_doors(engine_url: str, filled: str, model: Model, here: Path) -> None:
+    where = ["--engine", engine_url]
+    with library.open(engine_url, model) as opened:
+        session = opened.index(filled).session("anna")
+        session.search("fire")
+        session.mark(relevant=["2"])
+    (listed,) = json.loads(resift("sessions", "list", *where, "--json").stdout)["sessions"]
+    assert (listed["session"], listed["judgements"]) == ("anna", 1)
+    found = resift("search", filled, "fire", "--session", "anna", "--model", "small", "--json", *where)
+    assert json.loads(found.stdout)["resift"]["session"] == "anna"
+    assert found.stderr == ""
+    client = create_app(Config(engine=engine_url), model=model).test_client()
+    assert client.get("/v1/sessions/anna").get_json()["steps"] == 1
+    marks = {"session": "anna", "index": filled, "query": "fire", "irrelevant": ["1"]}
+    assert client.post("/v1/feedback", json=marks).get_json()["steps"] == 2
+    with library.open(engine_url, model) as opened:
+        assert opened.index(filled).session("anna").explain()["steps"] == 2
+    assert json.loads(resift("sessions", "delete", "--index", filled, *where, "--json").stdout) == {"deleted": 1}
+    assert Path("sessions.db").exists() == engine_url.startswith("http")
+
+
+def test_files_of_other_documents_have_their_own_sessions(here: Path, model: Model) -> None:
+    for file in ("a.db", "b.db"):
+        with library.open(file, model) as opened:
+            opened.index("docs", ["text"]).add([{"id": "1", "text": "bush fire"}])
+    with library.open("a.db", model) as opened:
+        opened.index("docs").session("anna").mark(relevant=["1"], query="fire")
+    with library.open("b.db", model) as opened:
+        assert opened.index("docs").session("anna").explain()["judgements"] == []
+
+
+def test_what_is_in_an_earlier_file_is_named_and_found(here: Path) -> None:
+    assert "sessions.db" not in resift("sessions", "list").stderr
+    store = open_session_store("sessions.db", "")
+    assert store.write("old", StoredSession({"at": 1.0, "q": [], "j": []}, 1.0, []))
+    assert "sessions.db" not in resift("sessions", "list").stderr, "nobody misses what has expired"
+    assert store.write("anna", StoredSession({"at": 1.0, "q": [], "j": []}, 4e9, []))
+    store.close()
+    told = resift("sessions", "list")
+    assert "no sessions in resift.db" in told.stdout
+    assert "sessions are those in resift.db; there are others in sessions.db" in told.stderr
+    known = resift("sessions", "list", "--store", "sessions.db")
+    assert "anna" in known.stdout
+    assert known.stderr == ""
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", None])
+def test_another_file_of_that_name_stays_as_it_is(here: Path, content: bytes | None) -> None:
+    if content is None:
+        with closing(sqlite3.connect("sessions.db")) as db:
+            db.execute("CREATE TABLE mine (x)")
+        content = Path("sessions.db").read_bytes()
+    Path("sessions.db").write_bytes(content)
+    assert resift("sessions", "list").stderr == ""
+    assert Path("sessions.db").read_bytes() == content
+
+
+# Root may write to anything, by a capability (number 1) that a program loses if it is started without it.
+ASK = """
+import ctypes, os, sys
+if sys.argv[1] == "":
+    ctypes.CDLL(None).prctl(24, 1)
+    os.execv(sys.executable, [sys.executable, __file__, *sys.argv[2:]])
+from resift.plugin.connect import default_store
+print(os.access(sys.argv[1], os.W_OK), default_store(sys.argv[1]))
+"""
+
+
+def test_a_file_that_cannot_be_written_holds_no_sessions(tmp_path: Path) -> None:
+    engine, script = tmp_path / "engine.db", tmp_path / "ask.py"
+    assert default_store(str(engine)) == str(engine)
+    engine.write_bytes(b"")
+    engine.chmod(0o444)
+    script.write_text(ASK)
+    ran = subprocess.run([sys.executable, str(script), "", str(engine)], capture_output=True, text=True, check=True)
+    writable, store = ran.stdout.split()
+    if writable == "True":
+        pytest.skip("root cannot give its rights away here")
+    assert store == "sessions.db"
