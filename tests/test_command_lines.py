@@ -114,7 +114,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
     ("search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
-    **dict.fromkeys(((name, "engine") for name in SESSIONS), [*ADDRESSES[:3], ADDRESSES[4]]),  # a cluster is not asked
+    **{(name, "engine"): [*ADDRESSES[:3], ADDRESSES[4]] for name in SESSIONS},  # a cluster is not asked
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("reranker use", "folder"): [],
@@ -128,7 +128,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("vectors convert", "fields"): {"files": "docs.jsonl"},
     ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},
-    **dict.fromkeys(((name, "engine") for name in SESSIONS), {"store": None}),
+    **{(name, "engine"): {"store": None} for name in SESSIONS},
     ("train reranker", "index"): {"folder": None},
     ("train reranker", "engine"): {"folder": None, "index": "docs"},
     ("train reranker", "store"): {"folder": None, "index": "docs"},

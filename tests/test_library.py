@@ -203,7 +203,7 @@ def test_an_index_has_the_fields_that_it_was_made_with(library: Library, news: I
         library.index("Two Words", ["text"])
     other = resift.build_model("sfbow", vectors)
     with (
-        resift.open(library.service.config.engine, other, session_index="none") as wrong,
+        resift.open(library.service.config.engine, other, sessions=":memory:") as wrong,
         pytest.raises(ModelMismatch),
     ):
         wrong.index(news.name)
