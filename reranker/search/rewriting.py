@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, SessionsUnavailable
@@ -21,8 +19,9 @@ from resift.reranker.config import Config
 from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.index_sample import IndexSamples
 from resift.reranker.search.judged_documents import JudgedDocuments
+from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.reranker.search.session_feedback import SessionFeedback
-from resift.reranker.sessions import MAX_QUERY, Sessions
+from resift.reranker.sessions import Sessions
 
 log = logging.getLogger(__name__)
 Headers = Mapping[str, str] | None
@@ -132,13 +131,7 @@ class Rewriter:
     ) -> Feedback | None:
         """The part of what was learned that concerns this query; None if none does."""
         learned = self.session_feedback.learned(judged)
-        if learned is None:
-            return None
-        own = text[:MAX_QUERY]  # sessions keep no more of a query
-        elsewhere = any(one.judgement.query not in ("", own) for one in judged)
-        others = self.samples.of(info, headers) if elsewhere else np.zeros((0, self.model.dim), np.float32)
-        scoped = learned.scoped(vector, others, own)
-        return scoped if scoped.evidence else None
+        return scoped_feedback(learned, judged, text, vector, lambda: self.samples.of(info, headers))
 
     def _meaning(
         self,
@@ -149,35 +142,13 @@ class Rewriter:
         judged: Sequence[JudgedDocument],
         headers: Headers,
     ) -> Meaning:
-        moved = vector if feedback is None else feedback.transform_query(vector)
-        mask = None if feedback is None or not feedback.method.masked else feedback.mask
         here = [one for one in judged if self._is_searched(one.judgement.index, info, headers)]
-        return Meaning(
-            asked.text,
-            moved if info.model is not None and np.any(moved) else None,
-            self.model.similarity,
-            mask,
-            {} if feedback is None else feedback.expansion_terms,
-            {} if feedback is None else self._kept(here, vector, asked.text),
-            tuple(dict.fromkeys(one.judgement.document for one in here)),
-        )
+        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, info.model is not None)
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
         judged = info if index == info.name else self.documents.info(index, headers)
         return not set(judged.indices).isdisjoint(info.indices)
-
-    def _kept(self, judged: Sequence[JudgedDocument], vector: Floats, text: str) -> dict[str, float]:
-        """Of the documents judged for other queries, the similarity with the query as it was typed.
-
-        They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
-        judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
-        """
-        kept = [one for one in judged if one.judgement.query not in ("", text[:MAX_QUERY])]
-        if not kept:
-            return {}
-        similarities = self.model.score(vector, np.stack([one.vector for one in kept]))
-        return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
 
     def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
         config, model = self.config, self.model

@@ -1,0 +1,77 @@
+"""What a query means in a session, by the documents that were judged there: the step before its rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.plugin.rewriting.rewrite import Meaning
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument
+from resift.reranker.sessions import MAX_QUERY
+from resift.vectors.similarity import SIMILARITIES
+
+
+def scoped_feedback(
+    learned: Feedback | None,
+    judged: Sequence[JudgedDocument],
+    text: str,
+    vector: Floats,
+    sample: Callable[[], Floats],
+) -> Feedback | None:
+    """The part of what ``judged`` documents taught that concerns a query; None if none does.
+
+    ``text`` and ``vector`` (K,) are the query's; ``sample`` gives vectors (n, K) of other documents of its index, and
+    is asked only where something was judged for another query.
+    """
+    if learned is None:
+        return None
+    elsewhere = any(not _is_for(one, text) for one in judged)
+    others = sample() if elsewhere else np.zeros((0, len(vector)), np.float32)
+    scoped = learned.scoped(vector, others, text[:MAX_QUERY])
+    return scoped if scoped.evidence else None
+
+
+def meaning_of(
+    text: str,
+    vector: Floats,
+    feedback: Feedback | None,
+    judged: Sequence[JudgedDocument],
+    similarity: str,
+    has_vectors: bool = True,
+) -> Meaning:
+    """What a query means with what ``feedback`` says of it, in an index that ``has_vectors`` or not.
+
+    ``text`` and ``vector`` (K,) are the query's own; ``judged``: the session's documents that may be hits;
+    ``similarity``: the name of what compares vectors.
+    """
+    moved = vector if feedback is None else feedback.transform_query(vector)
+    return Meaning(
+        text,
+        moved if has_vectors and np.any(moved) else None,
+        similarity,
+        None if feedback is None or not feedback.method.masked else feedback.mask,
+        {} if feedback is None else feedback.expansion_terms,
+        {} if feedback is None else _kept(judged, text, vector, similarity),
+        tuple(dict.fromkeys(one.judgement.document for one in judged)),
+    )
+
+
+def _kept(judged: Sequence[JudgedDocument], text: str, vector: Floats, similarity: str) -> dict[str, float]:
+    """Of the documents judged for other queries, the similarity with the query as it was typed.
+
+    They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
+    judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
+    """
+    kept = [one for one in judged if not _is_for(one, text)]
+    if not kept:
+        return {}
+    similarities = SIMILARITIES[similarity](vector, np.stack([one.vector for one in kept]))
+    return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
+
+
+def _is_for(judged: JudgedDocument, text: str) -> bool:
+    """Whether a document was judged for this query, or for none."""
+    return judged.judgement.query in ("", text[:MAX_QUERY])  # sessions keep no more of a query
