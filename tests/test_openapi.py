@@ -17,6 +17,7 @@ from reranker_app import wait_for_sample
 from resift import Model, __version__
 from resift.errors import ResiftError
 from resift.plugin.documents import Document
+from resift.plugin.rewriting.rewrite import JUDGED
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.fusion import NORMALIZATIONS
 from resift.ranking.judgements import GRADES
@@ -99,6 +100,11 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("search", {"index": "resift-news", "query": {"match_all": {}}}),
         ("search", {"index": "resift-news", "query": "fire", "knn": 3, "alpha": 1, "window": 1, "session": "anna"}),
         ("search", {"index": "resift-news", "query": {"query": {"match": {"title": "fire"}}, "_source": False}}),
+        ("search", {"index": "resift-news", "query": "fire", "session": "anna", "judged": "demote", "widen": False}),
+        ("search", {"index": "resift-news", "query": "fire", "size": 2, "window": 1, "baseline": True}),
+        ("rewrite", {"index": "resift-news", "body": {}}),
+        ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"query": "fire", "knn": 3}}}}),
+        ("rewrite", {"index": "resift-news", "body": {"ext": {"ml_inference": {"alpha": 2}}}}),
         ("feedback", {"session": "bob", "index": "resift-news", "relevant": ["1"], "neutral": ["2"]}),
         ("feedback", {"session": "bob", "index": "resift-news", "clicked": ["1"], "skipped": ["2"]}),
         ("feedback", {"session": "anna", "index": "resift-news", "neutral": ["1", "3"]}),
@@ -187,11 +193,12 @@ def test_values_outside_the_documented_limits_are_refused(client: FlaskClient, n
 def test_documented_defaults_are_the_codes() -> None:
     schemas, config = SPEC["components"]["schemas"], Config()
     search = {field: resolved(its) for field, its in schemas["SearchRequest"]["properties"].items()}
-    assert search["window"]["default"] == config.window
+    window = f"{config.window} [RESIFT_WINDOW], and {config.session_window} [RESIFT_SESSION_WINDOW]"
+    assert window in search["window"]["description"]
     assert config.alpha is None
     assert "RESIFT_ALPHA, or 0.5 for a model adapted to its documents and 0.3" in search["alpha"]["description"]
-    assert f"0 [RESIFT_KNN], and {config.session_knn} [RESIFT_SESSION_KNN]" in search["knn"]["description"]
-    assert config.knn == 0
+    assert f"Without it {config.knn} [RESIFT_KNN]" in search["knn"]["description"]
+    assert schemas["Judged"]["enum"] == [*JUDGED, None]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
     assert f"{MAX_QUERY} characters" in schemas["FeedbackRequest"]["properties"]["query"]["description"]
     assert all(f"{grade:g} {name}" in schemas["Grade"]["description"] for name, grade in GRADES.items() if grade)
