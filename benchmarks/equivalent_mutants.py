@@ -132,4 +132,14 @@ EQUIVALENT = {
         "ingest/indexing.py",
         "while (len(running) > self.engine.writers) or any(ids & other for other, _ in running):",
     ): "there are as many threads as the engine takes: one batch more would wait for them",
+    ("ingest/indexing.py", "size = 1"): "batches end at about so many characters",
+    ("ingest/indexing.py", "size = -1"): "batches end at about so many characters",
+    (
+        "ingest/indexing.py",
+        "if len(batch) == BATCH or (size > BATCH_BYTES):",
+    ): "batches end at about so many characters",
+    (
+        "ingest/indexing.py",
+        'return [Rejection(0, documents[-1].id, 400, f"{type(error).__name__}: {error}")], None',
+    ): "there is one document",
 }

@@ -171,11 +171,16 @@ def test_refused_and_busy_in_one_batch(tmp_path: Path, model: Model, dead: DeadL
 
 
 @pytest.mark.parametrize(
-    "error", [EngineUnavailable("away"), EngineError("busy", status=429), EngineError("x", status=502)]
+    "error", [EngineUnavailable("away"), EngineError("busy", status=429), EngineError("x", status=500)]
 )
 def test_an_engine_that_comes_back(tmp_path: Path, model: Model, dead: DeadLetters, error: Exception) -> None:
     report, _, waits = run(tmp_path, model, dead, [error, error])
     assert (report.indexed, report.dead, len(waits)) == (4, 0, 2)
+
+
+def test_what_the_engine_refuses_for_good_is_sent_once(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
+    report, engine, waits = run(tmp_path, model, dead, [EngineError("no", status=499)])
+    assert (report.dead, engine.requests, waits) == (4, 1, [])
 
 
 def test_an_engine_that_does_not(tmp_path: Path, model: Model, dead: DeadLetters) -> None:

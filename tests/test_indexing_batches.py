@@ -16,6 +16,7 @@ from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailabl
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.indexing import ATTEMPTS, BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
+from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.sqlite.engine import SqliteEngine
 
@@ -131,16 +132,20 @@ def test_after_an_error_nothing_is_sent_again(index_all: Callable[..., Indexer])
     assert report.retries < ATTEMPTS - 1
 
 
-def test_an_outage_of_half_a_batch_is_told(index_all: Callable[..., Indexer]) -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_an_outage_of_half_a_batch_is_told(index_all: Callable[..., Indexer], is_stopped: bool) -> None:
     def fail(documents: Sequence[Document]) -> None:
         if len(documents) == 4:
             raise EngineError("too large", status=413)
         if documents[-1].id == "3":
             raise EngineUnavailable("away")
 
-    indexer = index_all(records(4), fail)
+    stop = Stop()
+    stop.requested = is_stopped  # after which nothing is sent again
+    indexer = index_all(records(4), fail, stop=stop)
     assert "lines 0 to 3: away" in str(indexer.error)  # type: ignore[attr-defined]
     assert (indexer.report.indexed, statuses(indexer)) == (2, [("2", 503), ("3", 503)])
+    assert indexer.report.retries == (0 if is_stopped else ATTEMPTS - 1)
 
 
 def test_a_damaged_file_is_tried_once(index_all: Callable[..., Indexer]) -> None:
