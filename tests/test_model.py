@@ -231,11 +231,25 @@ def test_every_pool_goes_with_every_similarity(vectors: WordVectors, pool: str, 
 
 
 @pytest.mark.parametrize("segments", [1, 2, 4])
-def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, segments: int) -> None:
+def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, tmp_path: Path, segments: int) -> None:
     model = Model("x", vectors, "mean", "cosine", segments=segments)
     texts = ["fire bush gun war rain", "gun", ""]
-    np.testing.assert_allclose(model.encode(texts), [reference(model, text) for text in texts], atol=1e-6)
+    expected = [reference(model, text) for text in texts]
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
+    np.testing.assert_allclose([model.encode_one(text) for text in texts], expected, atol=1e-6)
     assert model.counts(texts).shape == (3 * segments, len(vectors))
+    loaded = load_model(model.save(tmp_path / "m"))
+    np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) -> None:
+    table = WordVectors.build(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
+    table.weights[:] = 1
+    model = Model("x", table, "mean", "cosine", segments=segments)
+    text = "hot cold cold hot"
+    assert not model.encode_one(text).any()
+    np.testing.assert_array_equal(model.encode([text])[0], model.encode_one(text))
 
 
 def test_models_without_the_new_parts_are_saved_as_ever(tmp_path: Path, model: Model) -> None:
@@ -316,8 +330,10 @@ def test_words_of_dimensions_and_directions(vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     row = vectors.rows()[vectors.index["gun"]]
     assert model.nearest_words(row, 1) == ["gun"]
+    similar = vectors.rows() @ row / np.linalg.norm(vectors.rows(), axis=1)
+    assert model.nearest_words(row) == [vectors.words[i] for i in np.argsort(-similar)[:5]]
     units = vectors.rows() / np.linalg.norm(vectors.rows(), axis=1, keepdims=True)
-    assert model.top_words(3, 2) == [vectors.words[i] for i in np.argsort(-units[:, 3])[:2]]
+    assert model.top_words(3) == [vectors.words[i] for i in np.argsort(-units[:, 3])[:5]]
     assert len(model.nearest_words(row, 999)) == len(vectors)
 
 
