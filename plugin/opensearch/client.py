@@ -101,6 +101,7 @@ _IMPOSSIBLE = {
     "null_pointer_exception",
     "number_format_exception",
     "search_exception",
+    "status_exception",  # a plugin's own refusal, whose status is lost where each shard meets it by itself
     "string_index_out_of_bounds_exception",
     "too_complex_to_determinize_exception",
     "too_many_buckets_exception",

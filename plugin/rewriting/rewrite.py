@@ -39,9 +39,13 @@ JUDGED = ("keep", "demote", "hide")
 ALTERNATIVES = 5
 # Words of a query whose hits cannot be rescored.
 _WORDS_IN_QUERY = 20
+# OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
+_CLAUSES = 1000
+# Where an index does not say which fields are searched, it is all that it has.
+_UNKNOWN_FIELDS = 50
 # By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
 # otherwise it would be the last hit of each page.
-_PROMOTED = 1000.0
+PROMOTED = 1000.0
 # Queries that OpenSearch takes at the top of a body alone, or scores in a way that no rescoring goes with.
 _TOP_ONLY = ("hybrid",)
 
@@ -95,7 +99,11 @@ class Rewritten:
 
     body: Body
     reason: str = ""
-    rescored: bool = False
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether its hits have the scores of this module, :func:`score_factor` times those of the words."""
+        return not self.reason
 
     @property
     def is_ranked(self) -> bool:
@@ -123,20 +131,23 @@ def rewrite(body: Body, fields: Sequence[str], meaning: Meaning, settings: Rewri
         return Rewritten(body, NOTHING_TO_ADD)
     own = body.get("rescore") or []
     rescores = [*(own if isinstance(own, list) else [own]), *stages]
-    return Rewritten({**body, "query": query, **({"rescore": rescores} if rescores else {})}, "", bool(stages))
+    return Rewritten({**body, "query": query, **({"rescore": rescores} if rescores else {})})
 
 
 def score_factor(meaning: Meaning, settings: RewriteSettings, id: str, similarity: float) -> float:
     """What a rescored hit's own score was multiplied with, if its similarity with the meaning's vector is this."""
-    factor = 1.0 if settings.judged != "demote" or not meaning.judged or id in meaning.judged else _PROMOTED
-    if meaning.vector is None:
-        return factor
+    beta = _beta(meaning, settings)
     if settings.judged == "keep" and id in meaning.kept:
-        return kept_factor(meaning, id, beta_of(settings.alpha))
-    return factor * similarity_factor(meaning.similarity, similarity, beta_of(settings.alpha))
+        return _kept_factor(meaning, id, beta)
+    factor = PROMOTED if settings.judged == "demote" and meaning.judged and id not in meaning.judged else 1.0
+    return factor * similarity_factor(meaning.similarity, similarity, beta)
 
 
-def kept_factor(meaning: Meaning, id: str, beta: float) -> float:
+def _beta(meaning: Meaning, settings: RewriteSettings) -> float:
+    return 0.0 if meaning.vector is None else beta_of(settings.alpha)
+
+
+def _kept_factor(meaning: Meaning, id: str, beta: float) -> float:
     """The same of a judged document that keeps its place: as if it had, of the session's words, its share."""
     share: float = 1 + sum(weight**2 for weight in meaning.terms.values()) ** 0.5
     return share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
@@ -171,7 +182,10 @@ def _unrescorable(body: Body) -> str:
 def _by_score(sort: Any) -> bool:
     """Whether hits are sorted by their scores alone, best first."""
     parts = sort if isinstance(sort, list) else [] if sort is None else [sort]
-    return all(part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in parts)
+    # OpenSearch takes more than one part, whatever they are, for a sort that it cannot rescore
+    return len(parts) <= 1 and all(
+        part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in parts
+    )
 
 
 class _Rewriting:
@@ -179,7 +193,7 @@ class _Rewriting:
 
     def __init__(self, body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> None:
         self.meaning, self.settings = meaning, settings
-        self.beta = 0.0 if meaning.vector is None else beta_of(settings.alpha)
+        self.beta = _beta(meaning, settings)
         query = body.get("query", {"match_all": {}})
         self.query: Body = query
         # a hit's score with the words says nothing of what it has without them, which min_score is about
@@ -187,8 +201,11 @@ class _Rewriting:
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
         length = sum(count**2 for count in Counter(tokenize(meaning.text)).values()) ** 0.5 or 1.0
-        self.words = word_clauses(meaning.terms, fields, length)
-        self.in_query = 0 if self.parts is None else ALTERNATIVES
+        width = len(fields) or _UNKNOWN_FIELDS
+        self.words = word_clauses(meaning.terms, fields, length)[: _CLAUSES // width]
+        # what the query's own words leave
+        self.most_in_query = max(0, _CLAUSES // width - len(tokenize(meaning.text)))
+        self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(meaning.kept) if settings.judged == "keep" else {}
         self.hidden = list(meaning.judged) if settings.judged == "hide" else []
         self.demoted = list(meaning.judged) if settings.judged == "demote" else []
@@ -222,7 +239,8 @@ class _Rewriting:
     def query_alone(self, ranked: bool) -> Body | None:
         """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
         and without the documents that are hidden; None where it stays as it is."""
-        words = self._words(self.words[:_WORDS_IN_QUERY]) if ranked and self.min_score is None else []
+        words = self.words[: min(_WORDS_IN_QUERY, self.most_in_query)]
+        words = self._words(words) if ranked and self.min_score is None else []
         if not words and not self.hidden:
             return None
         return _bool(must=[self.query], should=words, must_not=_ids(self.hidden))
@@ -233,22 +251,23 @@ class _Rewriting:
         words = self._words(self.words[self.in_query :])
         if words:
             stages.append(rescore(window, {"bool": {"should": words}}, "total"))
-        if self.beta:
-            stages.append(rescore(window, self._similarity(), "multiply"))
+        factors = self._factors()
+        if factors:
+            stages.append(rescore(window, {"bool": {"should": factors}} if self.kept else factors[0], "multiply"))
         if self.demoted:
-            others = {"constant_score": {"filter": {"bool": {"must_not": _ids(self.demoted)}}, "boost": _PROMOTED}}
+            others = {"constant_score": {"filter": {"bool": {"must_not": _ids(self.demoted)}}, "boost": PROMOTED}}
             stages.append(rescore(window, others, "multiply"))
         return stages
 
-    def _similarity(self) -> Body:
-        meaning = self.meaning
-        assert meaning.vector is not None
-        others = {"bool": {"must_not": _ids(list(self.kept))}} if self.kept else None
-        clause = similarity_clause(meaning.similarity, meaning.vector, meaning.mask, self.beta, others)
-        if not self.kept:
-            return clause
-        factors = {id: kept_factor(meaning, id, self.beta) for id in self.kept}
-        return {"bool": {"should": [clause, *fixed_scores(factors)]}}
+    def _factors(self) -> list[Body]:
+        """Clauses for what scores are multiplied with: by the similarity, and of documents that keep their places."""
+        meaning, factors = self.meaning, []
+        if self.beta and meaning.vector is not None:
+            others = {"bool": {"must_not": _ids(list(self.kept))}} if self.kept else None
+            factors.append(similarity_clause(meaning.similarity, meaning.vector, meaning.mask, self.beta, others))
+        if self.beta or meaning.terms:
+            factors += fixed_scores({id: _kept_factor(meaning, id, self.beta) for id in self.kept})
+        return factors
 
 
 def _bool(

@@ -67,7 +67,7 @@ class SqliteEngine(Engine):
     def ping(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
-    def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
+    def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
         meta = {**index_meta(fields, model), "space": model.space_type, "analyzer": analyzer}
         with self._database.transaction() as db:
@@ -196,7 +196,8 @@ class SqliteEngine(Engine):
             # A row's number times this is spread evenly over 32 bits (Knuth's multiplicative hashing).
             sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
             ids = [id for (id,) in db.execute(sql, (size,))]
-        return self.search(index, {"query": {"ids": {"values": ids}}, "size": size, "_source": source}, vectors)
+        body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
+        return self.search(index, body, vectors, headers)
 
     def _statistics_of(self, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
         """The statistics of an index, read again when it changed."""

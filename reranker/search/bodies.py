@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from resift.errors import BadInput
 from resift.plugin.documents import IndexInfo
 from resift.plugin.rewriting.clauses import text_clause
 from resift.reranker.search.request import Search
+from resift.reranker.search.rewriting import Asked, asked_in
+
+# What a body may hold alone that is not about a query. Whatever else is alone is taken for a query clause.
+_WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
 
 
 def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
@@ -22,7 +27,8 @@ def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
         highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
         highlight = {"highlight": {"fields": highlighted, "encoder": "html"}} if search.highlight else {}
         return {**page, "query": query, **highlight}
-    body = dict(search.query) if "query" in search.query or not search.query else {"query": search.query}
+    is_clause = len(search.query) == 1 and search.query.keys().isdisjoint(("query", *_WITHOUT_QUERY))
+    body = {"query": search.query} if is_clause else dict(search.query)
     if not isinstance(body.get("query", {}), dict):
         raise BadInput("malformed query", value=body["query"], expected="a query clause")
     for name in ("size", "from"):
@@ -32,3 +38,17 @@ def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
     if search.filter:
         body["query"] = {"bool": {"must": [body.get("query", {"match_all": {}})], "filter": [search.filter]}}
     return {**page, **body}
+
+
+def asked_by(search: Search, body: dict[str, Any]) -> Asked:
+    """What a search asks of its rewriting; where it says nothing, what its ``body`` would ask through a pipeline.
+
+    Raises BadInput for a malformed ``ext.ml_inference`` of the body.
+    """
+    named = {name: getattr(search, name) for name in ("session", "alpha", "window", "widen", "knn")}
+    said = {name: value for name, value in named.items() if value is not None}
+    if isinstance(search.query, str):
+        said = {"text": search.query, "widen": True, **said}
+    if search.judged != "keep":
+        said["judged"] = search.judged
+    return replace(asked_in(body), through_cluster=False, **said)

@@ -38,8 +38,3 @@ class Search:
     highlight: bool = False
     filter: dict[str, Any] | None = None
     headers: Mapping[str, str] | None = None
-
-    @property
-    def widened(self) -> bool:
-        """Whether the session may add documents."""
-        return isinstance(self.query, str) if self.widen is None else self.widen

@@ -18,19 +18,17 @@ Hits = list[dict[str, Any]]
 
 
 def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
-    """Give each hit, as ``resift``, what its score is made of, and in a session the judgement that moved it.
+    """Give each hit, as ``resift``, what its score is made of.
 
     ``vectors`` are the hits' (K,), None for one without; ``start`` is the position of the first hit in the ranking.
     """
     held = {row: vector for row, vector in enumerate(vectors) if vector is not None}
-    similar = _similarities(model, query, list(held.values()))
-    by_row = dict(zip(held, similar.tolist(), strict=True))
-    because = dict(zip(held, _reasons(model, query, list(held.values()), similar), strict=True))
+    by_row = dict(zip(held, _similarities(model, query, list(held.values())).tolist(), strict=True))
     for row, hit in enumerate(hits):
         value = by_row.get(row)
         # beyond the window a hit's score is the engine's own; with several shards, which have a window each, it may
         # be either
-        rescored = query.rewritten.rescored and start + row < query.settings.window and hit.get("_id") is not None
+        rescored = query.rewritten.is_scored and start + row < query.settings.window and hit.get("_id") is not None
         score = hit.get("_score")
         if score is not None and rescored:
             score = score / score_factor(query.meaning, query.settings, hit["_id"], value or 0.0)
@@ -38,26 +36,31 @@ def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Seque
             "engine_score": score if rescored or query.rewritten.reason else None,
             "similarity": None if value is None else round(value, 4),
         }
-        if query.feedback is not None:
-            hit["resift"]["because"] = because.get(row)
+
+
+def add_reasons(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], alpha: float) -> None:
+    """In a session that has learned something give each hit the judgement that moved it, or None.
+
+    ``vectors`` are those of :func:`add_sub_scores`; ``alpha`` is the weight that similarities had.
+    """
+    if query.feedback is None:
+        return
+    for hit in hits:
+        hit["resift"]["because"] = None
+    held = [(hit, vector) for hit, vector in zip(hits, vectors, strict=True) if vector is not None]
+    # with an alpha of 0 the similarity counts for nothing, and no judgement moved anything by it
+    if query.meaning.vector is None or not alpha or not held:
+        return
+    matrix = np.stack([vector for _, vector in held])
+    change = model.score(query.meaning.vector, matrix, query.meaning.mask) - model.score(query.vector, matrix)
+    for (hit, _), reason in zip(held, reasons(query.feedback, query.documents, matrix, change), strict=True):
+        hit["resift"]["because"] = reason
 
 
 def _similarities(model: Model, query: SessionQuery, vectors: Sequence[Floats]) -> Floats:
     if query.meaning.vector is None or not vectors:
         return np.zeros(len(vectors), np.float32)
     return model.score(query.meaning.vector, np.stack(vectors), query.meaning.mask)
-
-
-def _reasons(
-    model: Model, query: SessionQuery, vectors: Sequence[Floats], similar: Floats
-) -> list[dict[str, Any] | None]:
-    """The judgement that moved each of n hits with ``vectors``, whose similarities (n,) are now ``similar``."""
-    # with an alpha of 0 the similarity counts for nothing, and no judgement moved anything by it
-    if query.feedback is None or query.meaning.vector is None or not query.settings.alpha or not vectors:
-        return [None] * len(vectors)
-    matrix = np.stack(vectors)
-    change = similar - model.score(query.vector, matrix)
-    return reasons(query.feedback, query.documents, matrix, change)
 
 
 def add_engine_ranks(hits: Hits, plain: Hits) -> None:

@@ -53,10 +53,11 @@ def asked_in(body: dict[str, Any]) -> Asked:
     """
     ext = body.get("ext")
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
-    options = {name: value for name, value in (given or {}).items() if value is not None}
+    if given is not None and not isinstance(given, dict):
+        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(_OPTIONS))
     asked: dict[str, Any] = {}
     for name, (kinds, expected, allowed) in _OPTIONS.items():
-        value = options.get(name)
+        value = (given or {}).get(name)
         if value is None:
             continue
         # bool is a kind of int in Python, and true is no number in JSON
@@ -92,6 +93,11 @@ class SessionQuery:
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def reason(self) -> str:
+        """Why the search is as it was, wholly or in part; "" if it is not."""
+        return "; ".join(filter(None, [self.rewritten.reason, *self.notes]))
 
 
 class Rewriter:

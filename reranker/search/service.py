@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from resift.arrays import Floats
@@ -11,7 +12,7 @@ from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS
-from resift.plugin.rewriting.query_text import find_text
+from resift.plugin.rewriting.rewrite import NAME, NOTHING_TO_ADD
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
@@ -20,13 +21,13 @@ from resift.reranker.cache import TtlCache
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import search_body
+from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.search.late import LateReranking
 from resift.reranker.search.request import Search
-from resift.reranker.search.response import add_engine_ranks, add_sub_scores
-from resift.reranker.search.rewriting import Asked, Rewriter, SessionQuery, asked_in
+from resift.reranker.search.response import add_engine_ranks, add_reasons, add_sub_scores
+from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 
@@ -147,19 +148,24 @@ class Reranker:
         """
         info = self.info(index, headers)
         try:
-            rewritten = self.rewriter.rewrite(info, body, asked_in(body), headers).rewritten
+            check_clause("body", body, self.config.max_text)
+            query = self.rewriter.rewrite(info, body, asked_in(body), headers)
         except ResiftError as error:
             return body, f"failed: {error.message}"
         except Exception as error:
             log.exception("rewriting failed")
             return body, f"failed: {type(error).__name__}"
-        return rewritten.body, rewritten.reason
+        return query.rewritten.body, query.reason
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> dict[str, Any]:
-        text = search.query if isinstance(search.query, str) else find_text(body.get("query", {}))
-        late = self.late_interaction(search.method) if text else None
+        asked = asked_by(search, body)
+        search = replace(search, session=asked.session, alpha=asked.alpha)
+        late = self.late_interaction(search.method) if asked.text else None
+        if late is not None:
+            # the trained reranker is mixed with the engine's own scores, which the similarity has no part in
+            asked = replace(asked, alpha=0.0)
         try:
-            query = self._rewritten(search, info, body, text, late)
+            query = self.rewriter.rewrite(info, body, asked, search.headers)
             return self._answer(search, info, body, query, late)
         except ResiftError as error:
             # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
@@ -172,55 +178,55 @@ class Reranker:
         response = self.engine.search(search.index, body, headers=search.headers).response
         return {**response, "resift": {"reranked": False, "reason": reason}}
 
-    def _rewritten(
-        self, search: Search, info: IndexInfo, body: dict[str, Any], text: str, late: LateInteraction | None
-    ) -> SessionQuery:
-        # the trained reranker is mixed with the engine's own scores, which the similarity has no part in
-        alpha = search.alpha if late is None else 0.0
-        asked = Asked(text, search.session, alpha, search.window, search.widened, search.knn, search.judged)
-        return self.rewriter.rewrite(info, body, asked, search.headers)
-
     def _answer(
         self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, late: LateInteraction | None
     ) -> dict[str, Any]:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-        step = LateReranking(self.engine, self.model, late) if late is not None and readable else None
-        asked = query.rewritten.body if step is None else step.window_body(query.rewritten.body, query.settings.window)
-        reranked = step is not None or query.rewritten.rescored
+        step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
+        asked = query.rewritten.body
+        if query.rewritten.reason == NOTHING_TO_ADD:
+            asked = {**asked, "query": _as_it_is(asked)}
+        if step is not None:
+            asked = step.window_body(asked, query.settings.window)
+        reranked = step is not None or query.rewritten.is_scored
         bodies = [asked, *([self._plain(body, query)] if search.baseline else [])]
         result, *plain = self._results(search, bodies, reranked)
         if step is not None:
             result = step.page(search, info, body, query, result)
-        if reranked:
+        elif reranked:
             add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
+        alpha = query.settings.alpha if step is None else step.alpha
+        if reranked:
+            add_reasons(self.model, query, result.hits, result.vectors, alpha)
             for answer in plain:
                 add_engine_ranks(result.hits, answer.hits)
-        return {
-            **result.response,
-            "resift": self._described(search, query, "vectors" if step is None else "late", reranked),
-        }
+        method = "vectors" if step is None else "late"
+        described = self._described(search, query, method, alpha) if reranked else {"reranked": False}
+        return {**result.response, "resift": {**described, **({"reason": query.reason} if query.reason else {})}}
 
     def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: bool) -> list[SearchResult]:
         if len(bodies) > 1:
             return self.engine.search_all(search.index, bodies, vectors, search.headers)
-        return [self.engine.search(search.index, bodies[0], vectors, search.headers)]
+        return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]
 
     def _plain(self, body: dict[str, Any], query: SessionQuery) -> dict[str, Any]:
         """The search as it was, for the ids of as many hits as are rescored."""
         size = max(query.settings.window, body["from"] + body["size"])
-        kept: dict[str, Any] = {name: body[name] for name in ("query", "post_filter", "min_score") if name in body}
-        return {**kept, "from": 0, "size": min(size, MAX_RESULTS), "_source": False, "track_total_hits": False}
+        asked: dict[str, Any] = {"query": _as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
+        kept = {name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body}
+        return {**kept, **asked, "_source": False, "track_total_hits": False}
 
-    def _described(self, search: Search, query: SessionQuery, method: str, reranked: bool) -> dict[str, Any]:
-        reasons = [*([query.rewritten.reason] if query.rewritten.reason else []), *query.notes]
-        if not reranked:
-            return {"reranked": False, "reason": "; ".join(reasons)}
+    def _described(self, search: Search, query: SessionQuery, method: str, alpha: float) -> dict[str, Any]:
         return {
             "reranked": True,
             "model": self.model.hash,
             "method": method,
-            "alpha": round(query.settings.alpha, 6),
+            "alpha": round(alpha, 6),
             "window": query.settings.window,
             "session": None if query.feedback is None else search.session,
-            **({"reason": "; ".join(reasons)} if reasons else {}),
         }
+
+
+def _as_it_is(body: dict[str, Any]) -> dict[str, Any]:
+    """The query of a body, named as one that is rewritten: an index may have our search pipeline as its default."""
+    return {"bool": {"must": [body.get("query", {"match_all": {}})], "_name": NAME}}
