@@ -1,0 +1,388 @@
+"""Rewriting by itself, without an engine: what is added to a search body, and what stays as it was."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from resift.errors import BadInput
+from resift.plugin.query_dsl import VECTOR_FIELD
+from resift.plugin.resource_files import read_resource
+from resift.plugin.rewriting.rewrite import (
+    ALTERNATIVES,
+    NAME,
+    NOTHING_TO_ADD,
+    PROMOTED,
+    Meaning,
+    RewriteSettings,
+    Rewritten,
+    rewrite,
+    score_factor,
+)
+from resift.ranking.fusion import MAX_BETA
+
+FIELDS = ["title", "text"]
+VECTOR = np.array([0.6, 0.8, 0], np.float32)
+MASK = np.array([1, 0.5, 0], np.float32)
+TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
+QUERY = {"match": {"text": "bush fire"}}
+PLAIN = Meaning("bush fire", VECTOR)
+SESSION = Meaning("bush fire", VECTOR, "cosine", MASK, TERMS, {"k": 0.5}, ("k", "j"))
+SETTINGS = RewriteSettings(0.5, 100)
+
+
+def rewritten(body: dict[str, Any], meaning: Meaning = SESSION, **changes: Any) -> Rewritten:
+    """The body rewritten with these settings; it is itself never changed."""
+    before = copy.deepcopy(body)
+    found = rewrite(body, FIELDS, meaning, replace(SETTINGS, **changes))
+    assert body == before
+    json.dumps(found.body, allow_nan=False)
+    return found
+
+
+def stages(found: Rewritten) -> list[tuple[str, dict[str, Any]]]:
+    """The mode and the query of each rescoring."""
+    return [(one["query"]["score_mode"], one["query"]["rescore_query"]) for one in found.body["rescore"]]
+
+
+def clauses_of(value: Any, kind: str) -> list[Any]:
+    """All clauses of a kind, wherever they stand."""
+    if isinstance(value, (list, tuple)):
+        return [found for one in value for found in clauses_of(one, kind)]
+    if not isinstance(value, dict):
+        return []
+    return [*([value[kind]] if kind in value else []), *clauses_of(list(value.values()), kind)]
+
+
+def asked_words(value: Any) -> list[str]:
+    """What the clauses ask for that the rewriting adds."""
+    return [clause["query"] for clause in clauses_of(value, "multi_match")]
+
+
+@pytest.mark.parametrize(("similarity", "file"), [("cosine", "masked_cosine"), ("jaccard", "fuzzy_jaccard")])
+@pytest.mark.parametrize("mask", [None, MASK])
+def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, mask: Any) -> None:
+    body = {"query": QUERY, "size": 3, "aggs": {"n": {"sum": {"field": "n"}}}}
+    found = rewritten(body, replace(PLAIN, similarity=similarity, mask=mask), window=7, alpha=0.75)
+    assert found.body == {
+        **body,
+        "query": {"bool": {"must": [QUERY], "_name": NAME}},
+        "rescore": found.body["rescore"],
+    }
+    (stage,) = found.body["rescore"]
+    assert stage["window_size"] == 7
+    ((mode, clause),) = stages(found)
+    params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
+    params |= {} if mask is None else {"mask": MASK.tolist()}
+    script = {"lang": "painless", "source": read_resource(f"{file}.painless"), "params": params}
+    assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
+    assert (found.reason, found.is_scored, found.is_ranked) == ("", True, True)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta"), [(0.01, 0.010101), (0.3, 0.428571), (0.5, 1), (0.98, MAX_BETA), (1, MAX_BETA)]
+)
+def test_beta_is_alpha_to_its_rest(alpha: float, beta: float) -> None:
+    (params,) = clauses_of(rewritten({"query": QUERY}, PLAIN, alpha=alpha).body, "params")
+    assert params["beta"] == pytest.approx(beta)
+
+
+def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
+    without = rewritten({"query": QUERY}, PLAIN, alpha=0)
+    assert (without.body, without.reason, without.is_scored) == ({"query": QUERY}, NOTHING_TO_ADD, False)
+    assert without.is_ranked
+    found = rewritten({"query": QUERY}, replace(SESSION, kept={}), alpha=0)
+    assert [mode for mode, _ in stages(found)] == ["total"]
+    assert clauses_of(found.body, "script_score") == []
+
+
+def test_an_index_without_vectors_has_the_words_alone() -> None:
+    found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None, kept={}), alpha=1, knn=5, widen=True)
+    assert [mode for mode, _ in stages(found)] == ["total"]
+    assert clauses_of(found.body, "knn") == []
+    assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).reason == NOTHING_TO_ADD
+
+
+def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches() -> None:
+    found = rewritten({"query": QUERY}, replace(SESSION, kept={}))
+    assert found.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
+    (mode, words), (_, similarity) = stages(found)
+    assert mode == "total"
+    length = 2**0.5  # of the query's two words
+    expected = [
+        {"multi_match": {"query": word, "fields": FIELDS, "boost": pytest.approx(weight * length, abs=1e-4)}}
+        for word, weight in TERMS.items()
+    ]
+    assert words == {"bool": {"should": expected}}
+    assert set(similarity) == {"script_score"}
+    assert [stage["window_size"] for stage in found.body["rescore"]] == [100, 100]
+
+
+def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
+    found = rewritten({"query": QUERY}, replace(SESSION, kept={}), widen=True)
+    query = found.body["query"]["bool"]
+    assert set(query) == {"should", "minimum_should_match", "_name"}
+    assert query["minimum_should_match"] == 1
+    assert query["should"][0] == QUERY
+    assert asked_words(query) == list(TERMS)[:ALTERNATIVES]
+    assert asked_words(stages(found)[0]) == list(TERMS)[ALTERNATIVES:]
+
+
+@pytest.mark.parametrize(
+    ("query", "conditions"),
+    [
+        (QUERY, {}),
+        ({"bool": {"must": QUERY}}, {}),
+        (
+            {"bool": {"must": [QUERY], "filter": {"term": {"n": 1}}, "must_not": [{"term": {"n": 2}}]}},
+            {"filter": [{"term": {"n": 1}}], "must_not": [{"term": {"n": 2}}]},
+        ),
+        (  # as OpenSearch writes it to a pipeline
+            {"bool": {"must": [QUERY], "filter": [{"term": {"n": 1}}], "adjust_pure_negative": True, "boost": 1.0}},
+            {"filter": [{"term": {"n": 1}}]},
+        ),
+    ],
+)
+def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions: dict[str, Any]) -> None:
+    found = rewritten({"query": query}, SESSION, widen=True, knn=9).body["query"]["bool"]
+    assert {name: found[name] for name in found if name in ("filter", "must_not")} == conditions
+    assert found["should"][0] == QUERY
+    (nearest,) = clauses_of(found, "knn")
+    clause = nearest[VECTOR_FIELD]
+    assert clause["k"] == 9
+    assert clause["ignore_unmapped"] is True
+    assert clause["vector"] == pytest.approx((MASK**2 * VECTOR).tolist())
+    if conditions:
+        assert clause["filter"] == {"bool": {"filter": [], "must_not": [], **conditions}}
+    else:
+        assert "filter" not in clause
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"match_all": {}},
+        {"bool": {"must": [QUERY], "should": [{"term": {"n": 1}}]}},
+        {"bool": {"must": [QUERY], "boost": 2.0}},
+        {"bool": {"must": [QUERY, QUERY]}},
+        {"bool": {"filter": [QUERY]}},
+        {"bool": {}},
+        {"function_score": {"query": QUERY}},
+    ],
+)
+def test_what_scores_otherwise_is_not_widened(query: dict[str, Any]) -> None:
+    found = rewritten({"query": query}, SESSION, widen=True, knn=9)
+    assert found.body["query"] == {"bool": {"must": [query], "_name": NAME}}
+    assert asked_words(stages(found)[0]) == list(TERMS)
+
+
+def test_a_smallest_score_is_one_of_the_query_itself() -> None:
+    found = rewritten({"query": QUERY, "min_score": 2}, SESSION, widen=True, knn=9)
+    assert found.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
+    assert found.body["min_score"] == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
+        ({"query": QUERY, "size": 0}, "no hits were asked for"),
+        ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
+        ({"query": {"bool": {"must": [QUERY], "_name": NAME}}}, "it is rewritten already"),
+        ({"query": None}, "the query is malformed"),
+        ({"query": {}}, "the query is malformed"),
+        ({"query": []}, "the query is malformed"),
+        ({"query": "fire"}, "the query is malformed"),
+        ({"query": {"match": {"text": "a"}, "term": {"n": 1}}}, "the query is malformed"),
+    ],
+)
+@pytest.mark.parametrize("judged", ["keep", "hide", "demote"])
+def test_what_cannot_be_rewritten_stays(body: dict[str, Any], reason: str, judged: str) -> None:
+    found = rewritten(body, SESSION, widen=True, knn=5, judged=judged)
+    assert found.body is body
+    assert (found.reason, found.is_ranked, found.is_scored) == (reason, False, False)
+
+
+@pytest.mark.parametrize("more", [{"sort": [{"n": "desc"}]}, {"sort": "n"}, {"search_after": [1], "sort": ["_score"]}])
+@pytest.mark.parametrize("widen", [False, True])
+def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], widen: bool) -> None:
+    body = {"query": QUERY, **more}
+    found = rewritten(body, widen=widen)
+    assert found.body is body
+    assert found.reason.startswith("the search has 's")
+    hidden = rewritten(body, widen=widen, judged="hide")
+    excluded = [{"ids": {"values": ["k", "j"]}}]
+    assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "_name": NAME}}}
+
+
+def test_the_words_say_which_of_a_group_is_best() -> None:
+    body = {"query": QUERY, "collapse": {"field": "n"}}
+    found = rewritten(body, replace(SESSION, kept={}))
+    assert found.reason == "the search has 'collapse'"
+    assert "rescore" not in found.body
+    query = found.body["query"]["bool"]
+    assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
+    for more in ({"sort": "n"}, {"min_score": 1}):
+        assert rewritten({**body, **more}, replace(SESSION, kept={})).body == {**body, **more}
+
+
+@pytest.mark.parametrize("sort", [[], None, "_score", ["_score"], [{"_score": "desc"}], {"_score": {"order": "desc"}}])
+def test_hits_by_their_scores_are_rescored(sort: Any) -> None:
+    assert rewritten({"query": QUERY, "sort": sort}).is_scored
+
+
+@pytest.mark.parametrize("sort", [["_score", "_score"], ["_score", "n"], [{"_score": "asc"}], ["_doc"], {"a": 1}, [[]]])
+def test_hits_that_are_not_quite_by_their_scores_are_not(sort: Any) -> None:
+    assert rewritten({"query": QUERY, "sort": sort}).reason == "the search has 'sort'"
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
+    own = {"window_size": 5, "query": {"rescore_query": {"term": {"n": 1}}}}
+    found = rewritten({"query": QUERY, "rescore": [own] if as_list else own})
+    assert found.body["rescore"][0] == own
+    assert len(found.body["rescore"]) == 3
+    for nothing in (None, []):
+        assert len(rewritten({"query": QUERY, "rescore": nothing}).body["rescore"]) == 2
+
+
+def test_judged_documents_keep_the_place_that_they_have_without_the_session() -> None:
+    for alpha, vector in ((0.5, VECTOR), (0, VECTOR), (0.5, None)):
+        meaning = replace(SESSION, vector=vector)
+        found = rewritten({"query": QUERY}, meaning, widen=True, alpha=alpha)
+        beta = 1.0 if alpha and vector is not None else 0.0
+        others = [{"ids": {"values": ["k"]}}]
+        alternatives = found.body["query"]["bool"]["should"][1]["bool"]
+        (_, words), (mode, factors) = stages(found)
+        for part in (alternatives, words["bool"]["should"][0]["bool"]):
+            assert part["must_not"] == others
+            assert asked_words(part)
+        share = 1 + sum(weight**2 for weight in TERMS.values()) ** 0.5
+        fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
+        *similarity, own = factors["bool"]["should"]
+        assert (mode, own) == ("multiply", {"constant_score": fixed})
+        assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
+        settings = RewriteSettings(alpha, 100)
+        # its similarity with the moved query says nothing of its score
+        assert score_factor(meaning, settings, "k", -1) == pytest.approx(own["constant_score"]["boost"])
+        assert score_factor(meaning, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
+
+
+def test_judged_documents_may_be_hidden_or_come_last() -> None:
+    excluded = [{"ids": {"values": ["k", "j"]}}]
+    for widen in (False, True):
+        hidden = rewritten({"query": QUERY}, judged="hide", widen=widen)
+        assert hidden.body["query"]["bool"]["must_not"] == excluded
+        assert clauses_of(hidden.body["rescore"], "must_not") == []
+    alone = rewritten({"query": QUERY}, replace(PLAIN, judged=("k", "j")), judged="hide", alpha=0)
+    assert alone.body == {"query": {"bool": {"must": [QUERY], "must_not": excluded, "_name": NAME}}}
+    assert alone.reason == ""
+    demoted = rewritten({"query": QUERY}, judged="demote")
+    assert "must_not" not in demoted.body["query"]["bool"]
+    *_, (mode, clause) = stages(demoted)
+    assert (mode, clause["constant_score"]["boost"]) == ("multiply", PROMOTED)
+    assert clause["constant_score"]["filter"] == {"bool": {"must_not": excluded}}
+    settings = replace(SETTINGS, judged="demote")
+    factors = [score_factor(SESSION, settings, id, 0) for id in ("k", "j", "x")]
+    assert factors == pytest.approx([np.e, np.e, PROMOTED * np.e])
+    assert score_factor(PLAIN, settings, "x", 0) == pytest.approx(np.e)
+    with pytest.raises(BadInput, match="judged is 'away'"):
+        replace(SETTINGS, judged="away")
+
+
+@pytest.mark.parametrize("fields", [1, 3, 18, 60, 250, 1000, 5000])
+@pytest.mark.parametrize("words", [1, 20, 200])
+def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int) -> None:
+    names = [f"f{number}" for number in range(fields)]
+    terms = {f"word{rank}": 1.0 for rank in range(60)}
+    meaning = replace(SESSION, text=" ".join(f"own{number}" for number in range(words)), terms=terms)
+    for body in ({"query": QUERY}, {"query": QUERY, "collapse": {"field": "n"}}):
+        found = rewrite(body, names, meaning, replace(SETTINGS, widen=True))
+        added = len(clauses_of(found.body["query"], "multi_match"))
+        assert added == 0 or (added + words) * fields <= 1000
+        for rescoring in found.body.get("rescore", []):
+            assert len(clauses_of(rescoring, "multi_match")) * fields <= 1000
+
+
+CLAUSES = st.recursive(
+    st.sampled_from(
+        [QUERY, {"match_all": {}}, {"term": {"n": 1}}, {"multi_match": {"query": "fire", "fields": ["a"]}}]
+    ),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "must": st.one_of(inner, st.lists(inner, max_size=2)),
+            "should": st.lists(inner, max_size=2),
+            "filter": st.lists(inner, max_size=2),
+            "must_not": inner,
+            "boost": st.sampled_from([1.0, 2.0]),
+        },
+    ).map(lambda body: {"bool": body}),
+    max_leaves=4,
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": CLAUSES | VALUES,
+        "rescore": st.sampled_from([None, [], {"window_size": 2, "query": {"rescore_query": QUERY}}]),
+        "sort": st.sampled_from([None, "_score", ["n"], ["_score", "n"]]) | VALUES,
+        "collapse": st.just({"field": "n"}),
+        "search_after": st.just([1]),
+        "suggest": VALUES,
+        "min_score": st.just(1.5),
+        "size": st.sampled_from([0, 3]),
+        "aggs": VALUES,
+        "_source": VALUES,
+        "ext": VALUES,
+    },
+)
+MEANINGS = st.builds(
+    Meaning,
+    text=st.sampled_from(["", "fire", "bush fire fire"]),
+    vector=st.sampled_from([None, VECTOR]),
+    similarity=st.sampled_from(["cosine", "jaccard"]),
+    mask=st.sampled_from([None, MASK]),
+    terms=st.sampled_from([{}, {"flame": 0.5}, TERMS]),
+    kept=st.sampled_from([{}, {"k": 0.5}]),
+    judged=st.sampled_from([(), ("k", "j")]),
+)
+CHOSEN = st.builds(
+    RewriteSettings,
+    alpha=st.sampled_from([0, 0.3, 1]),
+    window=st.sampled_from([1, 100]),
+    widen=st.booleans(),
+    knn=st.sampled_from([0, 3]),
+    judged=st.sampled_from(["keep", "demote", "hide"]),
+)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(BODIES, MEANINGS, CHOSEN)
+def test_only_query_and_rescoring_change_and_only_once(
+    body: dict[str, Any], meaning: Meaning, chosen: RewriteSettings
+) -> None:
+    before = copy.deepcopy(body)
+    found = rewrite(body, FIELDS, meaning, chosen)
+    assert body == before
+    json.dumps(found.body, allow_nan=False)
+    changed = {name for name in {*body, *found.body} if name not in body or found.body.get(name) != body[name]}
+    assert changed <= {"query", "rescore"}
+    if "rescore" in changed:
+        assert found.is_scored
+    again = rewrite(found.body, FIELDS, meaning, chosen)
+    assert again.body == found.body
+    # what a body matches without being widened is what its own query does
+    if changed and not chosen.widen:
+        assert found.body["query"]["bool"]["must"] == [body.get("query", {"match_all": {}})]
