@@ -213,7 +213,9 @@ class Reranker:
         """The search as it was, for the ids of as many hits as are rescored."""
         size = max(query.settings.window, body["from"] + body["size"])
         asked: dict[str, Any] = {"query": _as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
-        kept = {name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body}
+        kept: dict[str, Any] = {
+            name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body
+        }
         return {**kept, **asked, "_source": False, "track_total_hits": False}
 
     def _described(self, search: Search, query: SessionQuery, method: str, alpha: float) -> dict[str, Any]:
