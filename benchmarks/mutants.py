@@ -72,8 +72,8 @@ SEARCH_TESTS = (
     "test_late_reranker",
 )
 ENGINE_TESTS = (
-    *("test_engine_vectors", "test_engine_scores", "test_highlights"),
-    *("test_engine_knn", "test_rescore", "test_engine"),
+    *("test_engine", "test_engine_knn", "test_engine_vectors"),
+    *("test_engine_scores", "test_highlights"),
 )
 TARGETS = {
     "feedback": Target(
@@ -88,24 +88,30 @@ TARGETS = {
     "sqlite": Target(
         ["plugin/sqlite/"],
         [
-            "test_analysis",
-            "test_query_limits",
             *ENGINE_TESTS,
+            "test_query_limits",
+            "test_analysis",
             "test_session_store",
             "test_sqlite_readers",
-            "test_sqlite_file",
+            "test_sqlite_opening",
             "test_search_answers",
+            "test_rescore",
+            "test_sqlite_file",
             "test_differential",
         ],
         needs_node=True,
     ),
     "opensearch": Target(
         [f"plugin/opensearch/{name}.py" for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")],
-        [*ENGINE_TESTS, "test_session_store", "test_packed_vectors", "test_search_answers"],
+        [*ENGINE_TESTS, "test_session_store", "test_packed_vectors", "test_rescore", "test_search_answers"],
         CLUSTER_ONLY,
         needs_node=True,
     ),
     "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback", "test_limits"]),
+    "rewriting": Target(
+        ["plugin/rewriting/"],
+        ["test_rewriting", "test_rescore", *SEARCH_TESTS, "test_session_feedback"],
+    ),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(
         ["ingest/indexing.py"],
