@@ -1,0 +1,147 @@
+"""A real node with everything that a rewritten search needs: indices, a session, a reranker, and their pipelines."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from flask import Flask, Response
+from flask import request as flask_request
+from opensearch_fixture import reranker_host
+from opensearchpy import OpenSearch
+from reranker_app import post
+from werkzeug.serving import make_server
+
+from resift import Model
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.documents import Document
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import mappings
+from resift.reranker import Config, create_app
+
+COUNT = 60
+FIELDS = ["title", "text"]
+SESSION = "anna"
+WORDS = "fire bush flame smoke forest tree army gun soldier war ceasefire peace rain river water".split()
+
+
+@dataclass
+class Node:
+    """A node with ``index``, in whose session ``SESSION`` two documents were marked, and ``other``, an index without
+    vectors. ``query_model`` is ML Commons' model that encodes queries. What the
+    pipeline was answered is kept in ``rewritten``."""
+
+    app: Flask
+    client: OpenSearch
+    installation: str
+    index: str
+    other: str
+    query_model: str
+    rewritten: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> str:
+        """The search pipeline of the index."""
+        return f"{self.installation}-{self.index}"
+
+    def plain(self, body: dict[str, Any], **params: Any) -> dict[str, Any]:
+        """The engine's own answer."""
+        return self.search(body, "_none", **params)
+
+    def search(self, body: dict[str, Any], pipeline: str | None = None, **params: Any) -> dict[str, Any]:
+        """The answer of a ``_search`` through the index's pipeline, or another."""
+        if "pit" not in body:
+            params.setdefault("index", self.index)
+        answer: dict[str, Any] = self.client.search(
+            body=body, params={"search_pipeline": pipeline or self.pipeline}, **params
+        )
+        return answer
+
+    def post(self, path: str, status: int = 200, **body: Any) -> dict[str, Any]:
+        """The reranker's answer to a request about the index."""
+        return post(self.app.test_client(), path, status, **{"index": self.index, **body})
+
+    def failed(self) -> int:
+        """How many searches the index's pipeline has failed to rewrite."""
+        stats = self.client.transport.perform_request("GET", "/_nodes/stats/search_pipeline")
+        nodes = [node["search_pipeline"]["pipelines"][self.pipeline] for node in stats["nodes"].values()]
+        processors = [one["request_processors"][0][f"ml_inference:{self.installation}"] for one in nodes]
+        return sum(processor["stats"]["failed"] for processor in processors)
+
+
+def sources() -> list[dict[str, Any]]:
+    """The documents' fields: COUNT documents of the words that the tests' model knows, no two of one length."""
+    rng = np.random.default_rng(11)
+    made = []
+    for n in range(COUNT):
+        words = rng.choice(WORDS, 6 + n % 23).tolist()
+        comments = [{"by": "bob", "says": " ".join(rng.choice(WORDS[:4], 2))} for _ in range(n % 3)]
+        made.append(
+            {
+                "title": " ".join(words[:2]),
+                "text": " ".join(words[2:]),
+                "n": n,
+                "tag": f"t{n % 5}",
+                "comments": comments,
+            }
+        )
+    return made
+
+
+@pytest.fixture(scope="session")
+def rewritten_node(
+    cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Node]:
+    """The node, installed and filled; the last two documents of the index have no vector."""
+    name, client = f"resift-{uuid.uuid4().hex[:8]}", cluster.client
+    index, other, host = f"{name}-a", f"{name}-b", reranker_host(request.config)
+    config = Config(store=str(tmp_path_factory.mktemp("node") / "sessions.db"))
+    app, answers = create_app(config, engine=cluster, model=model), []
+
+    @app.after_request
+    def keep(response: Response) -> Response:
+        if flask_request.path == "/v1/rewrite":
+            answers.append(response.get_json())
+        return response
+
+    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    _create(cluster, model, index, other)
+    installer = Installer(cluster, model, FIELDS, f"http://{host}:{server.server_port}", name)
+    try:
+        installer.install()
+        query_model = RemoteModel(installer.cluster, "query", installer.values).model_id
+        node = Node(app, client, name, index, other, query_model, answers)
+        node.post("/v1/feedback", session=SESSION, query="fire", relevant=["3"], irrelevant=["8"])
+        yield node
+        installer.uninstall()
+    finally:
+        client.indices.delete(index=f"{index},{other}", params={"ignore_unavailable": "true"})
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _create(cluster: OpenSearchEngine, model: Model, index: str, other: str) -> None:
+    mapped = mappings(FIELDS, model)
+    mapped["properties"]["comments"] = {"type": "nested", "properties": {"says": {"type": "text"}}}
+    settings = {"number_of_shards": 2, "index.knn": True, "number_of_replicas": 0}
+    aliases = {f"{index}-alias": {}}
+    cluster.client.indices.create(index=index, body={"mappings": mapped, "settings": settings, "aliases": aliases})
+    cluster.client.indices.create(index=other)
+    documents = sources()
+    vectors = model.encode([f"{source['title']}\n{source['text']}" for source in documents])
+    held = [Document(str(n), source, vectors[n]) for n, source in enumerate(documents[:-2])]
+    assert cluster.bulk(index, held) == []
+    for n, source in enumerate(documents[-2:], COUNT - 2):
+        cluster.client.index(index=index, id=str(n), body=source)
+    for n, source in enumerate(documents[:20]):
+        cluster.client.index(index=other, id=f"b{n}", body={**source, "title": "rain"})
+    cluster.refresh(f"{index},{other}")
