@@ -168,7 +168,7 @@ def search() -> dict[str, Any]:
     requested = Search(
         query=_query(body),
         filter=_clause(body, "filter"),
-        index=read.text(body, "index"),
+        index=read.named(body, "index"),
         session=read.text(body, "session", None),
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
@@ -193,7 +193,7 @@ def rewrite() -> dict[str, Any]:
     search_body = _clause(body, "body", "a search body")
     if search_body is None:
         raise BadInput("body is missing", value="body", expected="a search body")
-    rewritten, reason = service.rewrite(read.text(body, "index"), search_body, engine_headers())
+    rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
     outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
     count_rewrite(outcome, reason)
     return {
@@ -224,7 +224,7 @@ def feedback() -> dict[str, Any]:
     """Marks of hits, and what changed."""
     body = read.json_body()
     marks = collect_marks({name: read.identifiers(body, name) for name in GRADES})
-    session, index = read.text(body, "session"), read.text(body, "index")
+    session, index = read.text(body, "session"), read.named(body, "index")
     return _service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
 
 

@@ -18,13 +18,15 @@ MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
 MAX_DOCUMENTS = 10_000  # of a rerank or score request: as many as a search can have hits
 MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
 MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
-MAX_DEPTH = 100  # of lists and objects in a query or filter
+MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
+MAX_REGEX = 1000  # characters of a suggestion's: what OpenSearch takes of others, which it bounds itself
 MAX_QUERY_VALUES = 100_000  # of a query or filter
 MAX_WORD_PAIRS = 100_000_000  # of words that are compared with each other
 MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
 MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
 
 _MARKS = (b",", b"[", b"{")
+_OPENING, _CLOSING = "([{", ")]}"
 _PART = 2**20  # bytes that are looked at together
 
 
@@ -63,10 +65,11 @@ def _count_outside_of_texts(raw: bytes) -> list[int]:
 
 def check_clause(name: str, clause: Mapping[str, Any], max_text: int) -> None:
     """Raises BadInput for a query or filter that is nested too deep or holds too many values, and TextTooLong for a
-    text in it of more than ``max_text`` characters."""
+    text in it of more than ``max_text`` characters, or a suggestion's regular expression of more than MAX_REGEX."""
     level: list[Any] = [clause]
     count = 0
     for _ in range(MAX_DEPTH):
+        _check_regexes(level)
         level = [value for one in level for value in _values(one)]
         count += len(level)
         if count > MAX_QUERY_VALUES:
@@ -75,18 +78,51 @@ def check_clause(name: str, clause: Mapping[str, Any], max_text: int) -> None:
                 value=count,
                 expected=f"at most {MAX_QUERY_VALUES} values",
             )
-        longest = max((len(value) for value in level if isinstance(value, str)), default=0)
+        texts = [value for value in level if isinstance(value, str)]
+        longest = max(map(len, texts), default=0)
         if longest > max_text:
             raise TextTooLong(
                 f"a text of the {name} has {longest} characters", value=longest, expected=f"at most {max_text}"
             )
+        for text in texts:
+            check_brackets(name, text)
         if not level:
             return
-    raise BadInput(
+    raise _too_deep(name)
+
+
+def check_brackets(name: str, text: str) -> None:
+    """Raises BadInput for a text of a query or filter with brackets that are nested too deep.
+
+    Query strings, regular expressions, shapes and scripts are texts: OpenSearch reads them by functions that call
+    themselves, and of some thousand brackets the whole node ends.
+    """
+    if sum(map(text.count, _OPENING)) <= MAX_DEPTH:
+        return
+    signs = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    opening, closing = (np.isin(signs, [*map(ord, brackets)]) for brackets in (_OPENING, _CLOSING))
+    levels = np.cumsum(opening.astype(np.int32) - closing)
+    # one that closes nothing does not make up for one that opens later
+    if np.max(levels - np.minimum.accumulate(np.minimum(levels, 0))) > MAX_DEPTH:
+        raise _too_deep(name)
+
+
+def _too_deep(name: str) -> BadInput:
+    return BadInput(
         f"the {name} is nested more than {MAX_DEPTH} levels deep",
         value=name,
-        expected=f"at most {MAX_DEPTH} levels of lists and objects",
+        expected=f"at most {MAX_DEPTH} levels of lists, objects and brackets",
     )
+
+
+def _check_regexes(level: Sequence[Any]) -> None:
+    """Raises TextTooLong for a completion's regular expression that is too long: it may end a node too."""
+    for one in level:
+        regex = one.get("regex") if isinstance(one, dict) and "completion" in one else None
+        if isinstance(regex, str) and len(regex) > MAX_REGEX:
+            raise TextTooLong(
+                f"a regular expression has {len(regex)} characters", value=len(regex), expected=f"at most {MAX_REGEX}"
+            )
 
 
 def _values(value: Any) -> Sequence[Any]:

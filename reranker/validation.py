@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from functools import cache
 from importlib.resources import files
 from typing import Any, NoReturn
@@ -33,12 +34,13 @@ def json_body(data: bool = False) -> dict[str, Any]:
     """The request's body. Raises MalformedJson unless it is a JSON object without NaN and Infinity.
 
     ``data``: it holds texts or vectors, and is read by orjson, which is faster. Search bodies are not: orjson would
-    round their whole numbers beyond 64 bits, and the engine would be asked for others.
+    round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
+    asked for something else.
     """
     raw = _raw_body()
     check_json_size(raw)
     try:
-        body = _parsed_fast(raw) if data else json.loads(raw, parse_constant=_refuse_constant)
+        body = _parsed_fast(raw) if data else _parsed(raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
@@ -97,11 +99,31 @@ def _parsed_fast(raw: bytes) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return json.loads(raw, parse_constant=_refuse_constant)
+        return _parsed(raw)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise MalformedJson(f"the body holds {name}", value=name, expected="finite numbers")
+def _parsed(raw: bytes) -> Any:
+    return json.loads(
+        raw, parse_constant=_refuse_number, parse_float=_finite, object_pairs_hook=_object_of_different_keys
+    )
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    # 1e400 is JSON, but as a number it would be sent to the engine as null: {"gte": null} has no limit
+    return number if math.isfinite(number) else _refuse_number(digits)
+
+
+def _refuse_number(name: str) -> NoReturn:
+    raise MalformedJson(f"the body holds {name[:100]}", value=name[:100], expected="finite numbers")
+
+
+def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise MalformedJson(f"an object has {twice!r} twice", value=twice, expected="each key once")
+    return found
 
 
 def text(body: dict[str, Any], name: str, default: Any = _REQUIRED) -> Any:
@@ -112,6 +134,14 @@ def text(body: dict[str, Any], name: str, default: Any = _REQUIRED) -> Any:
     if not isinstance(value, str):
         _wrong(name, value, "a string")
     return limited(value, name)
+
+
+def named(body: dict[str, Any], name: str) -> str:
+    """The name of an index or a document: a string that is not empty, which OpenSearch takes for all of them."""
+    value = text(body, name)
+    if not value:
+        _wrong(name, value, "a name")
+    return str(value)
 
 
 def limited(value: str, name: str, truncate: bool = False) -> str:
@@ -201,9 +231,7 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
         _wrong(name, value, "a list of judgements")
     checked = []
     for item in value:
-        index, document = text(item, "index"), text(item, "document")
-        if not index or not document:
-            _wrong(f"{name}: index or document", "", "a name")
+        index, document = named(item, "index"), named(item, "document")
         grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, 1e12)
         step = natural(item, "step", 1, 10**9, low=1)
         checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step))

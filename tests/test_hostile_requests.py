@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import uuid
+from base64 import b64encode
 from contextlib import closing
 from typing import Any
 
@@ -49,6 +50,7 @@ def counted(kind: str, **settings: Any) -> dict[str, Any]:
 
 
 MATCH = {"match": {"text": "fire"}}
+DEEP_QUERY = b'{"bool": {"must": ' * 90 + b'{"match_all": {}}' + b"}}" * 90
 WORDS, OTHERS = (" ".join(f"{letter}{number}" for number in range(600)) for letter in "ab")
 # Most of them were a 500, or kept a thread for seconds; a status of 0 stands for any that is no fault of ours.
 SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
@@ -78,6 +80,19 @@ SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
         full(highlight={"fields": {"text": {"type": "semantic"}}, "options": {"model_id": "x"}}),
         0,
     ),
+    "brackets in a query string": (body_of({"query_string": {"query": "(" * 5000}}), 400),
+    "brackets in an expression": (body_of({"regexp": {"text": "(" * 990}}), 400),
+    "brackets in a shape": (
+        body_of({"geo_shape": {"text": {"shape": "GEOMETRYCOLLECTION (" * 200 + "POINT (1 1)" + ")" * 200}}}),
+        400,
+    ),
+    "brackets in a script": (full(sort={"_script": {"type": "number", "script": "[" * 900 + "]" * 900}}), 400),
+    "brackets in base64": (body_of({"wrapper": {"query": b64encode(DEEP_QUERY).decode()}}), 400),
+    "suggestions of long expressions": (
+        full(suggest={"a": {"regex": "a|" * 4000 + "b", "completion": {"field": "text"}}}),
+        413,
+    ),
+    "brackets side by side": (body_of({"match": {"text": ":-) " * 500 + "fire (bush) [tree] " * 60}}), 200),
     "NUL in a field": (body_of({"match": {"te\0xt": "fire"}}), 0),
     "NUL in a text": (body_of("fi\0re"), 200),
     "lone surrogate in a query": (body_of("fire \ud800"), 400),
@@ -110,13 +125,30 @@ SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
     "index of a path": ({**SEARCH, "index": "../_cluster/settings"}, 0),
     "index with a NUL": ({**SEARCH, "index": "a\0b"}, 0),
     "index with a surrogate": ({**SEARCH, "index": "\ud800"}, 400),
-    "no index": ({**SEARCH, "index": ""}, 0),
+    "no index": ({**SEARCH, "index": ""}, 400),
     "long index": ({**SEARCH, "index": "i" * 5000}, 0),
     "session with a slash": ({**SEARCH, "session": "a/b"}, 400),
     "alpha beyond": ({**SEARCH, "alpha": 1e308}, 400),
     "window of a text": ({**SEARCH, "window": "100"}, 400),
     "knn of a list": ({**SEARCH, "knn": [1]}, 400),
 }
+
+
+# What Python's JSON reads as if it were something else: each was answered as another search, without a word.
+TWISTED = {
+    "a number that is null to the engine": '"query": {"range": {"n": {"gte": 1e400}}}',
+    "the other end": '"query": "fire", "filter": {"range": {"n": {"lt": -1e400}}}',
+    "a clause twice": '"query": {"bool": {"must_not": {"term": {"n": 1}}, "must_not": {"term": {"n": 2}}}}',
+    "a query twice": '"query": "fire", "query": "rain"',
+    "NaN": '"query": {"term": {"n": NaN}}',
+}
+
+
+@pytest.mark.parametrize("part", TWISTED.values(), ids=TWISTED)
+def test_what_is_no_search_is_not_taken_for_another_one(known: FlaskClient, filled: str, part: str) -> None:
+    answer = known.post("/v1/search", data=f'{{"index": "{filled}", {part}}}', headers=JSON)
+    held(answer, 400)
+    assert answer.get_json()["error"]["code"] == "malformed_json"
 
 
 def with_index(value: Any, index: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import BadInput, IndexNotServed
+from resift.reranker.limits import check_brackets
 
 _SHAPES = "shapes"  # where OpenSearch looks for an indexed shape if no index is named
 # the hidden indices that hold a data stream go by the stream's own name
@@ -110,9 +111,13 @@ def _is_template(key: str, inner: Any) -> bool:
 
 
 def _unwrapped(clause: Any) -> Any:
-    """The query in a ``wrapper`` clause."""
+    """The query in a ``wrapper`` clause. Raises BadInput if it is malformed or nested too deep."""
     try:
-        return json.loads(b64decode(clause["query"], validate=True))
+        text = b64decode(clause["query"], validate=True)
+        check_brackets("wrapper", text.decode("utf-8", "replace"))
+        return json.loads(text)
+    except BadInput:
+        raise
     except (ValueError, TypeError, KeyError, RecursionError):
         raise BadInput("malformed wrapper query", value=clause, expected="base64 of JSON") from None
 
