@@ -142,4 +142,41 @@ EQUIVALENT = {
         "ingest/indexing.py",
         'return [Rejection(0, documents[-1].id, 400, f"{type(error).__name__}: {error}")], None',
     ): "there is one document",
+    ("resift/encoders/model.py", "_BLOCK = 511"): "how much is compared at a time, not what comes out",
+    ("resift/encoders/model.py", "_BLOCK = 513"): "how much is compared at a time, not what comes out",
+    ("resift/encoders/model.py", "_LONG = 20001  # characters"): "how much memory is taken, not what comes out",
+    ("resift/encoders/model.py", "_LONG = 19999  # characters"): "how much memory is taken, not what comes out",
+    (
+        "resift/encoders/model.py",
+        "if not self._plain or not isinstance(text, str) or (len(text) >= _LONG):",
+    ): "how much memory is taken, not what comes out",
+    (
+        "resift/encoders/model.py",
+        "pass  # matrix.flags.writeable = False",
+    ): "guards against mistakes of our own; nothing writes there",
+    (
+        "resift/encoders/model.py",
+        "matrix.flags.writeable = True",
+    ): "guards against mistakes of our own; nothing writes there",
+    (
+        "resift/encoders/model.py",
+        'whole = self.pool == "mean" and self.segments == 0 and self.head is None and self.similarity == "cosine"',
+    ): "the longer way gives the same vectors",
+    (
+        "resift/encoders/model.py",
+        "return whole and bool((self.mask == 2).all())",
+    ): "the longer way gives the same vectors, and twice a vector has its direction",
+    (
+        "resift/encoders/model.py",
+        "def encode_batches(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 2) -> Iterator[Floats]:",  # noqa: E501
+    ): "any number of threads gives the same vectors in the same order",
+    (
+        "resift/encoders/model.py",
+        "def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 2) -> Floats:",
+    ): "any number of threads gives the same vectors in the same order",
+    (
+        "resift/encoders/model.py",
+        "best = np.argpartition(-scores, min(count, len(scores) - 2))[:count]",
+    ): "so many are all but one, which is then the last one",
+    ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",
 }

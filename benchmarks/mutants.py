@@ -84,7 +84,12 @@ TARGETS = {
     "judgements": Target(["resift/ranking/judgements.py"], ["test_judgements"]),
     "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),
     "fusion": Target(["resift/ranking/fusion.py"], ["test_fusion"]),
-    "model": Target(["resift/encoders/model.py"], ["test_model"]),
+    "model": Target(
+        ["resift/encoders/model.py"],
+        ["test_model", "test_self_supervised"],
+        # of adapted models only what they weigh
+        "test_model.py or model.py or a_seed_gives_the_same_model",
+    ),
     "sqlite": Target(
         ["plugin/sqlite/"],
         [

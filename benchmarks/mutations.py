@@ -33,6 +33,8 @@ class Mutant:
 
     def changed_line(self, source: bytes) -> str:
         """The line with the change, by which EQUIVALENT knows a mutant wherever it moves to."""
+        if self.after == "pass":
+            return f"pass  # {self.before}"
         return self.applied(source).decode().splitlines()[self.line - 1].strip()
 
 

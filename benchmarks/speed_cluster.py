@@ -26,10 +26,13 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.query_dsl import VECTOR_FIELD
 
 ROOT = Path(__file__).resolve().parents[1]
 FIELDS = ["title", "text"]
 HITS = 100
+SESSION, MARKED = "bench", "space shuttle launch"
 
 
 def opensearch_url() -> str:
@@ -67,77 +70,91 @@ class Client:
 
 @dataclass
 class Setup:
-    """A cluster with documents, and two rerankers of one worker that share a session with judgements of some of them.
+    """A cluster with documents, its pipelines, a reranker of one worker, and ``SESSION``, which has marks of ten hits.
 
-    The judgements have no query, so that they count for every query. One reranker learns from them by default, the
-    other (``masked``) by the mask alone.
+    The marks have no query, so that they count for every query, as most of them do for queries about the same.
     """
 
     url: str
     reranker: str
-    masked: str
     index: str
     name: str
     pid: int
 
-    def plain(self, client: Client, query: str) -> Any:
-        """BM25 alone."""
-        return client.post(f"/{self.index}/_search", self._body(query, ["title"]))
+    def plain(self, client: Client, query: str, pipeline: str = "", **options: Any) -> Any:
+        """BM25 alone, or what a search pipeline makes of it with these ``options``."""
+        body = {**hits_body(query), **({"ext": {"ml_inference": options}} if options else {})}
+        return client.post(f"/{self.index}/_search{pipeline and '?search_pipeline='}{pipeline}", body)
 
-    def reranked(self, client: Client, query: str, session: str | None = "bench") -> Any:
-        """The same hits by ``/v1/search``, reranked in a session."""
-        body = {"index": self.index, "query": self._body(query, ["title"]), "window": HITS}
-        return client.post("/v1/search", {**body, "session": session})
+    def search(self, client: Client, query: str, **options: Any) -> Any:
+        """The same hits by ``/v1/search`` with these ``options``."""
+        return client.post("/v1/search", {"index": self.index, "query": hits_body(query), **options})
+
+    def pipeline(self, client: Client, query: str, **options: Any) -> Any:
+        """The same hits by the index's own search pipeline."""
+        return self.plain(client, query, f"{self.name}-{self.index}", **options)
+
+    def rewrite(self, client: Client, query: str, **options: Any) -> Any:
+        """What the pipeline asks the reranker for."""
+        body = {**hits_body(query), "ext": {"ml_inference": options}}
+        return client.post("/v1/rewrite", {"index": self.index, "body": body})
 
     def hybrid(self, client: Client, query: str, vector: Sequence[float]) -> Any:
         """OpenSearch's own hybrid of BM25 and k-NN, the query's vector given."""
-        two = [self._body(query, [])["query"], {"knn": {"resift_vector": {"vector": vector, "k": HITS}}}]
-        body = {"size": HITS, "_source": ["title"], "query": {"hybrid": {"queries": two}}}
+        two = [hits_body(query)["query"], {"knn": {"resift_vector": {"vector": vector, "k": HITS}}}]
+        body = {**hits_body(query), "query": {"hybrid": {"queries": two}}}
         return client.post(f"/{self.index}/_search?search_pipeline={self.name}-hybrid", body)
 
-    def rescored(self, client: Client, query: str, vector: Sequence[float]) -> Any:
-        """OpenSearch's own ``rescore`` by the stored script, the query's vector given."""
-        script = {"id": f"{self.name}-masked-cosine", "params": {"field": "resift_vector", "query": vector}}
-        again = {"rescore_query": {"script_score": {"query": {"match_all": {}}, "script": script}}}
-        return client.post(
-            f"/{self.index}/_search",
-            {**self._body(query, ["title"]), "rescore": {"window_size": HITS, "query": again}},
-        )
-
-    @staticmethod
-    def _body(query: str, source: list[str]) -> dict[str, Any]:
-        return {"query": {"multi_match": {"query": query, "fields": FIELDS}}, "size": HITS, "_source": source}
+    def mark(self, session: str, query: str) -> None:
+        """Ten marks of the first hits of a query, with no query: six are relevant."""
+        ids = [hit["_id"] for hit in self.plain(Client(self.url), query)["hits"]["hits"][:10]]
+        marks = {"relevant": ids[:6], "irrelevant": ids[6:]}
+        Client(self.reranker).post("/v1/feedback", {"session": session, "index": self.index, **marks})
 
 
-def records(texts: Sequence[str]) -> Iterator[Record]:
-    """Documents with a title, their first line."""
-    for number, text in enumerate(texts):
-        title = next((line for line in text.splitlines() if line.strip()), "")[:80]
+def hits_body(query: str) -> dict[str, Any]:
+    """A search for a hundred hits with their titles."""
+    return {"query": {"multi_match": {"query": query, "fields": FIELDS}}, "size": HITS, "_source": ["title"]}
+
+
+def records(documents: Sequence[tuple[str, str]]) -> Iterator[Record]:
+    """Documents of a title and a text each."""
+    for number, (title, text) in enumerate(documents):
         yield Record("bench", number, str(number), {"title": title, "text": text})
 
 
+def with_first_lines(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Texts with their first lines as titles."""
+    return [(next((line for line in text.splitlines() if line.strip()), "")[:80], text) for text in texts]
+
+
 @contextlib.contextmanager
-def set_up(url: str, model: Model, texts: Sequence[str], workers: int = 1) -> Iterator[Setup]:
-    """Everything made, and removed at the end."""
+def set_up(
+    url: str, model: Model, documents: Sequence[tuple[str, str]], workers: int = 1, graph: bool = True
+) -> Iterator[Setup]:
+    """Everything made, and removed at the end. ``graph``: whether k-NN has one, which takes long to build."""
     name, folder = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-"))
     engine, index = OpenSearchEngine(url, timeout=120), f"{name}-docs"
-    environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
         undone.callback(engine.close)
         undone.callback(engine.drop_if_exists, index)
-        Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(texts), FIELDS)
-        ports = [_free_port() for _ in range(2)]
-        reranker, masked = (f"http://127.0.0.1:{port}" for port in ports)
+        if not graph:
+            bare = {**mappings(FIELDS, model)}
+            bare["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
+            engine.client.indices.create(index=index, body={"mappings": bare})
+        Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
+        port = _free_port()
+        reranker = f"http://127.0.0.1:{port}"
         installer = Installer(engine, model, FIELDS, reranker, name)
         undone.callback(installer.uninstall)
         command = ["--workers", str(workers), "--engine", url, "--model", str(model.save(folder / "model"))]
-        pid = _serve(undone, ports[0], command, environment, folder / "log")
-        _serve(undone, ports[1], command, {**environment, "RESIFT_FEEDBACK": "mask"}, folder / "masked.log")
+        environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
+        pid = _serve(undone, port, command, environment, folder / "log")
         installer.install()
-        marks = {"relevant": ["0", "1", "2", "3"], "irrelevant": ["4", "5", "6"]}
-        Client(reranker).post("/v1/feedback", {"session": "bench", "index": index, **marks})
-        yield Setup(url, reranker, masked, index, name, pid)
+        setup = Setup(url, reranker, index, name, pid)
+        setup.mark(SESSION, MARKED)
+        yield setup
 
 
 def _free_port() -> int:

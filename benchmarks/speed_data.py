@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +16,55 @@ from resift import load_vectors
 
 SENTENCE = 14
 UNKNOWN = 0.12
+# Words of a short document, of which the newsgroups make some 400,000.
+PIECE = 12
 
 
 def documents(count: int) -> tuple[list[str], str]:
-    """Texts and what they are. The corpus is RESIFT_DATA/20ng.*.jsonl.gz; past its end it begins anew, renumbered."""
+    """Texts and what they are."""
+    corpus = _corpus()
+    if corpus is None:
+        return _made(min(count, 4000)), "documents made like 20 Newsgroups (no RESIFT_DATA)"
+    return [text.partition("\n\n")[2] for text in corpus[:count]], "20 Newsgroups without headers"
+
+
+def messages(count: int) -> list[tuple[str, str]]:
+    """Subjects and texts of messages; of documents that are made, the first words are the subject."""
+    corpus = _corpus()
+    if corpus is None:
+        return [(" ".join(text.split()[:5]), text) for text in _made(count)]
+    return [_message(text) for text in corpus[:count]]
+
+
+def pieces(count: int) -> list[tuple[str, str]]:
+    """Messages cut into short documents, each with the message's subject."""
+    return list(islice(_cut(messages(20_000)), count))
+
+
+def _cut(messages: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for subject, text in messages:
+        words = text.split()
+        for start in range(0, len(words), PIECE):
+            yield subject, " ".join(words[start : start + PIECE])
+
+
+def _message(text: str) -> tuple[str, str]:
+    headers, _, body = text.partition("\n\n")
+    found = re.search(r"^Subject: *(.*)", headers, re.MULTILINE)
+    return found[1] if found else "", body
+
+
+def _corpus() -> list[str] | None:
+    """RESIFT_DATA/20ng.*.jsonl.gz with headers, in an order drawn from a seed; None where they are not there."""
     folder = Path(os.environ.get("RESIFT_DATA", ""))
     files = [folder / f"20ng.{split}.jsonl.gz" for split in ("train", "test")]
     if not all(file.is_file() for file in files):
-        return _made(min(count, 4000)), "documents made like 20 Newsgroups (no RESIFT_DATA)"
+        return None
     texts: list[str] = []
     for file in files:
         with gzip.open(file, "rt", encoding="utf-8") as lines:
-            texts += (json.loads(line)["text"].partition("\n\n")[2] for line in lines)
-    order = np.random.default_rng(0).permutation(len(texts))
-    return [texts[i] for i in order[:count]], "20 Newsgroups without headers"
+            texts += (json.loads(line)["text"] for line in lines)
+    return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
 
 
 def _made(count: int) -> list[str]:

@@ -1,21 +1,19 @@
-"""The reranker, the stock pipelines and indexing beside a plain client, on a real OpenSearch."""
+"""Indexing beside a plain client on a real OpenSearch, and what a worker takes of memory."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from opensearchpy import OpenSearch
 from opensearchpy.helpers import bulk
-from speed_cluster import FIELDS, Client, Setup, records, set_up
+from speed_cluster import FIELDS, Client, Setup, records, set_up, with_first_lines
 from speed_peers import Missing
 from speed_timing import free_cores, seconds
 
@@ -25,71 +23,12 @@ from resift.ingest.readers import Record
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
 
-WAYS = {
-    "plain": "plain _search",
-    "search": "/v1/search without a session",
-    "mask": "/v1/search with a session's mask",
-    "session": "/v1/search in a session by default",
-    "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
-    "rescore": "OpenSearch's rescore by the stored script",
-}
 PARTS = {
     "filled": "vectors filled in by the client",
     "pipeline": "ingest pipeline",
     "ml": "ML Commons asked by the client for the pipeline's vectors",
     "reranker": "reranker asked for them",
 }
-QUERIES = (
-    "bible church",
-    "windows drivers",
-    "space shuttle launch",
-    "encryption key government",
-    "hockey game season",
-    "car engine oil",
-    "gun laws",
-    "israel war",
-    "graphics image file",
-    "mac monitor price",
-)
-
-
-def latencies(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
-    """p50 in ms of each way of searching in each round, all queries of a round in turn."""
-    plain, ours, masked = Client(setup.url), Client(setup.reranker), Client(setup.masked)
-    model = load_model()
-    vectors = {query: model.encode_one(query).tolist() for query in QUERIES}
-    functions = {
-        "plain": lambda query: setup.plain(plain, query),
-        "search": lambda query: setup.reranked(masked, query, None),
-        "mask": lambda query: setup.reranked(masked, query),
-        "session": lambda query: setup.reranked(ours, query),
-        "hybrid": lambda query: setup.hybrid(plain, query, vectors[query]),
-        "rescore": lambda query: setup.rescored(plain, query, vectors[query]),
-    }
-    found: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(rounds + 2):
-        taken: dict[str, list[float]] = {way: [] for way in ways}
-        for query in QUERIES:
-            for way in ways:
-                taken[way].append(seconds(functions[way], query) * 1000)
-        for way in ways if turn >= 2 else ():
-            found[way].append(float(np.median(taken[way])))
-    return found
-
-
-def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
-    """p50 and p99 in ms of ``/v1/search`` with so many clients at a time, and searches a second."""
-
-    def one(number: int) -> list[float]:
-        client = Client(setup.reranker)
-        setup.reranked(client, QUERIES[number % len(QUERIES)])
-        return [seconds(setup.reranked, client, QUERIES[(number + i) % len(QUERIES)]) * 1000 for i in range(each)]
-
-    start = time.perf_counter()
-    with ThreadPoolExecutor(clients) as pool:
-        taken = [value for values in pool.map(one, range(clients)) for value in values]
-    p50, p99 = np.percentile(taken, [50, 99])
-    return float(p50), float(p99), clients * (each + 1) / (time.perf_counter() - start)
 
 
 def memory(setup: Setup) -> float:
@@ -114,17 +53,18 @@ def bulk_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64) -> 
     Both want a second core: of twice as many rounds the half counts that had most of it, before and after.
     """
     engine, model, found = OpenSearchEngine(url, timeout=120), small_model(dim), []
+    documents = with_first_lines(texts)
     model.encode(texts[:500])
     client = OpenSearch(url, timeout=120)
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(2 * rounds + 1):
             index, free = f"bench-{uuid.uuid4().hex[:8]}", free_cores()
             client.indices.create(index=index, body=text_only_index())
-            lines = ({"_index": index, "_id": one.id, **one.source} for one in records(texts))
+            lines = ({"_index": index, "_id": one.id, **one.source} for one in records(documents))
             theirs = seconds(bulk, client, lines) + seconds(engine.refresh, index)
             client.indices.delete(index=index)
             indexer = Indexer(engine, model, index, DeadLetters(Path(folder) / f"{turn}.jsonl"))
-            ours = seconds(indexer.run, records(texts), FIELDS)
+            ours = seconds(indexer.run, records(documents), FIELDS)
             engine.drop(index)
             found.append((min(free, free_cores()), ours, theirs))
     engine.close()
@@ -139,9 +79,10 @@ def pipeline_seconds(url: str, texts: Sequence[str], rounds: int, dim: int = 64)
     Indexed are the text alone, vectors that the client fills in, and text through the pipeline. The other PARTS are
     what the pipeline asks for, as many texts at a time as it does, when a client asks.
     """
-    rows, model = list(records(texts)), small_model(dim)
+    documents, model = with_first_lines(texts), small_model(dim)
+    rows = list(records(documents))
     found: dict[str, list[float]] = {way: [] for way in ("text", *PARTS)}
-    with set_up(url, model, texts[:10]) as setup, contextlib.closing(OpenSearch(url, timeout=120)) as client:
+    with set_up(url, model, documents[:100]) as setup, contextlib.closing(OpenSearch(url, timeout=120)) as client:
         ways = pipeline_ways(setup, client, model, rows)
         for turn in range(rounds + 2):
             for way, work in ways.items():

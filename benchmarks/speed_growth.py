@@ -17,10 +17,10 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-import speed_engine as engine
 import speed_peers as peers
+import speed_search as search
 from speed_cluster import Setup, opensearch_url, set_up
-from speed_data import documents
+from speed_data import documents, messages
 from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
@@ -89,7 +89,7 @@ def _thrice(function: Any, *arguments: Any) -> None:
 def over_clients(setup: Setup, most: int) -> Iterator[dict[str, Any]]:
     """p50 and p99 of searches in a session, ms, and searches a second."""
     for clients in (2**power for power in range(7) if 2**power <= most):
-        p50, p99, rate = engine.concurrent(setup, clients, max(10, 200 // clients))
+        p50, p99, rate = search.concurrent(setup, clients, max(10, 200 // clients))
         yield {"clients": clients, "p50 ms": round(p50, 1), "p99 ms": round(p99, 1), "a second": round(rate)}
 
 
@@ -134,7 +134,7 @@ def main() -> None:
     lines = {"cosine": "o-", "cosine, masked": "o--", "jaccard": "s-", "jaccard, masked": "s--"}
     draw(found, options.out / "speed-hits.png", "hits", lines, f"Comparing, {model.dim} dimensions", "µs")
     try:
-        with set_up(opensearch_url(), model, texts[:3000]) as setup:
+        with set_up(opensearch_url(), model, messages(3000)) as setup:
             found = printed(over_clients(setup, options.clients))
     except peers.Missing as error:
         print(f"searches were not measured: {error}")

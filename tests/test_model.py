@@ -203,6 +203,22 @@ def test_parts_that_do_not_fit(
         Model("x", models["boew:4"].table, pool, "cosine", *parts, segments)
 
 
+def test_what_is_no_table_of_weights_is_refused(vectors: WordVectors) -> None:
+    with pytest.raises(BadInput, match=r"^0 segments"):
+        Model("x", vectors, "mean", "cosine", segments=0)
+    with pytest.raises(DimensionMismatch, match="mask and head"):
+        Model("x", vectors, "mean", "cosine", head=np.ones((vectors.dim, 2, 2)))
+
+
+def test_one_text_goes_through_a_head_too(vectors: WordVectors) -> None:
+    head = np.random.default_rng(0).normal(size=(vectors.dim, 3))
+    model = Model("x", vectors, "mean", "cosine", head=head)
+    for text in ("fire", "gun war"):
+        np.testing.assert_allclose(model.encode_one(text), reference(model, text), atol=1e-6)
+    nothing = Model("x", vectors, "mean", "cosine", np.zeros(vectors.dim))
+    assert not nothing.encode_one("fire").any()
+
+
 @pytest.mark.parametrize("setting", ["alpha", "max_alpha"])
 def test_weights_against_the_engine_are_from_0_to_1(vectors: WordVectors, tmp_path: Path, setting: str) -> None:
     for value in (-0.01, 1.01, float("nan")):
