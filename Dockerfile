@@ -5,14 +5,15 @@ FROM python:3.12-slim
 
 RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data
 
-WORKDIR /app
-COPY . .
-RUN pip install --no-cache-dir -c requirements.lock '.[fast]'
+COPY . /src
+RUN pip install --no-cache-dir -c /src/requirements.lock '/src[fast]' && rm -rf /src
 
 USER resift
+# Where commands leave what they write if nobody names a place: keys, refused documents, a trained reranker.
+WORKDIR /data
 # Compiled in the image, so that no new container starts without the compiled loops: by the user who runs them, since
-# numba reads only a cache that it may write to, and not in /app, whose source would be imported for the package.
-RUN cd / && python -m resift.encoders
+# numba reads only a cache that it may write to.
+RUN python -m resift.encoders
 ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
 VOLUME /data
 EXPOSE 8080

@@ -1,0 +1,41 @@
+"""The container image: what its user has to write lands where the user may write, and outlives the container."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from resift.reranker import Config
+
+ROOT = Path(__file__).parents[1]
+
+
+def instructions(name: str) -> list[str]:
+    """What every instruction of this name in the Dockerfile says, in order."""
+    return re.findall(rf"^{name} (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_commands_run_in_the_volume_as_its_owner() -> None:
+    """`resift index` leaves refused documents, and `resift keys` its file, in the folder where they are run."""
+    (volume,), (user,) = instructions("VOLUME"), instructions("USER")
+    assert instructions("WORKDIR")[-1] == volume
+    assert f"install -d -o {user} -g {user} {volume}" in " ".join(instructions("RUN"))
+    written = (Config.keys, Config.reranker)
+    assert not any(Path(name).is_absolute() for name in written)
+    assert f"RESIFT_STORE={volume}/" in " ".join(instructions("ENV"))
+
+
+def test_the_source_is_not_where_commands_run() -> None:
+    """Python would import it instead of what is installed."""
+    (copied,) = (one.split()[-1] for one in instructions("COPY"))
+    assert copied not in ("", ".", *instructions("WORKDIR"))
+
+
+def test_the_service_of_docker_compose_needs_a_key_and_keeps_the_volume() -> None:
+    compose = (ROOT / "docker-compose.yml").read_text()
+    (volume,) = instructions("VOLUME")
+    assert "RESIFT_API_KEY: ${RESIFT_API_KEY:?" in compose
+    assert f"- sessions:{volume}\n" in compose
+    ports = re.findall(r'- "(.*):\d+:\d+"', compose)
+    assert ports
+    assert set(ports) == {"127.0.0.1"}, "OpenSearch has no passwords there"
