@@ -28,7 +28,7 @@ from resift.plugin.engine import Engine, Headers
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
 from resift.plugin.opensearch.documents import stored_json, stored_source, stored_vector, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
-from resift.plugin.opensearch.packed_vectors import sent_body, take_vector
+from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.query_dsl import Body
 
 _SAMPLE_SEED = 7
@@ -222,4 +222,4 @@ def _vector_lines(id: str, version: Any, vector: Floats) -> list[str]:
 
 def _result(response: dict[str, Any], vectors: bool) -> SearchResult:
     hits = response["hits"]["hits"]
-    return SearchResult(response, [take_vector(hit) if vectors else None for hit in hits])
+    return SearchResult(response, take_vectors(hits) if vectors else [None] * len(hits))

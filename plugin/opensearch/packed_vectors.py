@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Mapping
+from binascii import a2b_base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,19 +34,29 @@ def sent_body(body: Body, vectors: bool) -> Body:
     return sent
 
 
-def take_vector(hit: dict[str, Any]) -> Floats | None:
-    """The vector (K,) of a hit, out of which a packed one is taken; None if it brings none."""
+def take_vectors(hits: Sequence[dict[str, Any]]) -> list[Floats | None]:
+    """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none."""
+    found = [_take(hit) for hit in hits]
+    vectors = iter(unpacked([one for one in found if isinstance(one, str)]))
+    return [next(vectors) if isinstance(one, str) else one for one in found]
+
+
+def unpacked(packed: Sequence[str]) -> list[Floats]:
+    """The vectors (K,) that ``packed_vector.painless`` packed, each of them base64 of 4 + 2 K bytes."""
+    raw = [a2b_base64(one) for one in packed]
+    if len({len(one) for one in raw}) != 1:  # none, or of several indices, one of which is not ours
+        return [vector for one in packed for vector in unpacked([one])]
+    # all at a time: one by one, a hundred of them took as long as half of their search
+    rows = np.frombuffer(b"".join(raw), "<i2").reshape(len(raw), -1)
+    return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
+
+
+def _take(hit: dict[str, Any]) -> Floats | str | None:
+    """A hit's packed vector, which is taken out of it, or the one in its fields."""
     fields = hit.get("fields", {})
     if _NAME not in fields:
         return stored_vector(hit)
     (packed,) = fields.pop(_NAME)
     if not fields:
         del hit["fields"]
-    return None if packed is None else unpacked(packed)
-
-
-def unpacked(packed: str) -> Floats:
-    """The vector (K,) that ``packed_vector.painless`` packed: base64 of 4 + 2 K bytes."""
-    raw = b64decode(packed)
-    numbers, unit = np.frombuffer(raw, "<i2", offset=4), np.frombuffer(raw, "<f4", 1)
-    return np.asarray(numbers * unit, np.float32)
+    return packed
