@@ -4,6 +4,7 @@ whatever the reranker does. The reranker here is a small HTTP server that answer
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from engine_documents import documents
 from opensearch_fixture import reranker_host
 
 from resift import Model
-from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 BIG = 2**63 - 1
@@ -194,3 +195,24 @@ def test_a_wrong_answer_leaves_the_engines_own(
     body = {"query": FIRE, "aggs": {"n": {"max": {"field": "code"}}}}
     assert search(cluster, installed, body) == plainly(cluster, installed, body)
     assert rewriter.asked
+
+
+def test_status_counts_searches_and_says_where_they_fail_open(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, packaged: Model, request: pytest.FixtureRequest
+) -> None:
+    address = f"http://{reranker_host(request.config)}:{rewriter.server_port}"
+    installer = Installer(cluster, packaged, ["title", "text"], address, installed)
+
+    def row() -> StatusRow:
+        return next(row for row in installer.status() if row.name == f"{installed}-{installed}")
+
+    before = int(re.findall(r"\d+", row().state)[0])
+    for _ in range(3):
+        search(cluster, installed, {"query": FIRE})
+    assert (row().state, row().fix) == (f"ok, {before + 3} searches since the node started", "")
+    asked = {"index": installed, "model": packaged.hash, "body": {}}
+    assert ("/v1/rewrite", "Bearer rsf_" + "k" * 43, asked) in rewriter.asked
+    rewriter.answer = WRONG["a refusal"]
+    assert row().state == f"fails open, {before + 3} searches since the node started"
+    assert f"let the nodes reach {address}, or resift install --reranker URL" in row().fix
+    assert "model_not_found" in row().fix

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from resift.errors import BadInput
+from resift.errors import BadInput, ResiftError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline
@@ -23,8 +24,22 @@ class IndexPipeline(Pipeline):
 
     def __init__(self, cluster: Cluster, index: str, values: dict[str, Any]) -> None:
         self.owner = values["name"], index
+        self._asked = values["rewrite_id"], values["model"]
         body, stamp = render("index-pipeline", {**values, "index": index})
         super().__init__(cluster, "search", "-".join(self.owner), body, stamp)
+
+    def ask(self) -> str:
+        """Have the cluster ask the reranker to rewrite a search, as the pipeline does.
+
+        Returns what is wrong, which a search that fails open does not tell; "" if nothing is.
+        """
+        model_id, model = self._asked
+        parameters = {"index": self.owner[1], "model": model, "body": "{}"}
+        try:
+            self.cluster.request("POST", f"/_plugins/_ml/models/{model_id}/_predict", {"parameters": parameters})
+        except ResiftError as error:
+            return error.message
+        return ""
 
     def _description(self, found: dict[str, Any]) -> str:
         # The pipeline of the index b of an installation resift-a has the name of that of the index a-b of resift.
@@ -63,6 +78,16 @@ def add_pipelines(cluster: Cluster, index: str, model: str) -> list[str]:
             pipeline.make()
             made.append(pipeline.name)
     return made
+
+
+def search_counts(cluster: Cluster) -> dict[str, int]:
+    """How many searches each search pipeline of the cluster has had since its nodes started."""
+    answer = cluster.request("GET", "/_nodes/stats/search_pipeline")
+    counts: Counter[str] = Counter()
+    for node in answer["nodes"].values():
+        for name, stats in node["search_pipeline"]["pipelines"].items():
+            counts[name] += stats["request"]["count"]
+    return counts
 
 
 def _owner(pipeline: dict[str, Any]) -> tuple[str, str] | None:

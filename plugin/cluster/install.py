@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,13 @@ from urllib.request import Request, urlopen
 from resift.errors import BadInput, EngineError
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipeline, indices_of, indices_with_pipelines
+from resift.plugin.cluster.index_pipelines import (
+    WITHOUT,
+    IndexPipeline,
+    indices_of,
+    indices_with_pipelines,
+    search_counts,
+)
 from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
     LAZY,
@@ -39,6 +46,7 @@ from resift.version import __version__
 
 _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
 _INSTALL = "resift install"
+_AT_ONCE = 8  # pipelines that are tried
 
 
 @dataclass(frozen=True)
@@ -177,11 +185,35 @@ class Installer:
         return [
             self._reranker_row(),
             *self._setting_rows(),
-            *map(_resource_row, self.resources()),
+            *self._resource_rows(),
             *self._left_over_rows(),
             *self._plugin_rows(),
             *self._index_rows(),
         ]
+
+    def _resource_rows(self) -> list[StatusRow]:
+        resources = list(self.resources())
+        rows = [_resource_row(resource) for resource in resources]
+        pipelines = [resource for resource in resources if isinstance(resource, IndexPipeline)]
+        tried = self._tried({row.name for row in rows if row.in_order}, pipelines)
+        return [tried.get(row.name, row) if row.kind == "search pipeline" else row for row in rows]
+
+    def _tried(self, in_order: Collection[str], pipelines: Sequence[IndexPipeline]) -> dict[str, StatusRow]:
+        """By the name of each pipeline that is ``in_order``, whether the cluster gets its searches rewritten.
+
+        It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
+        """
+        tried = [pipeline for pipeline in pipelines if pipeline.name in in_order]
+        counts = search_counts(self.cluster) if tried else {}
+        # at once: where the reranker does not answer, each of them takes a second
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            reasons = list(pool.map(IndexPipeline.ask, tried))
+        rows = {}
+        for pipeline, wrong in zip(tried, reasons, strict=True):
+            state = f"{'fails open' if wrong else 'ok'}, {counts.get(pipeline.name, 0)} searches since the node started"
+            fix = f"let the nodes reach {self.url}, or {_INSTALL} --reranker URL ({wrong})" if wrong else ""
+            rows[pipeline.name] = StatusRow(pipeline.kind, pipeline.name, state, fix)
+        return rows
 
     def _index_pipeline(self, index: str) -> IndexPipeline:
         return IndexPipeline(self.cluster, index, self.values)
