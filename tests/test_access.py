@@ -7,13 +7,14 @@ import re
 import stat
 from base64 import b64encode
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from reranker_app import post
+from reranker_app import post, wait_for_sample
 from test_openapi import OPERATIONS
 
 from resift import Model
@@ -145,9 +146,7 @@ def seen(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         real = getattr(engine, name)
 
         def asked(*arguments: Any, real: Any = real, **named: Any) -> Any:
-            headers.append(
-                named.get("headers", arguments[1] if real.__name__ == "info" and len(arguments) > 1 else None)
-            )
+            headers.append(signature(real).bind(*arguments, **named).arguments.get("headers"))
             return real(*arguments, **named)
 
         monkeypatch.setattr(engine, name, asked)
@@ -170,6 +169,7 @@ def test_only_the_callers_own_credentials_reach_the_engine(app: Flask, keys: Key
         ("Basic " + b64encode(f"{key}:".encode()).decode(), None),
         (key, None),
     ):
+        wait_for_sample()  # which is read in the background, with what the search before was asked with
         seen.clear()
         headers = {"Authorization": authorization, "X-Api-Key": key}
         answer = app.test_client().post("/v1/search", json={"index": "docs", "query": "fire"}, headers=headers)

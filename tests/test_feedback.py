@@ -178,8 +178,12 @@ def test_scope() -> None:
     assert feedback.scoped(near[0], candidates, "old").evidence == 1
     scoped = feedback.scoped(near[0], candidates, "new")
     np.testing.assert_allclose(scoped.vectors, near)
-    assert scoped.evidence == 0.25
-    np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [0.25, 1])
+    similarities = (candidates / np.linalg.norm(candidates, axis=1, keepdims=True))[:, 0]
+    deviations = (1 - similarities.mean()) / similarities.std()
+    expected = 0.2 * (deviations - 1) / 2
+    assert 0 < expected < 0.2
+    assert scoped.evidence == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
     assert not len(feedback.scoped(near[0], candidates[:4], "new").grades)
     assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
     assert feedback.scoped(np.zeros(8, np.float32), candidates, "new") is feedback
@@ -225,8 +229,8 @@ def test_rocchio_weighs_clicks_and_skips_by_their_grades() -> None:
     np.testing.assert_allclose(click.transform_query(3 * a), 3 * a + 1.2 * b, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.125), (2.0, 0.25), (3.0, 0.25)])
-def test_scope_grows_from_one_to_two_deviations_above_the_candidates(deviations: float, counts: float) -> None:
+@pytest.mark.parametrize(("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.05), (2.0, 0.1), (3.0, 0.2), (4.0, 0.2)])
+def test_scope_grows_from_one_to_three_deviations_above_other_documents(deviations: float, counts: float) -> None:
     query = np.array([1, 0], np.float32)
     similarities = np.array([0.1, 0.1, 0.2, 0.3, 0.3])  # as few as say anything
     candidates = np.stack([similarities, np.sqrt(1 - similarities**2)], 1)

@@ -19,12 +19,10 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model, WordVectors, build_model
-from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.documents import Document, SearchResult
 from resift.plugin.engine import Engine
-from resift.ranking.fusion import combine
 from resift.reranker import Config, create_app
 
 
@@ -32,15 +30,17 @@ def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model:
     body = {"multi_match": {"query": "fire forest", "fields": ["text"]}}
     hits = engine.search(filled, {"query": body, "size": 10}).hits
     similar = model.score(model.encode(["fire forest"])[0], model.encode([TEXTS[hit["_id"]] for hit in hits]))
-    expected = combine(np.array([hit["_score"] for hit in hits]), similar, 0.5)
-    answer = post(client, "/v1/search", index=filled, query="fire forest")
+    expected = np.array([hit["_score"] for hit in hits]) * np.exp(1 + similar)
+    assert "engine_rank" not in str(post(client, "/v1/search", index=filled, query="fire forest"))
+    answer = post(client, "/v1/search", index=filled, query="fire forest", baseline=True)
     assert ids(answer) == [hits[i]["_id"] for i in np.argsort(-expected, kind="stable")]
     for hit in answer["hits"]["hits"]:
         i = hit["resift"]["engine_rank"] - 1
         assert hits[i]["_id"] == hit["_id"]
-        assert hit["resift"]["engine_score"] == pytest.approx(hits[i]["_score"], rel=1e-5)
-        assert hit["resift"]["similarity"] == pytest.approx(similar[i], abs=1e-5)
-        assert hit["_score"] == pytest.approx(expected[i], abs=1e-5)
+        # found back from the hit's score by its vector, which comes rounded
+        assert hit["resift"]["engine_score"] == pytest.approx(hits[i]["_score"], rel=1e-4)
+        assert hit["resift"]["similarity"] == pytest.approx(similar[i], abs=1e-4)
+        assert hit["_score"] == pytest.approx(expected[i], rel=1e-5)
         assert "resift_vector" not in hit["_source"]
     assert answer["hits"]["max_score"] == answer["hits"]["hits"][0]["_score"]
     assert answer["hits"]["total"]["value"] == 5
@@ -84,8 +84,12 @@ def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> Non
     assert paged == whole
     beyond = post(client, "/v1/search", index=filled, query="fire forest smoke rain", window=3, size=7)
     assert len(set(ids(beyond))) == 6
-    assert [hit["_score"] is None for hit in beyond["hits"]["hits"]] == [False] * 3 + [True] * 3
-    assert [hit["resift"]["engine_rank"] for hit in beyond["hits"]["hits"]][3:] == [4, 5, 6]
+    assert [hit["resift"]["engine_score"] is None for hit in beyond["hits"]["hits"]] == [False] * 3 + [True] * 3
+    plain = post(client, "/v1/search", index=filled, query="fire forest smoke rain", alpha=0, size=7)
+    assert ids(beyond)[3:] == ids(plain)[3:]
+    scores = [[hit["_score"] for hit in answer["hits"]["hits"]] for answer in (beyond, plain)]
+    assert scores[0][3:] == pytest.approx(scores[1][3:])
+    assert scores[0] == sorted(scores[0], reverse=True)
 
 
 def test_filter_and_highlight(client: FlaskClient, filled: str) -> None:
@@ -119,7 +123,7 @@ def test_whole_bodies_come_back_as_the_engine_gave_them(client: FlaskClient, fil
         assert all(hit["highlight"] for hit in answer["hits"]["hits"])
         ordered = post(client, "/v1/search", index=filled, query={**body, "sort": [{"n": "desc"}]})
         assert ids(ordered) == ids(engine.search(filled, {**body, "sort": [{"n": "desc"}]}).response)
-        assert ordered["resift"] == {"reranked": False, "reason": "the query has 'sort'"}
+        assert ordered["resift"] == {"reranked": False, "reason": "the search has 'sort'"}
 
 
 def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None:
@@ -133,56 +137,51 @@ def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None
 
 def test_knn_brings_what_bm25_does_not_find(client: FlaskClient, filled: str) -> None:
     assert "wood" not in ids(post(client, "/v1/search", index=filled, query="smoke"))
-    answer = post(client, "/v1/search", index=filled, query="smoke", knn=4)
+    answer = post(client, "/v1/search", index=filled, query="smoke", knn=4, baseline=True)
     assert "wood" in ids(answer)
+    assert answer["hits"]["total"]["value"] == len(ids(answer)) == 4
     found = next(hit for hit in answer["hits"]["hits"] if hit["_id"] == "wood")
-    assert (found["resift"]["engine_rank"], found["resift"]["engine_score"]) == (None, None)
+    assert found["resift"]["engine_rank"] is None
     limited = post(client, "/v1/search", index=filled, query="smoke", knn=4, filter={"term": {"n": 0}})
     assert ids(limited) == ["bush"]
 
 
-def test_documents_without_a_vector_are_encoded_on_the_way(client: FlaskClient, filled: str, engine: Engine) -> None:
-    before = post(client, "/v1/search", index=filled, query="fire forest")
+def test_a_document_without_a_vector_is_similar_to_nothing(client: FlaskClient, filled: str, engine: Engine) -> None:
     source, version = engine.get(filled, "tree")
     assert engine.put(filled, Document("tree", source, None), version)
     engine.refresh(filled)
-    after = post(client, "/v1/search", index=filled, query="fire forest")
-    assert {h["_id"]: h["resift"]["similarity"] for h in after["hits"]["hits"]} == pytest.approx(
-        {h["_id"]: h["resift"]["similarity"] for h in before["hits"]["hits"]}, abs=1e-6
-    )
-
-
-def test_without_nearest_documents_there_is_still_a_ranking(
-    client: FlaskClient,
-    filled: str,
-    engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
-
-    def refused(*_: Any) -> list[SearchResult]:
-        raise EngineError("no such field", status=400)
-
-    monkeypatch.setattr(engine, "search_all", refused)
-    with caplog.at_level(logging.CRITICAL):
-        answer = post(client, "/v1/search", index=filled, query="fire", session="a")
-    assert len(ids(answer)) == 5
-    assert answer["resift"]["session"] == "a"
-    reason = "no nearest documents: no such field; without the session's words: no such field"
-    assert answer["resift"]["reason"] == reason
+    before = post(client, "/v1/search", index=filled, query="fire forest", alpha=0)["hits"]["hits"]
+    for session in (None, "a"):
+        after = post(client, "/v1/search", index=filled, query="fire forest", session=session)["hits"]["hits"]
+        assert {hit["_id"] for hit in after} == {hit["_id"] for hit in before}
+        found = next(hit["resift"] for hit in after if hit["_id"] == "tree")
+        assert found["similarity"] is None
+        if session is None:
+            (own,) = (hit["_score"] for hit in before if hit["_id"] == "tree")
+            assert found["engine_score"] == pytest.approx(own, rel=1e-3)
+            assert next(hit["_score"] for hit in after if hit["_id"] == "tree") == pytest.approx(own * np.e, rel=1e-3)
+            post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
+        else:
+            assert found["because"] is None
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-def test_an_index_without_resift_is_searched_too(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
+def test_of_an_index_without_resift_the_words_count(client: FlaskClient, engine: Engine, index: str) -> None:
     engine.client.indices.create(index=index)  # type: ignore[attr-defined]
     engine.bulk(index, [Document(id, {"text": text}, None) for id, text in TEXTS.items()])
     engine.refresh(index)
     answer = post(client, "/v1/search", index=index, query="fire forest")
-    assert answer["resift"]["reranked"] is True
-    similar = model.score(model.encode(["fire forest"])[0], model.encode([TEXTS[id] for id in ids(answer)]))
-    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in answer["hits"]["hits"]], similar, atol=1e-5)
-    assert post(client, "/v1/feedback", session="a", index=index, relevant=["bush"])["steps"] == 1
+    direct = engine.search(index, {"query": {"multi_match": {"query": "fire forest", "fields": ["*"]}}})
+    assert ids(answer) == [hit["_id"] for hit in direct.hits]
+    assert answer["resift"] == {"reranked": False, "reason": "there is nothing to add"}
+    assert post(client, "/v1/feedback", session="a", index=index, query="rain", relevant=["rain"])["steps"] == 1
+    assert ids(post(client, "/v1/search", index=index, query="rain", session="a"))[0] == "rain"
+    post(client, "/v1/feedback", session="a", index=index, query="fire forest", relevant=["army"])
+    learned = post(client, "/v1/search", index=index, query="fire forest", session="a")
+    assert (learned["resift"]["reranked"], learned["resift"]["session"]) == (True, "a")
+    before, after = (ids(one).index("army") for one in (answer, learned))
+    assert after < before
+    assert all(hit["resift"]["similarity"] is None for hit in learned["hits"]["hits"])
 
 
 def test_an_index_of_another_model_is_an_error(
@@ -214,7 +213,7 @@ def test_a_failing_model_leaves_the_engines_order(
         answer = post(client, "/v1/search", index=filled, query="fire forest")
     hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
     assert ids(answer) == [hit["_id"] for hit in hits]
-    assert answer["resift"] == {"reranked": False, "reason": "reranking failed: RuntimeError"}
+    assert answer["resift"] == {"reranked": False, "reason": "rewriting failed: RuntimeError"}
     with caplog.at_level(logging.CRITICAL):
         error = post(client, "/v1/rerank", 500, query="fire", documents=["x"])["error"]
     assert error["code"] == "internal_error"
