@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
 from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable, NotFound, UnsupportedQuery
 from resift.plugin.documents import (
     Document,
     IndexInfo,
+    ModelDescription,
     Rejection,
     SearchResult,
     StoredDocument,
@@ -175,7 +175,7 @@ class SqliteEngine(Engine):
             page, found = rows[start : start + size], scores[start : start + size]
             names = matcher.names([query, *(rescore.query for rescore in rescores)], page)
             scored = list(zip(page.tolist(), found.tolist(), strict=True))
-            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names)
+            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names, vectors)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
@@ -197,7 +197,7 @@ class SqliteEngine(Engine):
             sql = f"SELECT id FROM {tables.documents} ORDER BY row * 2654435761 & 4294967295 LIMIT ?"
             ids = [id for (id,) in db.execute(sql, (size,))]
         body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
-        return self.search(index, body, vectors, headers)
+        return self.search(index, body, vectors, headers=headers)
 
     def _statistics_of(self, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
         """The statistics of an index, read again when it changed."""
