@@ -1,0 +1,112 @@
+"""Ways of searching beside a plain search, on a real OpenSearch, warm and cold."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from speed_cluster import SESSION, Client, Setup
+from speed_timing import seconds
+
+from resift import load_model
+from resift.text import tokenize
+
+WAYS = {
+    "search": "/v1/search without a session",
+    "session": "/v1/search in a session",
+    "widened": "/v1/search in a session, widened",
+    "untouched": "a search pipeline that rewrites nothing",
+    "pipeline": "resift-INDEX without a session",
+    "pipeline session": "resift-INDEX in a session",
+    "rewrite": "/v1/rewrite in a session, alone",
+    "hybrid": "OpenSearch's hybrid of BM25 and k-NN",
+}
+QUERIES = (
+    "bible church",
+    "windows drivers",
+    "space shuttle launch",
+    "encryption key government",
+    "hockey game season",
+    "car engine oil",
+    "gun laws",
+    "israel war",
+    "graphics image file",
+    "mac monitor price",
+)
+Way = Callable[[str, str], object]
+
+
+def ways_of(setup: Setup) -> dict[str, Way]:
+    """Functions of a query and a session, which each have a connection of their own."""
+    plain, ours, model = Client(setup.url), Client(setup.reranker), load_model()
+    return {
+        "plain": lambda query, _: setup.plain(plain, query),
+        "search": lambda query, _: setup.search(ours, query),
+        "session": lambda query, session: setup.search(ours, query, session=session),
+        "widened": lambda query, session: setup.search(ours, query, session=session, widen=True),
+        # no session, and no weight for the similarity
+        "untouched": lambda query, _: setup.pipeline(plain, query, alpha=0),
+        "pipeline": lambda query, _: setup.pipeline(plain, query),
+        "pipeline session": lambda query, session: setup.pipeline(plain, query, session=session),
+        "rewrite": lambda query, session: setup.rewrite(ours, query, session=session),
+        "hybrid": lambda query, _: setup.hybrid(plain, query, model.encode_one(query).tolist()),
+    }
+
+
+def warm(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
+    """p50 in ms of each way in each round, the same queries in the same session in turn."""
+    functions, names = ways_of(setup), [*ways]
+    found: dict[str, list[float]] = {way: [] for way in names}
+    order = random.Random(0)
+    for turn in range(rounds + 2):
+        taken: dict[str, list[float]] = {way: [] for way in names}
+        for query in QUERIES:
+            order.shuffle(names)
+            for way in names:
+                taken[way].append(seconds(functions[way], query, SESSION) * 1000)
+        for way in names if turn >= 2 else ():
+            found[way].append(float(np.median(taken[way])))
+    return found
+
+
+def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[str, str]]) -> dict[str, list[float]]:
+    """The same of first searches: each for words that were not searched before, in a session with ten marks that has
+    not searched before, after the cluster's caches were cleared."""
+    functions, names, client = ways_of(setup), [*ways], Client(setup.url)
+    found: dict[str, list[float]] = {way: [] for way in names}
+    order, words = (
+        random.Random(1),
+        sorted({word for title, _ in documents for word in tokenize(title) if len(word) > 3}),
+    )
+    for turn in range(rounds + 1):
+        taken: dict[str, list[float]] = {way: [] for way in names}
+        for number in range(len(QUERIES)):
+            query, session = " ".join(order.sample(words, 3)), f"cold-{turn}-{number}"
+            order.shuffle(names)
+            for way in names:
+                # a session for each way: the first to search in it would be the only one that is cold
+                mine = f"{session}-{way}".replace(" ", "-")
+                setup.mark(mine, " ".join(order.sample(words, 3)))
+                client.post(f"/{setup.index}/_cache/clear", {})
+                taken[way].append(seconds(functions[way], query, mine) * 1000)
+        for way in names if turn else ():
+            found[way].append(float(np.median(taken[way])))
+    return found
+
+
+def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
+    """p50 and p99 in ms of ``/v1/search`` in a session with so many clients at a time, and searches a second."""
+
+    def one(number: int) -> list[float]:
+        client = Client(setup.reranker)
+        queries = [QUERIES[(number + i) % len(QUERIES)] for i in range(each + 1)]
+        return [seconds(lambda: setup.search(client, query, session=SESSION)) * 1000 for query in queries][1:]  # noqa: B023
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        taken = [value for values in pool.map(one, range(clients)) for value in values]
+    p50, p99 = np.percentile(taken, [50, 99])
+    return float(p50), float(p99), clients * (each + 1) / (time.perf_counter() - start)
