@@ -27,18 +27,15 @@ import numpy as np
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.plugin.documents import Document
-from resift.plugin.engine import OVERSAMPLING
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 from resift.plugin.sqlite.sessions import SqliteSessionStore
-from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.sessions import Sessions
 
 INDEX = "resift-benchmark-20ng"
 QUERIES = 200
-TOP = 25
 SEED = 0
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -206,7 +203,7 @@ class Searcher:
 
 
 def searches(url: str) -> None:
-    """Times of plain searches and of searches in a session, requests to the cluster, and the masked top's recall."""
+    """Times of plain searches and of searches in a session, and their requests to the cluster."""
     engine, model, rows = OpenSearchEngine(url), load_model(), newsgroups()
     fill(engine, model, rows)
     labels = {row["id"]: row["label"] for row in rows}
@@ -218,7 +215,6 @@ def searches(url: str) -> None:
         for i, row in enumerate(picked):
             searcher.mark(i, rows[row]["label"], labels)
         print_times(searcher, engine)
-        print_recall(app.extensions["resift"], engine, model, rows, queries)
     engine.close()
 
 
@@ -237,24 +233,6 @@ def print_times(searcher: Searcher, engine: OpenSearchEngine) -> None:
     for name, times in taken.items():
         figures = percentiles(times[QUERIES:], 1)
         print_line("search of 11,314 documents", how=name, **figures, requests=int(np.median(requests[name])))
-
-
-def print_recall(
-    service: Any, engine: OpenSearchEngine, model: Model, rows: Sequence[dict[str, Any]], queries: Sequence[str]
-) -> None:
-    """How many of the best documents by a session's mask are found among the engine's best."""
-    vectors, positions = model.encode([row["text"] for row in rows]), {row["id"]: i for i, row in enumerate(rows)}
-    recall = []
-    for i, query in enumerate(queries):
-        judged = service.judged_documents(service.sessions.get(f"s{i}"))
-        feedback = Feedback.from_judged(judged, model.dim)
-        transformed = feedback.transform_query(model.encode([query])[0])
-        scores = model.score(transformed, vectors, feedback.mask)
-        best = set(np.argsort(-scores, kind="stable")[:TOP].tolist())
-        body = engine.masked_body(transformed, feedback.mask, model.similarity, TOP, source=False)
-        hits = engine.search(INDEX, body).hits
-        recall.append(len(best & {positions[hit["_id"]] for hit in hits}) / TOP)
-    print_line(f"recall of the masked top {TOP}", oversampling=OVERSAMPLING, mean=round(float(np.mean(recall)), 4))
 
 
 if __name__ == "__main__":

@@ -295,9 +295,10 @@ class Session:
         except AmbiguousDocument:
             # of several indices under one name; hits say which of them they come from
             homes = {one["_index"] if isinstance(one, Hit) else None for listed in given.values() for one in listed}
-            if len(homes) > 1 or None in homes:
+            home = homes.pop() if len(homes) == 1 else None
+            if home is None:
                 raise
-            return Explanation(self._service.feedback(self.id, homes.pop(), query, marks))
+            return Explanation(self._service.feedback(self.id, home, query, marks))
 
     def undo(self) -> Explanation:
         """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""
