@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -17,6 +18,7 @@ CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier versio
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
+_STARS = re.compile(r"\*{2,}")
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
 
 
@@ -134,26 +136,32 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
-    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list. Raises BadInput if they are no patterns."""
+    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list. Raises BadInput if they are no patterns.
+
+    Several stars in a row are one: OpenSearch builds an automaton of them all, and of some thousand runs out of memory.
+    """
     value = spec.get(kind) or []
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
         raise BadInput(
             f"malformed _source {kind}", value=value, expected="a field's name or pattern, or a list of them"
         )
-    return list(found)
+    return [_STARS.sub("*", pattern) for pattern in found]
 
 
 def without_vector(spec: Any) -> Any:
-    """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field."""
-    if spec is False or names_vector(spec):
+    """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field.
+
+    >>> without_vector("t***")
+    {'includes': ['t*'], 'excludes': ['resift_vector', 'resift_code', 'resift_needs_mapping']}
+    """
+    if spec is False:
         return spec
     if not isinstance(spec, Mapping):
         spec = {"includes": [] if spec in (None, True) else spec}
-    return {
-        "includes": patterns(spec, "includes"),
-        "excludes": [*patterns(spec, "excludes"), VECTOR_FIELD, CODE_FIELD, GUARD_FIELD],
-    }
+    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
+    hidden = [] if VECTOR_FIELD in includes else [VECTOR_FIELD, CODE_FIELD, GUARD_FIELD]
+    return {"includes": includes, "excludes": [*excludes, *hidden]}
 
 
 def names_vector(spec: Any) -> bool:
