@@ -10,7 +10,7 @@ from typing import Any
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.plugin.documents import Document, IndexInfo, Rejection, SearchResult, StoredDocument
+from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
 from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, document_text, knn_body
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
@@ -32,7 +32,7 @@ class Engine(ABC):
         """Return the engine's name and version. Raises EngineUnavailable if it does not answer."""
 
     @abstractmethod
-    def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
+    def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         """Create an index whose text ``fields`` are searched, and encoded by ``model``.
 
         ``analyzer`` is ``english`` (stems words) or ``standard``. Raises BadInput for a name, field list or analyzer

@@ -10,11 +10,11 @@ from opensearchpy.exceptions import TransportError
 from opensearchpy.helpers import scan
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
 from resift.errors import EngineError, IndexNotFound, ModelMismatch
 from resift.plugin.documents import (
     Document,
     IndexInfo,
+    ModelDescription,
     Rejection,
     SearchResult,
     StoredDocument,
@@ -53,7 +53,7 @@ class OpenSearchEngine(Engine):
         version = call(self.client.info)["version"]
         return f"{version.get('distribution', 'elasticsearch')} {version['number']}"
 
-    def create(self, index: str, fields: Sequence[str], model: Model, analyzer: str = "english") -> None:
+    def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
         body = {"settings": {"index.knn": True}, "mappings": mappings(fields, model, analyzer)}
         try:
