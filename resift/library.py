@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from resift.encoders.model import Model
@@ -83,11 +84,19 @@ class Hit(dict[str, Any]):
         return because
 
     def __repr__(self) -> str:
-        return f"<Hit {self.id!r}, score {self._rounded_score}>"
+        return f"<Hit {self.id!r}, score {self.rounded_score}>"
 
     @property
-    def _rounded_score(self) -> str:
-        return "-" if self.score is None else f"{self.score:.3f}"
+    def rounded_score(self) -> str:
+        """The score in at most four digits, such as 5.436 or 1.4e26; - for a hit that has none."""
+        if self.score is None:
+            return "-"
+        rounded = f"{self.score:.4g}"
+        if "e" not in rounded:
+            return rounded
+        # with an alpha near 1 scores are powers of e beyond all that needs to be read
+        digits, power = f"{self.score:.1e}".split("e")
+        return f"{digits}e{int(power)}"
 
 
 class Hits(list[Hit]):
@@ -111,7 +120,7 @@ class Hits(list[Hit]):
 
     def __repr__(self) -> str:
         lines = [
-            f"{rank:3}. {hit._rounded_score:5}  {hit.id}: {title(document_text(hit.source, self._fields))}"
+            f"{rank:3}. {hit.rounded_score:5}  {hit.id}: {title(document_text(hit.source, self._fields))}"
             for rank, hit in enumerate(self, self._start + 1)
         ]
         meant = [f"did you mean: {self.did_you_mean}"] if self.did_you_mean else []
@@ -380,5 +389,8 @@ def _check_options(values: Mapping[str, Any]) -> None:
     for name, choices in (("method", _METHODS), ("judged", JUDGED)):
         if values.get(name, choices[0]) not in choices:
             raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected=" | ".join(choices))
+    for name in ("widen", "baseline", "highlight"):
+        if not isinstance(values.get(name), (bool, NoneType)):
+            raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected="True or False")
     if not isinstance(values.get("filter") or {}, dict):
         raise BadInput(f"filter is {values['filter']!r}", value=values["filter"], expected="a query clause")

@@ -169,6 +169,7 @@ REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "encode": (["encode", "docs.jsonl", "--out", "x.npy"], {"vectors", "dim", "file"}),
     "indices": (["indices"], {"indices"}),
     "search": (["search", "docs", "rain"], {"took", "hits", "resift"}),
+    "explain-search": (["explain-search", "docs", "rain"], {"before", "after", "notes"}),
     "list": (["sessions", "list"], {"sessions"}),
     "purge": (["sessions", "purge"], {"deleted", "kept"}),
     "delete": (["sessions", "delete", "--index", "docs"], {"deleted"}),

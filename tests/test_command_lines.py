@@ -32,6 +32,7 @@ VALID: dict[str, dict[str, Any]] = {
     "verify": {"index": "docs", "model": "model"},
     "encode": {"files": "docs.jsonl", "out": "x.npy", "model": "model"},
     "search": {"index": "docs", "query": "fire", "model": "model"},
+    "explain-search": {"index": "docs", "query": "fire", "model": "model"},
     "indices": {"model": "model"},
     "drop": {"index": "docs", "yes": True},
     "sessions list": {},
@@ -113,6 +114,7 @@ TEXTS: dict[str, list[str]] = {
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
     ("search", "session"): ["a b", "x" * 200],
+    ("explain-search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
     **{(name, "engine"): [*ADDRESSES[:3], ADDRESSES[4]] for name in SESSIONS},  # a cluster is not asked
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
@@ -125,6 +127,8 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("search", "store"): {"session": "anna"},
+    ("explain-search", "store"): {"session": "anna"},
+    ("explain-search", "file"): {"query": None},
     ("vectors convert", "fields"): {"files": "docs.jsonl"},
     ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},

@@ -6,7 +6,9 @@ import click
 
 from resift.cli import cluster, demo, documents, indices, search, serve, vectors, word2doc
 from resift.cli.evaluate import evaluate
+from resift.cli.explain_search import explain_search
 from resift.cli.failures import Resift
+from resift.cli.guard import guard
 from resift.cli.keys import keys
 from resift.cli.sessions import sessions
 from resift.cli.train import train
@@ -30,6 +32,7 @@ for command in (
     documents.verify,
     documents.encode,
     search.search,
+    explain_search,
     indices.indices,
     indices.drop,
     sessions,
@@ -43,6 +46,7 @@ for command in (
     cluster.install,
     cluster.uninstall,
     cluster.status,
+    guard,
     demo.demo,
 ):
     main.add_command(command)

@@ -67,9 +67,8 @@ def _print_hits(hits: library.Hits, fields: tuple[str, ...]) -> None:
     widest = max(map(display_width, shown))
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
     for rank, (hit, id) in enumerate(zip(hits, shown, strict=True), 1):
-        score = "-" if hit.score is None else f"{hit.score:.3f}"
         padding = " " * (widest - display_width(id))
-        begin = f"{rank:3}. {score:>6}  {id}{padding}  "
+        begin = f"{rank:3}. {hit.rounded_score:>6}  {id}{padding}  "
         click.echo(f"{begin}{cut(_beginning(hit, fields), width - display_width(begin))}".rstrip())
     if hits.total is not None and hits.total > len(hits):
         click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)

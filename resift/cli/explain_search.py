@@ -1,0 +1,161 @@
+"""``resift explain-search``: a search as it is asked and as it is rewritten, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from resift import library
+from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, model_option, store_options
+from resift.cli.output import print_report
+from resift.errors import BadInput
+from resift.plugin.rewriting.rewrite import JUDGED
+from resift.ranking.fusion import beta_of
+from resift.reranker.limits import check_clause
+from resift.reranker.search.bodies import asked_by, search_body
+from resift.reranker.search.request import Search
+from resift.reranker.search.rewriting import SessionQuery
+
+_NUMBERS, _TEXT, _WORDS = 8, 200, 10
+
+
+@click.command(
+    "explain-search",
+    epilog="""\b
+Examples:
+  resift explain-search news 'bush fire' --session anna
+  resift explain-search news --body search.json --alpha 0.5 --json
+  echo '{"query": {"match": {"title": "fire"}}}' | resift explain-search news --body -""",
+)
+@click.argument("index")
+@click.argument("query", required=False)
+@click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
+@click.option("--session", metavar="ID", help="The session whose marks count.")
+@click.option("--alpha", type=Fraction(), help="Weight of the similarity, 0 to 1.  [default: the model's own]")
+@click.option(
+    "--widen/--no-widen",
+    default=None,
+    help="Whether the session's words may find documents.  [default: for a QUERY, not for a body]",
+)
+@click.option(
+    "--judged",
+    type=click.Choice(JUDGED),
+    default="keep",
+    show_default=True,
+    help="What becomes of judged documents.",
+)
+@engine_option
+@model_option
+@store_options
+@json_option
+def explain_search(
+    index: str,
+    query: str | None,
+    file: Any,
+    session: str | None,
+    alpha: float | None,
+    widen: bool | None,
+    judged: str,
+    engine: str,
+    model: str,
+    store: str,
+    session_index: str,
+    as_json: bool,
+) -> None:
+    """Print what a search of INDEX asks the engine, for the text QUERY or a search body.
+
+    First the body as it is, then as it is rewritten, then in a sentence each what was added, and why something was not.
+    Vectors and scripts are shortened; --json prints them whole.
+    """
+    asked: str | dict[str, Any] = _read(file) if file is not None else query or ""
+    if (query is None) == (file is None):
+        raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
+    with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+        service = opened.service
+        check_clause("query", asked, service.config.max_text)
+        if session is not None and not opened.index(index).session(session).explain()["judgements"]:
+            click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
+        search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
+        info = service.info(index)
+        body = search_body(search, info)
+        rewritten = service.rewriter.rewrite(info, body, asked_by(search, body))
+    after, notes = rewritten.rewritten.body, list(_notes(rewritten, body))
+    lines = ("before", _shown(body), "after", _shown(after), *notes)
+    print_report({"before": body, "after": after, "notes": notes}, as_json, *lines)
+
+
+def _read(file: Any) -> dict[str, Any]:
+    try:
+        body = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{file.name} is no JSON: {error}", value=file.name, expected="a search body") from None
+    if not isinstance(body, dict):
+        raise BadInput(f"{file.name} holds no object", value=body, expected="a search body")
+    return body
+
+
+def _shown(body: dict[str, Any]) -> str:
+    return json.dumps(_shortened(body), ensure_ascii=False, indent=2)
+
+
+def _shortened(value: Any) -> Any:
+    """A value whose long lists of numbers and long texts are told by their lengths."""
+    if isinstance(value, dict):
+        return {name: _shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        if len(value) > _NUMBERS and all(isinstance(one, float) for one in value):
+            return f"({len(value)} numbers)"
+        return [_shortened(inner) for inner in value]
+    if isinstance(value, str) and len(value) > _TEXT:
+        return f"({len(value)} characters)"
+    return value
+
+
+def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
+    """In a sentence each, what was added to a search ``before``, and why something was not."""
+    after = query.rewritten.body
+    if after != before:
+        yield from _words(query, after)
+        if query.rewritten.is_scored:
+            yield from _similarity(query)
+        yield from _judged(query)
+    if query.documents and query.feedback is None:
+        yield f"Nothing that the session learned of its {len(query.documents)} judged documents concerns this query."
+    if query.reason:
+        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.reason}."
+
+
+def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
+    words = list(query.meaning.terms)
+    if not words:
+        return
+    more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
+    yield f"Words of the session: {', '.join(words[:_WORDS])}{more}."
+    if "should" in after["query"].get("bool", {}):
+        yield "The strongest of them are in the query, the others in the rescoring of its first hits."
+
+
+def _similarity(query: SessionQuery) -> Iterator[str]:
+    meaning, settings = query.meaning, query.settings
+    if meaning.vector is None or not settings.alpha:
+        return
+    measure = "1 + cosine" if meaning.similarity == "cosine" else "fuzzy Jaccard similarity"
+    yield (
+        f"The first {settings.window} hits of each shard have their scores multiplied by "
+        f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
+    )
+    if query.feedback is not None:
+        how = "moved" if meaning.mask is None else "moved, and weighed by a mask,"
+        yield f"The query's vector is {how} by what the session learned of its {len(query.documents)} judged documents."
+
+
+def _judged(query: SessionQuery) -> Iterator[str]:
+    meaning, judged = query.meaning, query.settings.judged
+    if judged == "keep" and meaning.kept:
+        yield f"Documents judged for other queries keep about the place that they have without: {len(meaning.kept)}."
+    elif judged != "keep" and meaning.judged:
+        what = "are left out" if judged == "hide" else "come after all others of these hits"
+        yield f"Judged documents {what}: {len(meaning.judged)}."
