@@ -1,64 +1,159 @@
-"""A reranker that takes connections and never answers: searches go on in the engine's order, within seconds."""
+"""A reranker that is frozen, dead, slow or another's: searches go on in the engine's order, within a second or two."""
 
 from __future__ import annotations
 
-import socket
+import os
+import signal
+import sqlite3
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_documents import documents
 from opensearch_fixture import reranker_host
 from opensearchpy import OpenSearch, TransportError
+from served import Server, free_port, serving
 
 from resift import Model
+from resift.plugin.cluster.guard import Guard
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 SECONDS = 8  # ML Commons would wait for 10 to 60 by its own timeouts
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
+RANKED = {"match": {"text": {"query": "fire"}}}
+
+
+@dataclass
+class Installed:
+    """A cluster's client without patience, an installation, its name, which is the index's too, and its reranker."""
+
+    client: OpenSearch
+    name: str
+    installer: Installer
+    server: Server
+    store: Path
+
+    def hits(self, pipeline: str, **body: Any) -> list[tuple[str, float]]:
+        """Ids and scores of a plain ``_search``."""
+        params = {"search_pipeline": pipeline if pipeline == "_none" else f"{self.name}-{pipeline}"}
+        answer = self.client.search(index=self.name, body={"query": FIRE, **body}, params=params)
+        return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
+
+    def is_rewritten(self) -> bool:
+        """Whether a search through the index's pipeline comes back rewritten; if not it is the engine's own answer."""
+        found, plain = self.hits(self.name), self.hits("_none")
+        assert {id for id, _ in found} == {id for id, _ in plain}
+        return found != plain
+
+    def processes(self) -> list[int]:
+        """The reranker's processes, its workers first."""
+        parent = self.server.process.pid
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        return [*map(int, children), parent]
 
 
 @pytest.fixture(scope="module")
-def frozen(
-    cluster: OpenSearchEngine, opensearch_url: str, packaged: Model, request: pytest.FixtureRequest
-) -> Iterator[tuple[OpenSearch, str]]:
-    """A client without patience, and the name of an installation and of an index whose reranker is frozen."""
+def installed(
+    cluster: OpenSearchEngine,
+    opensearch_url: str,
+    packaged: Model,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Installed]:
+    """A reranker of two processes, and everything that searches through it."""
     host, name = reranker_host(request.config), f"resift-{uuid.uuid4().hex[:8]}"
-    impatient = OpenSearchEngine(opensearch_url, timeout=SECONDS)
-    with socket.create_server(("" if host != "127.0.0.1" else host, 0)) as silent:
-        port = silent.getsockname()[1]
-        installer = Installer(cluster, packaged, ["title", "text"], f"http://{host}:{port}", name)
+    if host != "127.0.0.1" or not Path("/proc/self/task").is_dir():
+        pytest.skip("the cluster has to reach this machine's loopback, and /proc has to list processes")
+    impatient, folder = OpenSearchEngine(opensearch_url, timeout=SECONDS), tmp_path_factory.mktemp("frozen")
+    options = ("--engine", opensearch_url, "--workers", "2")
+    with serving(folder, *options, RESIFT_STORE=str(folder / "sessions.db")) as server:
+        installer = Installer(cluster, packaged, ["title", "text"], f"http://{host}:{server.port}", name)
         cluster.create(name, ["title", "text"], packaged)
-        installer.install()
         cluster.bulk(name, documents(packaged))
         cluster.refresh(name)
-        yield impatient.client, name
+        installer.install()
+        yield Installed(impatient.client, name, installer, server, folder / "sessions.db")
         installer.uninstall()
         cluster.drop(name)
     impatient.close()
 
 
-def hits(client: OpenSearch, index: str, pipeline: str, **body: Any) -> list[tuple[str, float]]:
-    """Ids and scores of a plain ``_search``."""
-    answer = client.search(index=index, body={"query": FIRE, **body}, params={"search_pipeline": pipeline})
-    return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
+@contextmanager
+def frozen(processes: list[int]) -> Iterator[None]:
+    """Some processes that do nothing for a while."""
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def until(wanted: bool, seen: Callable[[], bool]) -> bool:
+    """Whether something comes to be seen as it is wanted, within half a minute."""
+    deadline = time.monotonic() + 30
+    while seen() is not wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return seen() is wanted
+
+
+def test_with_one_process_frozen_searches_are_rewritten_by_the_other(installed: Installed) -> None:
+    assert until(True, installed.is_rewritten)
+    with frozen(installed.processes()[:1]):
+        # connections to the frozen one are given up, one search each, and new ones go to the other
+        assert until(True, installed.is_rewritten)
+        assert all(installed.is_rewritten() for _ in range(5))
 
 
 @pytest.mark.parametrize("which", ["of the index", "rerank"])
-def test_the_engines_order_stands(frozen: tuple[OpenSearch, str], which: str) -> None:
-    client, name = frozen
+def test_with_all_frozen_the_engines_order_stands(installed: Installed, which: str) -> None:
     ext: dict[str, Any] = {"rerank": {"query_context": {"query_text": "fire"}}}
     if which == "of the index":
         ext = {"ml_inference": {"query": "fire", "session": "anna"}}
-    pipeline = f"{name}-{name if which == 'of the index' else which}"
-    assert hits(client, name, pipeline, ext=ext) == hits(client, name, "_none")
+    with frozen(installed.processes()):
+        found = installed.hits(installed.name if which == "of the index" else which, ext=ext)
+    assert found == installed.hits("_none")
 
 
-def test_a_query_that_must_be_encoded_is_refused(frozen: tuple[OpenSearch, str]) -> None:
-    client, name = frozen
+def test_a_query_that_must_be_encoded_is_refused_by_a_frozen_reranker(installed: Installed) -> None:
     neural = {"neural": {"resift_vector": {"query_text": "fire", "k": 5}}}
-    with pytest.raises(TransportError, match="Read timed out") as refused:
-        hits(client, name, f"{name}-hybrid", query={"hybrid": {"queries": [FIRE, neural]}})
+    with frozen(installed.processes()), pytest.raises(TransportError, match="Read timed out") as refused:
+        installed.hits("hybrid", query={"hybrid": {"queries": [FIRE, neural]}})
     assert refused.value.status_code == 500
+
+
+def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
+    told: list[str] = []
+    guard = Guard(installed.installer.cluster, installed.name, installed.installer.url)
+    assert guard.check() == ""
+    with frozen(installed.processes()):
+        told += [guard.check() for _ in range(3)]
+        rows = {row.name: row.state for row in installed.installer.status()}
+        assert rows[f"{installed.name}-rewrite"] == rows[f"{installed.name}-rerank"] == "switched off" or rows
+        assert rows[f"{installed.name}-rewrite"] == "switched off"
+        assert not installed.is_rewritten()
+        another = Guard(installed.installer.cluster, installed.name, installed.installer.url)
+        assert [another.check(), another.check()] == ["", ""]  # it is off already
+    told.append(guard.check())
+    url = installed.installer.url
+    off, on = f"{url} does not answer: searches go on without it", f"{url} answers: searches are rewritten"
+    assert told == ["", off, "", on]
+    assert until(True, installed.is_rewritten)
+
+
+def test_a_guard_that_ends_switches_on_what_it_switched_off(installed: Installed) -> None:
+    told: list[str] = []
+    turns = iter([False, False, True])
+    with frozen(installed.processes()):
+        Guard(installed.installer.cluster, installed.name, installed.installer.url).watch(
+            lambda seconds: next(turns), told.append
+        )
+    assert [line.rpartition(": ")[2] for line in told] == ["searches go on without it", "searches are rewritten"]
+    assert until(True, installed.is_rewritten)

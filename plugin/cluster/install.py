@@ -337,7 +337,8 @@ def _resource_row(resource: Resource) -> StatusRow:
     state = resource.state()
     with_key = f"{_INSTALL} --key KEY"
     fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
-    fix = {**fixes, "no key": with_key, "other key": with_key}.get(state, _INSTALL)
+    watched = "resift guard switches it on when the reranker answers"
+    fix = {**fixes, "no key": with_key, "other key": with_key, "switched off": watched}.get(state, _INSTALL)
     return StatusRow(resource.kind, resource.name, state, fix)
 
 

@@ -34,7 +34,7 @@ class Resource(ABC):
     @abstractmethod
     def state(self) -> str:
         """Return missing | foreign | other model HASH | other version VERSION | other key | no key | changed |
-        not deployed | deploys when first used | ok."""
+        not deployed | switched off | deploys when first used | ok."""
 
     def make(self) -> None:
         """Create the resource, or replace it."""
@@ -145,6 +145,8 @@ class RemoteModel(Resource):
             return "not deployed" if self.cluster.named("connectors", self.name) else "missing"
         source = models[0][1]
         state = self._state_by(source.get("description", ""))
+        if state == "ok" and source.get("is_enabled") is False:
+            return "switched off"
         deployment = source.get("model_state")
         if state != "ok" or deployment == "DEPLOYED":
             return state
