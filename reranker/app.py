@@ -38,6 +38,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     config = config or Config.from_environment()
     app = Flask(__name__)
     app.json = JsonProvider(app)
+    app.url_map.merge_slashes = False  # or /v1//search is answered by a page of HTML that says where it should be sent
     app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
     app.extensions["resift"] = Reranker(
         engine or open_engine(config.engine),

@@ -22,7 +22,14 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong
+from resift.errors import (
+    BadInput,
+    DimensionMismatch,
+    MalformedJson,
+    ModelNotFound,
+    TextTooLong,
+    UnsupportedMediaType,
+)
 from resift.ranking.judgements import Judgement
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
 from resift.reranker.sessions import MAX_JUDGEMENTS
@@ -60,7 +67,15 @@ def json_body(data: bool = False) -> dict[str, Any]:
 
 
 def _raw_body() -> bytes:
-    """The body's bytes. Raises RequestEntityTooLarge beyond the configured limit, and BadInput if it is malformed."""
+    """The body's bytes.
+
+    Raises RequestEntityTooLarge beyond the configured limit, UnsupportedMediaType if it is compressed, and BadInput if
+    it is malformed.
+    """
+    coding = request.headers.get("Content-Encoding", "").strip()
+    if coding.lower() not in ("", "identity"):
+        expected = "a body that is not compressed"
+        raise UnsupportedMediaType(f"the Content-Encoding is {coding[:100]}", value=coding[:100], expected=expected)
     limit = current_app.config["RESIFT"].max_body
     # One byte more than is allowed: of a body without a length, which comes in chunks, Werkzeug would drop the rest
     # at its limit and say nothing.
