@@ -120,7 +120,7 @@ class Hits(list[Hit]):
 
     def __repr__(self) -> str:
         lines = [
-            f"{rank:3}. {hit.rounded_score:5}  {hit.id}: {title(document_text(hit.source, self._fields))}"
+            f"{rank:3}. {hit.rounded_score:6}  {hit.id}: {title(document_text(hit.source, self._fields))}"
             for rank, hit in enumerate(self, self._start + 1)
         ]
         meant = [f"did you mean: {self.did_you_mean}"] if self.did_you_mean else []

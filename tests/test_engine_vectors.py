@@ -50,15 +50,3 @@ def test_deleting_counts_what_was_there(engine: Engine, indexed: str) -> None:
     assert engine.delete(indexed, ["0", "none", "3"]) == 2
     engine.refresh(indexed)
     assert sorted(one.id for one in engine.scan(indexed)) == ["1", "2", "4"]
-
-
-def test_hits_of_a_masked_search_bring_the_fields_that_were_asked_for(
-    engine: Engine, indexed: str, model: Model
-) -> None:
-    vector, mask = model.encode(["rain river"])[0], np.ones(model.dim, np.float32)
-    found = engine.search(indexed, engine.masked_body(vector, mask, "cosine", 1))
-    assert [hit["_source"] for hit in found.hits] == [engine.get(indexed, "3")[0]]
-    some = engine.search(indexed, engine.masked_body(vector, mask, "cosine", 2, source=["year"]))
-    assert [hit["_source"].keys() for hit in some.hits] == [{"year"}] * 2
-    none = engine.search(indexed, engine.masked_body(vector, mask, "cosine", 1, {"term": {"year": 2001}}, False))
-    assert [(hit["_id"], "_source" in hit) for hit in none.hits] == [("1", False)]

@@ -139,12 +139,15 @@ def test_hits(news: Index) -> None:
     assert (hits.total, len(hits), first.id, first.source["n"]) == (5, 3, first["_id"], first["_source"]["n"])
     assert first.score == first["_score"] == hits.response["hits"]["hits"][0]["_score"]
     assert first.because is None
-    assert repr(first) == f"<Hit '{first.id}', score {first.score:.3f}>"
-    assert repr(hits).splitlines()[0] == f"  1. {first.score:.3f}  {first.id}: {first.source['text']}"
+    assert repr(first) == f"<Hit '{first.id}', score {first.score:.4g}>"
+    assert repr(hits).splitlines()[0] == f"  1. {first.score:<6.4g}  {first.id}: {first.source['text']}"
     assert repr(news.search("fire", start=4)).startswith("  5. ")
     assert repr(news.search("qqq zzz")) == "no hits"
     beyond = news.search("fire", window=1, size=2)[1]
-    assert (beyond.score, repr(beyond)) == (None, f"<Hit '{beyond.id}', score ->")
+    assert beyond["resift"]["engine_score"] is None
+    assert beyond.score is not None
+    unscored = Hits({"hits": {"hits": [{"_id": "1", "_score": None}]}, "resift": {}})[0]
+    assert (unscored.score, repr(unscored)) == (None, "<Hit '1', score ->")
     assert news.search({"query": {"match_all": {}}, "_source": False, "track_total_hits": False})[0].source == {}
     assert ids(news.search("fire", filter={"term": {"n": 4}})) == ["army"]
     meant = Hits({"hits": {"hits": []}, "resift": {"did_you_mean": "fire"}})
@@ -315,14 +318,15 @@ def test_several_threads(news: Index) -> None:
         {"alpha": 2},
         {"knn": -1},
         {"method": "magic"},
+        {"judged": "away"},
+        {"widen": "yes"},
+        {"baseline": 1},
         {"filter": "n:1"},
     ],
 )
 def test_bad_options(news: Index, options: Any) -> None:
     with pytest.raises(BadInput, match=f"{next(iter(options))} is "):
         news.search("fire", **options)
-    with pytest.raises(BadInput, match="unknown normalization"):
-        news.search("fire", normalization="magic")
 
 
 def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:

@@ -21,6 +21,7 @@ from resift.plugin.engine import Engine
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river", "the"]
 DOCUMENTS = 70
+JUDGED = {"3", "12", "5", "30", "14"}
 FILTERS: list[dict[str, Any] | None] = [
     None,
     {"range": {"n": {"lt": 40}}},
@@ -60,6 +61,8 @@ SEARCHES = st.fixed_dictionaries(
         "window": st.sampled_from([1, 2, 5, 13, 40, 100]),
         "filter": st.sampled_from(FILTERS),
         "session": st.sampled_from([None, "judging", "empty"]),
+        "judged": st.sampled_from(["keep", "demote", "hide"]),
+        "widen": st.sampled_from([None, True, False]),
         "knn": st.sampled_from([None, 0, 1, 6, 30, 90]),
         "alpha": st.sampled_from([None, 0, 0.4, 1]),
     }
@@ -103,17 +106,28 @@ def test_pages_joined_are_the_whole_result(client: FlaskClient, judging: str, en
         whole, total = ids(everything), everything["hits"]["total"]["value"]
         assert len(whole) == len(set(whole)) == total
         own = whole_of_the_engine(engine, judging, search["query"], search["filter"])
+        hidden = JUDGED if search["session"] == "judging" and search["judged"] == "hide" else set()
+        own = [id for id in own if id not in hidden]
         assert set(own) <= set(whole)
+        assert not hidden & set(whole)
         # what joins is filtered as well, and nothing joins a search without neighbours and without a session
         allowed = whole_of_the_engine(engine, judging, {"match_all": {}}, search["filter"])
         assert set(whole) <= set(allowed)
-        if not search["knn"] and search["session"] != "judging":
+        if search["widen"] is False or (not search["knn"] and search["session"] != "judging"):
             assert set(whole) == set(own)
-        beyond = [hit["_id"] for hit in everything["hits"]["hits"] if hit["_score"] is None]
-        assert beyond == [id for id in own if id in set(beyond)]
+        scores = [hit["_score"] for hit in everything["hits"]["hits"]]
+        assert scores == sorted(scores, reverse=True)
+        if search["session"] == "judging" and search["judged"] == "demote":
+            # behind all others of the window; with as many hits as it has, all of them
+            places = [place for place, id in enumerate(whole[: search["window"]]) if id in JUDGED]
+            assert places == list(
+                range(
+                    min(search["window"], len(whole)) - len(places),
+                    len(places) + min(search["window"], len(whole)) - len(places),
+                )
+            )
         joined = pages(client, size, total, **asked)
         assert [hit for page in joined for hit in page["hits"]["hits"]] == everything["hits"]["hits"]
-        assert len({page["resift"]["candidates"] for page in joined}) == 1
         page = post(client, "/v1/search", **asked, size=length, **{"from": start})
         assert ids(page) == whole[start : start + length]
 
@@ -132,11 +146,19 @@ def test_pages_of_the_callers_own_clauses_hold_what_the_engine_finds_and_no_more
             # just what a query text becomes: being the caller's own, it must match all the same
             clause = {"multi_match": {"query": text, "fields": ["text"]}}
         own = whole_of_the_engine(engine, judging, clause, search["filter"])
-        asked = {**search, "index": judging, "query": {"query": clause, "_source": ["n"]} if whole_body else clause}
-        joined = pages(client, size, len(own), **asked)
+        hides = search["session"] == "judging" and search["judged"] == "hide"
+        asked = {
+            **search,
+            "widen": None,
+            "index": judging,
+            "query": {"query": clause, "_source": ["n"]} if whole_body else clause,
+        }
+        joined = pages(client, size, len(set(own) - (JUDGED if hides else set())), **asked)
         found = [id for page in joined for id in ids(page)]
-        assert len(found) == len(own)
-        assert set(found) == set(own)
+        wanted = set(own) - (JUDGED if hides else set())
+        assert len(found) == len(wanted)
+        # only what may widen adds documents, and a clause of the caller's own does so where it is asked to
+        assert set(found) == wanted
 
     check()
 
@@ -161,8 +183,8 @@ def test_what_a_body_asks_of_all_hits_holds_for_those_that_a_session_adds(client
         assert answer["hits"]["total"] == direct["hits"]["total"]
         assert answer.get("aggregations") == direct.get("aggregations")
         assert answer.get("suggest") == direct.get("suggest")
-        keys = {frozenset(set(hit) - {"resift"}) for hit in direct["hits"]["hits"]}
-        assert {frozenset(set(hit) - {"resift"}) for hit in answer["hits"]["hits"]} == keys
+        keys = {frozenset({*hit, "resift", "matched_queries"}) for hit in direct["hits"]["hits"]}
+        assert {frozenset(hit) for hit in answer["hits"]["hits"]} == keys
 
 
 def test_searches_that_are_not_reranked_are_paged_by_the_engine(

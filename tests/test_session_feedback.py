@@ -23,11 +23,12 @@ from resift.reranker import Config, create_app
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
     asked = {"index": filled, "query": "gun", "highlight": True, "size": 9}
     assert ids(post(client, "/v1/search", **asked)) == ["army"]
-    post(client, "/v1/feedback", session="a", index=filled, query="gun", relevant=["army"])
+    # three rarer words than those that the hits share would be the only ones to find documents by
+    post(client, "/v1/feedback", session="a", index=filled, query="gun", relevant=["tree"])
     whole = post(client, "/v1/search", **asked, session="a")["hits"]["hits"]
     shown = {hit["_id"]: hit["highlight"]["text"][0] for hit in whole if "highlight" in hit}
     assert "<em>gun</em>" in shown.pop("army")
-    assert {"bush", "wood", "tree", "war"} <= set(shown)
+    assert {"bush", "wood", "tree"} <= set(shown)
     assert all("<em>" in text and "<em>gun" not in text for text in shown.values())
     pages = [post(client, "/v1/search", **{**asked, "size": 2}, session="a", **{"from": i}) for i in range(0, 8, 2)]
     assert [hit.get("highlight") for page in pages for hit in page["hits"]["hits"]] == [
@@ -100,7 +101,8 @@ def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
         if hit["_id"] in before:
             reason = hit["resift"]["because"]
             gain = hit["resift"]["similarity"] - before[hit["_id"]]
-            assert reason["gain"] == pytest.approx(gain, abs=1e-5)
+            # similarities are rounded: vectors come with an error of their own
+            assert reason["gain"] == pytest.approx(gain, abs=2e-4)
             assert reason["document"] == ("bush" if gain > 0 else "army")
     assert "because" not in plain[0]["resift"]
 
@@ -152,11 +154,13 @@ def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClien
     query = "ceasefire peace"
     assert ids(post(client, "/v1/search", index=filled, query=query)) == []
     post(client, "/v1/feedback", session="a", index=filled, query=query, relevant=["army"], irrelevant=["rain"])
-    answer = post(client, "/v1/search", index=filled, query=query, session="a", size=2)
-    assert set(ids(answer)) == {"army", "war"}
-    words = post(client, "/v1/search", index=filled, query=query, session="a", knn=0)
+    words = post(client, "/v1/search", index=filled, query=query, session="a", baseline=True)
     assert ids(words)[0] == "army"
     assert words["hits"]["hits"][0]["resift"]["engine_rank"] is None
+    answer = post(client, "/v1/search", index=filled, query=query, session="a", size=2, knn=4)
+    assert set(ids(answer)) == {"army", "war"}
+    plain = post(client, "/v1/search", index=filled, query=query, session="a", widen=False)
+    assert ids(plain) == []
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

@@ -31,7 +31,8 @@ def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Seque
         rescored = query.rewritten.is_scored and start + row < query.settings.window and hit.get("_id") is not None
         score = hit.get("_score")
         if score is not None and rescored:
-            score = score / score_factor(query.meaning, query.settings, hit["_id"], value or 0.0)
+            # to four places, as the similarity: it is found back by vectors that may be rounded
+            score = round(score / score_factor(query.meaning, query.settings, hit["_id"], value or 0.0), 4)
         hit["resift"] = {
             "engine_score": score if rescored or query.rewritten.reason else None,
             "similarity": None if value is None else round(value, 4),

@@ -1,0 +1,180 @@
+"""POST /v1/rewrite: a search body in, the rewritten one out; what goes wrong leaves the body as it is."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import app as app
+from reranker_app import break_session_store, post
+from reranker_app import client as client
+from reranker_app import config as config
+from reranker_app import filled as filled
+
+from resift import Model, WordVectors, build_model
+from resift.plugin.engine import Engine
+from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
+
+QUERY = {"match": {"text": "fire"}}
+
+
+def asking(clause: Any = QUERY, **options: Any) -> dict[str, Any]:
+    """A body of a search pipeline."""
+    return {"query": clause, "ext": {"ml_inference": options}}
+
+
+def rewrites(client: FlaskClient) -> dict[tuple[str, str], float]:
+    """How often what came of a rewriting, by outcome and reason."""
+    lines = re.findall(r'^resift_rewrites_total\{outcome="(.*?)",reason="(.*?)"\} (.*)$', metrics(client), re.MULTILINE)
+    return {(outcome, reason): float(count) for outcome, reason, count in lines}
+
+
+def metrics(client: FlaskClient) -> str:
+    return str(client.get("/metrics").get_data(as_text=True))
+
+
+def test_the_engine_runs_what_comes_back_as_a_search_does(client: FlaskClient, filled: str, engine: Engine) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    for options in (
+        {},
+        {"session": "a"},
+        {"session": "a", "alpha": 0.2, "window": 2},
+        {"judged": "hide", "session": "a"},
+    ):
+        answer = post(client, "/v1/rewrite", index=filled, body=asking(**options))
+        assert answer["resift"] == {"rewritten": True}
+        assert answer["body"]["ext"] == {"ml_inference": options}
+        body = {name: value for name, value in answer["body"].items() if name != "ext"}
+        found = [(hit["_id"], hit["_score"]) for hit in engine.search(filled, body).hits]
+        searched = post(client, "/v1/search", index=filled, query=QUERY, **options)["hits"]["hits"]
+        assert found == [(hit["_id"], hit["_score"]) for hit in searched]
+        again = post(client, "/v1/rewrite", index=filled, body=answer["body"])
+        assert again == {"body": answer["body"], "resift": {"rewritten": False, "reason": "it is rewritten already"}}
+    assert rewrites(client) == {("rewritten", ""): 4, ("left_alone", "it is rewritten already"): 4}
+
+
+def test_the_query_text_may_stand_beside_the_query(client: FlaskClient, filled: str) -> None:
+    body = {"bool": {"filter": [{"range": {"n": {"gte": 0}}}], "should": [{"match_all": {}}]}}
+    without = post(client, "/v1/rewrite", index=filled, body=asking(body))
+    assert without["resift"] == {"rewritten": False, "reason": "the query has no text"}
+    assert post(client, "/v1/rewrite", index=filled, body=asking(body, query="fire"))["resift"]["rewritten"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"query": "fire"}, "the query has no text"),
+        ({"query": [1]}, "the query has no text"),
+        ({"query": {}}, "the query has no text"),
+        ({"query": {**QUERY, "term": {"n": 1}}}, "the query is malformed"),
+        ({}, "the query has no text"),
+        ({"query": QUERY, "size": 0}, "no hits were asked for"),
+        ({"query": QUERY, "sort": ["n"]}, "the search has 'sort'"),
+        ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
+        ({"query": QUERY, "ext": {"ml_inference": "x"}}, "failed: ext.ml_inference is malformed"),
+        (asking(session="a b"), "failed: malformed session id"),
+        (asking(session=3), "failed: session is 3"),
+        (asking(alpha=2), "failed: alpha is 2"),
+        (asking(alpha=True), "failed: alpha is True"),
+        (asking(alpha="0.5"), "failed: alpha is '0.5'"),
+        (asking(window=0), "failed: window is 0"),
+        (asking(window=2.5), "failed: window is 2.5"),
+        (asking(knn=-1), "failed: knn is -1"),
+        (asking(widen=1), "failed: widen is 1"),
+        (asking(judged="away"), "failed: judged is 'away'"),
+        (asking(query=["fire"]), "failed: query is"),
+        (asking({"match": {"text": "f" * 10_001}}), "failed: a text of the body has 10001 characters"),
+    ],
+)
+def test_a_body_that_cannot_be_rewritten_comes_back(
+    client: FlaskClient, filled: str, body: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = post(client, "/v1/rewrite", index=filled, body=body)
+    assert answer["body"] == body
+    assert answer["resift"]["rewritten"] is False
+    assert answer["resift"]["reason"].startswith(reason)
+    assert caplog.text == ""
+    failed = reason.startswith("failed")
+    assert rewrites(client) == {("failed" if failed else "left_alone", "failed" if failed else reason): 1}
+
+
+def test_a_body_of_many_levels_comes_back(client: FlaskClient, filled: str) -> None:
+    query: dict[str, Any] = QUERY
+    for _ in range(150):
+        query = {"bool": {"must": query}}
+    answer = post(client, "/v1/rewrite", index=filled, body={"query": query})
+    assert answer["body"] == {"query": query}
+    assert "nested more than 100 levels deep" in answer["resift"]["reason"]
+
+
+@pytest.mark.parametrize("broken", [None, [], "text", 3])
+def test_what_is_no_body_is_refused(client: FlaskClient, filled: str, broken: Any) -> None:
+    assert post(client, "/v1/rewrite", 400, index=filled, body=broken)["error"]["code"] == "bad_input"
+
+
+def test_another_model_and_indices_that_are_not_served_are_refused(
+    engine: Engine, filled: str, model: Model, vectors: WordVectors, config: Config, client: FlaskClient
+) -> None:
+    assert post(client, "/v1/rewrite", 404, index="none-such", body=asking())["error"]["code"] == "index_not_found"
+    wrong = post(client, "/v1/rewrite", 404, index=filled, model="0" * 16, body=asking())["error"]
+    assert wrong["code"] == "model_not_found"
+    assert post(client, "/v1/rewrite", index=filled, model=model.hash, body=asking())["resift"]["rewritten"] is True
+    other = create_app(config, engine=engine, model=build_model("boew:4", vectors)).test_client()
+    assert post(other, "/v1/rewrite", 409, index=filled, body=asking())["error"]["code"] == "model_mismatch"
+    narrow = create_app(replace(config, indices=("news-*",)), engine=engine, model=model).test_client()
+    assert post(narrow, "/v1/rewrite", 403, index=filled, body=asking())["error"]["code"] == "index_not_served"
+
+
+def test_a_session_is_whose_who_knows_its_id_through_the_cluster(
+    engine: Engine, filled: str, model: Model, config: Config, tmp_path: Any
+) -> None:
+    """The pipeline's key is the cluster's: it cannot tell which caller's search it rewrites."""
+    path = str(tmp_path / "keys.jsonl")
+    keys = KeyFile(path)
+    anna, cluster = keys.create("anna", ["search", "feedback"]), keys.create("cluster", ["search", "embed"])
+    client = create_app(replace(config, keys=path), engine=engine, model=model).test_client()
+
+    def asked(key: str, path: str, **body: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = client.post(path, json=body, headers={"X-Api-Key": key}).get_json()
+        return answer
+
+    asked(anna, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    plain = asked(cluster, "/v1/rewrite", index=filled, body=asking())
+    learned = asked(cluster, "/v1/rewrite", index=filled, body=asking(session="a"))
+    assert learned["resift"] == {"rewritten": True}
+    assert learned["body"]["rescore"] != plain["body"]["rescore"]
+    # nothing else of another's session is to be had
+    refused = asked(cluster, "/v1/search", index=filled, query="fire", session="a")
+    assert refused["resift"]["session"] is None
+
+
+def test_without_the_sessions_a_search_is_rewritten_all_the_same(
+    client: FlaskClient, filled: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    plain = post(client, "/v1/rewrite", index=filled, body=asking())
+    path = break_session_store(client)
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a"))
+    assert answer["body"]["rescore"] == plain["body"]["rescore"]
+    assert answer["resift"]["rewritten"] is True
+    assert path in answer["resift"]["reason"]
+
+
+def test_a_failing_model_leaves_the_body(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Model, "encode_one", broken)
+    with caplog.at_level(logging.CRITICAL):
+        answer = post(client, "/v1/rewrite", index=filled, body=asking())
+    assert answer == {"body": asking(), "resift": {"rewritten": False, "reason": "failed: RuntimeError"}}
+    assert rewrites(client) == {("failed", "failed"): 1}
