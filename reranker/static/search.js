@@ -41,7 +41,7 @@ async function search(keepBefore) {
   const query = $("query").value.trim(), index = $("index").value.trim();
   if (!query || !index) return;
   const started = performance.now();
-  const answer = await call("POST", "v1/search", { index, query, session, size: 10, highlight: true, alpha: Number($("alpha").value) });
+  const answer = await call("POST", "v1/search", { index, query, session, size: 10, highlight: true, baseline: true, alpha: Number($("alpha").value) });
   if (!keepBefore) before = null;
   shown = answer.hits.hits;
   const how = answer.resift.reranked ? `reranked${answer.resift.session ? " with this session" : ""}` : `engine's order: ${answer.resift.reason}`;
@@ -63,6 +63,13 @@ function element(tag, className, text) {
   if (className) node.className = className;
   if (text !== undefined) node.textContent = text;
   return node;
+}
+
+// At most four digits; with an alpha near 1 scores are powers of e beyond all that needs to be read.
+function rounded(number) {
+  if (number == null) return "–";
+  const size = Math.abs(number);
+  return size >= 1e4 || (size && size < 1e-4) ? number.toExponential(1).replace("+", "") : String(Number(number.toPrecision(4)));
 }
 
 const key = (hit) => `${hit._index} ${hit._id}`;
@@ -99,7 +106,7 @@ function draw() {
 function drawHit(hit, i) {
   const item = element("li", markName(hit));
   const rank = element("div", "rank", String(i + 1));
-  const was = before ? before.findIndex((other) => key(other) === key(hit)) : (hit.resift?.engine_rank ?? i + 1) - 1;
+  const was = before ? before.findIndex((other) => key(other) === key(hit)) : hit.resift ? (hit.resift.engine_rank ?? 0) - 1 : i;
   const moved = was < 0 ? "new" : was === i ? "" : was > i ? `▲ ${was - i}` : `▼ ${i - was}`;
   rank.append(element("span", `move ${was < 0 || was > i ? "up" : "down"}`, moved));
   const body = element("div");
@@ -112,7 +119,7 @@ function drawHit(hit, i) {
   if (fragments.length) text.innerHTML = fragments.slice(0, 2).join(" … ");
   else text.textContent = label({ ...hit, _source: { ...hit._source, title: undefined } }).slice(0, 300);
   const parts = hit.resift || {};
-  const scores = element("div", "scores", `score ${hit._score?.toFixed(3) ?? "–"} · engine ${parts.engine_score?.toFixed(2) ?? "–"} (rank ${parts.engine_rank ?? "–"}) · similarity ${parts.similarity?.toFixed(3) ?? "–"}`);
+  const scores = element("div", "scores", `score ${rounded(hit._score)} · words ${rounded(parts.engine_score)} · similarity ${rounded(parts.similarity)} · plain search: rank ${parts.engine_rank ?? "–"}`);
   body.append(title, text, scores);
   const why = parts.because;
   if (why && why.document !== hit._id) {
