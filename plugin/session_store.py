@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PURGED_AT_ONCE = 2_000
+HURRIED_SECONDS = 0.5  # that a search waits for its session: it goes on without, and all of it may take a second
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,17 @@ class StoredSession:
 
 
 class SessionStore(ABC):
-    """A store of sessions. Every method raises SessionsUnavailable if the store does not answer, or refuses."""
+    """A store of sessions. Every method raises SessionsUnavailable if the store does not answer, or refuses.
+
+    Without ``wait`` it does so after HURRIED_SECONDS.
+    """
 
     @abstractmethod
-    def read(self, id: str) -> StoredSession | None:
+    def read(self, id: str, wait: bool = True) -> StoredSession | None:
         """Return a session as anybody last wrote it, whether it has expired or not; None if there is none."""
 
     @abstractmethod
-    def write(self, id: str, session: StoredSession) -> bool:
+    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
         """Write a session if the stored one still has ``session.version``, or for None if there is none yet.
 
         Returns True if it was written, and then the write survives a restart. Returns False, and changes nothing, if

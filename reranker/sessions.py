@@ -134,7 +134,8 @@ class Sessions:
         ``of_anyone``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
         """
         try:
-            session, stored = self._read(id, of_anyone)
+            # a search is not kept waiting for its session, nor for others who write
+            session, stored = self._read(id, of_anyone, wait=False)
         except SessionNotFound:
             return None
         if session is None or stored is None:
@@ -145,7 +146,7 @@ class Sessions:
             session = replace(session, expires=expires)
             with suppress(SessionsUnavailable):
                 # a writer who was faster has postponed it as well
-                self.store.write(id, replace(stored, expires=expires))
+                self.store.write(id, replace(stored, expires=expires), wait=False)
         return session
 
     def get(self, id: str) -> Session:
@@ -180,12 +181,12 @@ class Sessions:
         """Delete all expired sessions, and return how many there were."""
         return self.store.purge(self.clock())
 
-    def _read(self, id: str, of_anyone: bool = False) -> tuple[Session | None, StoredSession | None]:
+    def _read(self, id: str, of_anyone: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 
         Raises SessionNotFound for a session that is not the caller's.
         """
-        stored = self.store.read(check_id(id))
+        stored = self.store.read(check_id(id), wait)
         if stored is None or stored.expires < self.clock():
             return None, stored
         session = _decoded(id, stored)

@@ -333,7 +333,7 @@ def test_giving_up_is_told(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) 
     add(sessions, "s", ("d0", 1))
     original = sessions.store.write
 
-    def always_later(id: str, kept: StoredSession) -> bool:
+    def always_later(id: str, kept: StoredSession, wait: bool = True) -> bool:
         """Somebody else writes between our reading and writing."""
         before = sessions.store.read(id)
         assert before is not None

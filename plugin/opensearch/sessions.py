@@ -11,11 +11,11 @@ from opensearchpy.helpers import scan
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.plugin.documents import check_name
 from resift.plugin.opensearch.client import T, call, connect
-from resift.plugin.session_store import PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.plugin.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
 
 _ATTEMPTS = 20
 _WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
-_TIMEOUT = 5.0  # seconds; a search waits no longer for its session
+_TIMEOUT = 5.0  # seconds
 SETTINGS = {
     "number_of_shards": 1,
     "auto_expand_replicas": "0-1",
@@ -52,16 +52,17 @@ class OpenSearchSessionStore(SessionStore):
             expected = "a cluster that answers"
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
-    def read(self, id: str) -> StoredSession | None:
-        answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404})
+    def read(self, id: str, wait: bool = True) -> StoredSession | None:
+        params = {"ignore": 404, **_limit(wait)}
+        answer = self._call(self.client.get, index=self.index, id=_key(id), params=params)
         if not answer.get("found"):
             # An error means that there is not even an index: somebody dropped it, and the next write must create it.
             self._created = self._created and "error" not in answer
             return None
         return _stored(answer["_source"], (answer["_seq_no"], answer["_primary_term"]))
 
-    def write(self, id: str, session: StoredSession) -> bool:
-        params: dict[str, Any] = {"ignore": (404, 409)}
+    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
+        params: dict[str, Any] = {"ignore": (404, 409), **_limit(wait)}
         if session.version is None:
             self._create_index()
             params |= {"op_type": "create"}
@@ -154,6 +155,11 @@ class OpenSearchSessionStore(SessionStore):
     def _refresh(self) -> None:
         """Make what was written visible to queries, which the index itself does every 30 s."""
         self._call(self.client.indices.refresh, index=self.index)
+
+
+def _limit(wait: bool) -> dict[str, float]:
+    """The parameters of a request that may have to hurry."""
+    return {} if wait else {"request_timeout": HURRIED_SECONDS}
 
 
 def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:

@@ -51,12 +51,13 @@ class Database:
                     self._check_format(db, at_least=FORMAT)
 
     @contextmanager
-    def transaction(self, write: bool = True) -> Iterator[sqlite3.Connection]:
+    def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
         """A connection inside a transaction, which is committed at the end of the block, or undone by an exception.
 
-        A reader sees the file all the while as it was at its first statement.
+        A reader sees the file all the while as it was at its first statement. ``seconds``: how long to wait for others,
+        if not as long as usual.
         """
-        with self._translated(), self._connection() as db:
+        with self._translated(), self._connection(seconds) as db:
             # IMMEDIATE waits for other writers here: a transaction that reads first and then writes would fail.
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield db
@@ -69,30 +70,34 @@ class Database:
             idle.pop().close()
 
     @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread is using."""
+    def _connection(self, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread is using, and that waits for others as long as usual, or for ``seconds``."""
         # By process: a connection must not be carried across a fork, since both processes would write by the same
         # locks, and servers fork their workers after the file is open.
         idle = self._idle.setdefault(os.getpid(), [])
         try:
             db = idle.pop()  # not asked first whether there is one: another thread may take the last
         except IndexError:
-            db = self._connect()
+            db = self._connect(seconds or _TIMEOUT)
         try:
+            if seconds is not None:
+                db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
             yield db
+            if seconds is not None:
+                db.execute(f"PRAGMA busy_timeout = {round(_TIMEOUT * 1000)}")
         except BaseException:
             db.close()  # which undoes what was not committed, whatever state the error left the transaction in
             raise
         idle.append(db)
 
-    def _connect(self) -> _Connection:
+    def _connect(self, seconds: float) -> _Connection:
         if not self._uri and self.path != ":memory:" and not os.path.exists(self.path):
             with suppress(OSError):  # SQLite says better what is wrong
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         db = sqlite3.connect(
             self._uri or self.path,
             uri=bool(self._uri),
-            timeout=_TIMEOUT,
+            timeout=seconds,
             isolation_level=None,
             check_same_thread=False,
             factory=_Connection,

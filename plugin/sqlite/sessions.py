@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput, SessionsUnavailable
-from resift.plugin.session_store import PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.plugin.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
 from resift.plugin.sqlite.database import Database
 
 _SCHEMA = (
@@ -37,15 +37,15 @@ class SqliteSessionStore(SessionStore):
             raise BadInput(error.message, value=path, expected=expected) from error
         self.close()
 
-    def read(self, id: str) -> StoredSession | None:
-        with self._database.transaction(write=False) as db:
+    def read(self, id: str, wait: bool = True) -> StoredSession | None:
+        with self._database.transaction(False, None if wait else HURRIED_SECONDS) as db:
             sql = "SELECT body, expires, indices, version FROM session_log WHERE id = ?"
             row = db.execute(sql, (id,)).fetchone()
         return None if row is None else self._session(*row)
 
-    def write(self, id: str, session: StoredSession) -> bool:
+    def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
         values = (session.expires, _json(session.indices), _json(session.body))
-        with self._database.transaction() as db:
+        with self._database.transaction(True, None if wait else HURRIED_SECONDS) as db:
             if session.version is None:
                 sql = "INSERT INTO session_log VALUES (?, 1, ?, ?, ?) ON CONFLICT (id) DO NOTHING"
                 return db.execute(sql, (id, *values)).rowcount == 1
