@@ -18,7 +18,7 @@ CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier versio
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
-_STARS = re.compile(r"\*{2,}")
+_STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
 
 
@@ -132,7 +132,11 @@ def _filtered_inside(value: Any, path: str, includes: Sequence[str], excludes: S
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    # of fnmatch's signs OpenSearch knows the star alone
+    return any(
+        name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_SIGNS.sub(r"[\g<0>]", pattern)))
+        for pattern in patterns
+    )
 
 
 def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:

@@ -157,6 +157,17 @@ def test_vectors_of_hits_and_source(engine: Engine, indexed: str, model: Model) 
     }
 
 
+def test_the_star_is_the_only_sign_of_source_patterns(engine: Engine, indexed: str) -> None:
+    shown = {"[tx]ext": set(), "?itle": set(), "te[x]t": set(), "[t]*": set(), "t*": {"title", "text", "tags"}}
+    shown |= {"*t*t**e": {"title"}, "***": {"title", "text", "tags", "year"}, "Text": set()}
+    for pattern, names in shown.items():
+        (hit, *_) = engine.search(indexed, {"query": {"match_all": {}}, "_source": pattern}).hits
+        assert set(hit["_source"]) == names, pattern
+    many = [*(f"field{number}" for number in range(20_000)), "year"]
+    (hit, *_) = engine.search(indexed, {"query": {"match_all": {}}, "_source": many}).hits
+    assert set(hit["_source"]) == {"year"}
+
+
 def test_several_searches_at_once_are_those_searches(engine: Engine, indexed: str, model: Model) -> None:
     bodies = [
         {"query": {"match": {"text": "fire"}}, "size": 2, "_source": ["year"]},
