@@ -17,16 +17,17 @@ import pytest
 from engine_documents import documents
 from opensearch_fixture import reranker_host
 from opensearchpy import OpenSearch, TransportError
-from served import Server, free_port, serving
+from reranker_app import post
+from served import Server, serving
 
 from resift import Model
 from resift.plugin.cluster.guard import Guard
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
 
 SECONDS = 8  # ML Commons would wait for 10 to 60 by its own timeouts
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
-RANKED = {"match": {"text": {"query": "fire"}}}
 
 
 @dataclass
@@ -135,9 +136,8 @@ def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
     assert guard.check() == ""
     with frozen(installed.processes()):
         told += [guard.check() for _ in range(3)]
-        rows = {row.name: row.state for row in installed.installer.status()}
-        assert rows[f"{installed.name}-rewrite"] == rows[f"{installed.name}-rerank"] == "switched off" or rows
-        assert rows[f"{installed.name}-rewrite"] == "switched off"
+        rows = {row.name: row.state for row in installed.installer.status() if row.kind == "remote model"}
+        assert rows[f"{installed.name}-rewrite"] == rows[f"{installed.name}-rerank"] == "switched off"
         assert not installed.is_rewritten()
         another = Guard(installed.installer.cluster, installed.name, installed.installer.url)
         assert [another.check(), another.check()] == ["", ""]  # it is off already
@@ -157,3 +157,52 @@ def test_a_guard_that_ends_switches_on_what_it_switched_off(installed: Installed
         )
     assert [line.rpartition(": ")[2] for line in told] == ["searches go on without it", "searches are rewritten"]
     assert until(True, installed.is_rewritten)
+
+
+def test_a_reranker_that_starts_anew_leaves_no_search_without_an_answer(installed: Installed) -> None:
+    os.kill(installed.server.process.pid, signal.SIGHUP)
+    for _ in range(20):
+        installed.is_rewritten()
+    assert until(True, installed.is_rewritten)
+
+
+def test_another_model_rewrites_nothing(installed: Installed) -> None:
+    client, name = installed.client, f"{installed.name}-{installed.name}"
+    pipeline = client.transport.perform_request("GET", f"/_search/pipeline/{name}")[name]
+    pipeline["request_processors"][0]["ml_inference"]["model_config"]["model"] = "0123456789abcdef"
+    client.transport.perform_request("PUT", f"/_search/pipeline/{name}-other", body=pipeline)
+    try:
+        assert installed.hits(f"{installed.name}-other") == installed.hits("_none")
+    finally:
+        client.transport.perform_request("DELETE", f"/_search/pipeline/{name}-other")
+
+
+def test_a_locked_file_of_sessions_costs_nothing(installed: Installed) -> None:
+    marks = {"session": "anna", "index": installed.name, "query": "fire", "relevant": ["3"]}
+    assert installed.server.request("POST /v1/feedback", marks).status == 200
+    assert until(True, installed.is_rewritten)
+    asked = {"ext": {"ml_inference": {"query": "fire", "session": "anna"}}}
+    in_session = installed.hits(installed.name, **asked)
+    assert in_session != installed.hits(installed.name)
+    with closing(sqlite3.connect(installed.store, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        assert installed.hits(installed.name, **asked) == in_session
+
+
+def test_a_closed_index_of_sessions_costs_only_the_session(
+    cluster: OpenSearchEngine, opensearch_url: str, packaged: Model, installed: Installed
+) -> None:
+    sessions = f"resift_sessions_{uuid.uuid4().hex[:12]}"
+    config = Config(store=opensearch_url, session_index=sessions)
+    client = create_app(config, engine=cluster, model=packaged).test_client()
+    post(client, "/v1/feedback", session="anna", index=installed.name, query="fire", relevant=["3"])
+    body = {"query": FIRE, "ext": {"ml_inference": {"session": "anna"}}}
+    try:
+        with_session = post(client, "/v1/rewrite", index=installed.name, body=body)
+        cluster.client.indices.close(index=sessions)
+        without = post(client, "/v1/rewrite", index=installed.name, body=body)
+    finally:
+        cluster.client.indices.delete(index=sessions)
+    alone = post(client, "/v1/rewrite", index=installed.name, body={"query": FIRE})
+    assert with_session["body"]["rescore"] != without["body"]["rescore"] == alone["body"]["rescore"]
+    assert "closed" in without["resift"]["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,12 +21,15 @@ def shared_metrics() -> Iterator[None]:
 
     This must begin before prometheus_client is imported, which reads the folder's name then.
     """
-    with tempfile.TemporaryDirectory(prefix="resift-metrics-") as folder:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        try:
-            yield
-        finally:
+    folder, maker = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    try:
+        yield
+    finally:
+        # a worker that ends comes by here too, and the others go on counting
+        if os.getpid() == maker:
             del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
