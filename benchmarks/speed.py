@@ -198,8 +198,12 @@ def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], round
     # without a graph OpenSearch compares all vectors for its hybrid, which nobody would ask of so many
     known = [way for way in search.WAYS if way != "hybrid" or len(documents) < 10_000]
     ways = ["plain", *(aims if quick else known)]
-    for state in ("warm",) if quick else ("warm", "cold"):
-        found = search.warm(setup, rounds, ways) if state == "warm" else search.cold(setup, rounds, ways, documents)
+    measured = {"warm": lambda: search.warm(setup, rounds, ways)}
+    if not quick:
+        measured["cold"] = lambda: search.cold(setup, rounds, ways, documents)
+        measured["processor time"] = lambda: search.processor(setup, rounds, ways)
+    for state, measure in measured.items():
+        found = measure()
         for way in ways[1:]:
             note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms, {what}"
             aim = aims.get(way, 0.0) if state == "warm" else 0.0

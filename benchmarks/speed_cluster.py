@@ -55,12 +55,19 @@ class Client:
     url: str
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
-    def post(self, path: str, body: Any) -> Any:
+    def get(self, path: str) -> Any:
         """The JSON answer; anything but 200 is an error."""
+        return self._answer("GET", path, None)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The same of a request with a body."""
+        return self._answer("POST", path, json.dumps(body))
+
+    def _answer(self, method: str, path: str, body: str | None) -> Any:
         if self._connection is None:
             parts = urlsplit(self.url)
             self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        self._connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
         raw = answer.read()
         if answer.status != 200:

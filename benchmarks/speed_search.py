@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from speed_cluster import SESSION, Client, Setup
@@ -77,24 +78,50 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
     not searched before, after the cluster's caches were cleared."""
     functions, names, client = ways_of(setup), [*ways], Client(setup.url)
     found: dict[str, list[float]] = {way: [] for way in names}
-    order, words = (
-        random.Random(1),
-        sorted({word for title, _ in documents for word in tokenize(title) if len(word) > 3}),
-    )
+    order, texts = random.Random(1), [words for one in documents if len(words := _long_words(one)) >= 3]
     for turn in range(rounds + 1):
         taken: dict[str, list[float]] = {way: [] for way in names}
         for number in range(len(QUERIES)):
-            query, session = " ".join(order.sample(words, 3)), f"cold-{turn}-{number}"
+            query, session = " ".join(order.sample(order.choice(texts), 3)), f"cold-{turn}-{number}"
             order.shuffle(names)
             for way in names:
                 # a session for each way: the first to search in it would be the only one that is cold
                 mine = f"{session}-{way}".replace(" ", "-")
-                setup.mark(mine, " ".join(order.sample(words, 3)))
+                setup.mark(mine, " ".join(order.sample(order.choice(texts), 3)))
                 client.post(f"/{setup.index}/_cache/clear", {})
                 taken[way].append(seconds(functions[way], query, mine) * 1000)
         for way in names if turn else ():
             found[way].append(float(np.median(taken[way])))
     return found
+
+
+def _long_words(document: tuple[str, str]) -> list[str]:
+    """Words of a title and a text that say what it is about, as most of five letters or more do."""
+    return sorted({word for word in tokenize(" ".join(document)[:1000]) if len(word) > 4})
+
+
+def processor(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
+    """Processor time in ms of the cluster and the reranker for a search, in each round: what else runs on the machine
+    makes nothing wait here. The cluster must have nothing else to do."""
+    functions, names, client = ways_of(setup), [*ways], Client(setup.url)
+    found: dict[str, list[float]] = {way: [] for way in names}
+    for turn in range(rounds + 2):
+        for way in names:
+            start = _busy(setup, client)
+            for query in QUERIES * 3:
+                functions[way](query, SESSION)
+            if turn >= 2:
+                found[way].append((_busy(setup, client) - start) / len(QUERIES) / 3)
+    return found
+
+
+def _busy(setup: Setup, client: Client) -> float:
+    """Milliseconds for which the cluster's processes and the reranker's have been busy so far."""
+    nodes = client.get("/_nodes/stats/process")["nodes"].values()
+    children = Path(f"/proc/{setup.pid}/task/{setup.pid}/children").read_text().split()
+    threads = (task for child in children for task in Path(f"/proc/{child}/task").glob("*/schedstat"))
+    ours = sum(int(task.read_text().split()[0]) for task in threads) / 1e6
+    return float(sum(node["process"]["cpu"]["total_in_millis"] for node in nodes) + ours)
 
 
 def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
