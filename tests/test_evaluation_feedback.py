@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.typing import NDArray
 
 from resift import WordVectors, build_model
 from resift.cli.main import main
-from resift.evaluation.data import Classes, Collection
+from resift.cli.served_search import ServedSearch
+from resift.evaluation.data import Classes, Collection, read_conversations
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.graded import Graded
-from resift.evaluation.feedback.methods import NAMES, scores_after
+from resift.evaluation.feedback.methods import NAMES
 from resift.evaluation.feedback.options import FeedbackOptions
 from resift.evaluation.feedback.runs import run_feedback, run_topics
 from resift.evaluation.feedback.same_class import SameClass
+from resift.evaluation.feedback.turns import METRICS, run_turns
+from resift.evaluation.served import Asked
 from resift.evaluation.system import Encoder
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.reranker.config import Config
+from resift.reranker.search.request import Search
+from resift.reranker.search.service import Reranker
+from resift.reranker.sessions import Sessions
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -38,9 +50,8 @@ def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
     """60 documents, 20 queries."""
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
-    return FeedbackBench(
-        Encoder(model.encode, "cosine", model.table), train.texts, task.queries, model.table.zipf_idf
-    ), task
+    system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
+    return FeedbackBench(system, train.texts, task.queries, ServedSearch, model.table.zipf_idf, whole=True), task
 
 
 @pytest.fixture
@@ -53,7 +64,8 @@ def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
         {row: 1.0 + row % 2 for row, label in enumerate(found.labels) if label == topic[word]} for word in queries
     ]
     task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
-    return FeedbackBench(Encoder(model.encode, "cosine", model.table), found.texts, queries, model.table.zipf_idf), task
+    system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
+    return FeedbackBench(system, found.texts, queries, ServedSearch, model.table.zipf_idf), task
 
 
 def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass]) -> None:
@@ -94,12 +106,27 @@ def test_judged_documents_are_left_out(graded: tuple[FeedbackBench, Graded]) -> 
     assert np.isnan(task.measure(0, perfect, relevant)).all()
 
 
-def test_alpha_one_is_of_vectors_alone(graded: tuple[FeedbackBench, Graded]) -> None:
-    bench, task = graded
-    bench.alpha = 1.0
-    judged = task.judge(0, task.first(bench, 0), [], FeedbackOptions(), np.random.default_rng(0))
-    both, alone = (scores_after(bench, method, 0, judged, np.zeros(40)) for method in ("ridge+lexical", "ridge"))
-    np.testing.assert_array_equal(np.argsort(-both, kind="stable"), np.argsort(-alone, kind="stable"))
+@pytest.mark.parametrize("judged", [(), (0, 1, 5)])
+def test_what_is_served_is_measured(
+    graded: tuple[FeedbackBench, Graded], vectors: WordVectors, tmp_path: Path, judged: tuple[int, ...]
+) -> None:
+    """The order of hits is the service's own, without a session and in one."""
+    bench, _ = graded
+    model, path = build_model("mean", vectors), str(tmp_path / "engine.db")
+    with closing(SqliteEngine(path)) as engine, closing(SqliteSessionStore(path)) as store:
+        engine.create("docs", ["text"], model)
+        rows = enumerate(zip(bench.documents, bench.vectors, strict=True))
+        engine.bulk("docs", [Document(str(row), {"text": text}, vector) for row, (text, vector) in rows])
+        service = Reranker(engine, model, Sessions(store), Config())
+        marks = {str(row): 1.0 for row in judged}
+        if marks:
+            service.feedback("person", "docs", bench.queries[1], marks)
+        for query, text in enumerate(bench.queries):
+            served = service.search(Search("docs", text, session="person", size=40))
+            expected = [int(hit["_id"]) for hit in served["hits"]["hits"]]
+            scores = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
+            assert np.argsort(-scores, kind="stable")[: len(expected)].tolist() == expected
+            assert np.isfinite(scores).sum() == len(expected) > 0
 
 
 def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> None:
@@ -115,6 +142,92 @@ def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> 
     assert means["unrelated"]["after"] > means["unrelated"]["whole"] + 0.05
     assert means["unrelated"]["after"] == pytest.approx(means["unrelated"]["before"], abs=0.02)
     assert means["related"]["after"] != means["related"]["before"]
+
+
+TURNS = [
+    ("a", 2, "smoke", {"3": 1}),
+    ("a", 1, "fire", {"0": 1, "4": -1, "gone": 1}),
+    ("b", 1, "war", {"5": -1}),
+    ("b", 2, "army", {}),
+    ("a", 3, "tree", {}),
+]
+
+
+@pytest.fixture
+def conversations(tmp_path: Path) -> Path:
+    """Two conversations; only turns 2 and 3 of the first come after a passage that was marked as relevant."""
+    texts = ["bush fire", "flame of a forest", "smoke", "forest tree smoke", "army gun", "war soldier"]
+    lines(tmp_path / "corpus.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(texts)])
+    lines(tmp_path / "queries.jsonl", [{"_id": f"{who}{turn}", "text": text} for who, turn, text, _ in TURNS])
+    relevant = {"a1": "0", "a2": "3", "a3": "1", "b1": "5", "b2": "4"}
+    rows = "".join(f"{query}\t{document}\t1\n" for query, document in relevant.items())
+    (tmp_path / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}")
+    turns = [
+        {"_id": f"{who}{turn}", "conversation": who, "turn": turn, "text": text, "marks": marks}
+        for who, turn, text, marks in TURNS
+    ]
+    lines(tmp_path / "turns.jsonl", turns)
+    return tmp_path
+
+
+def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
+    asked: list[Asked] = []
+
+    class Fixed:
+        """In a session 3 and 1 are first, without one they are not."""
+
+        def ranking(self, search: Asked) -> NDArray[np.int64]:
+            asked.append(search)
+            return np.array([3, 1, 0, 2, 4, 5] if search.judged else [0, 2, 3, 4, 5, 1])
+
+    collection, turns = read_conversations(conversations)
+    model = build_model("mean", vectors)
+    texts = [turn.text for one in turns for turn in one]
+    system = Encoder(model.encode, "cosine", model.table)
+    bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), model.table.zipf_idf)
+    means = run_turns(bench, turns).means()
+    second, third = 1 / np.log2(3), 1 / np.log2(4)  # gains of the second and the third rank
+    assert means == pytest.approx(
+        {
+            "ndcg@5": (1 + second) / 2,
+            "ndcg@5_without_session": (third + 0) / 2,
+            "ndcg@5_residual": 1.0,
+            "ndcg@5_without_session_residual": (second + third) / 2,
+        }
+    )
+    assert [search.text for search in asked] == ["smoke", "smoke", "tree", "tree"]
+    marks = [[(one.judgement.document, one.judgement.query) for one in search.judged] for search in asked]
+    assert marks == [[("0", "fire"), ("4", "fire")], [], [("0", "fire"), ("4", "fire"), ("3", "smoke")], []]
+
+
+def test_conversations(conversations: Path, vectors: WordVectors) -> None:
+    words = str(vectors.save(conversations / "vectors"))
+    arguments = ["--turns", str(conversations), "--vectors", words, "--encoder", "mean"]
+    report = json.loads(run(*arguments, "--json"))
+    assert (report["queries"], report["conversations"], report["documents"]) == (2, 2, 6)
+    assert {*METRICS} < set(report)
+    assert all(0 <= report[name] <= 1 for name in METRICS)
+    assert json.loads(run(*arguments, "--judged", "hide", "--json"))["judged"] == "hide"
+    assert "ndcg@5_without_session_residual" in run(*arguments)
+    for wrong in (["--topics"], ["--judged", "forget"], [str(conversations)]):
+        assert "--turns" in run(*arguments, *wrong, status=2) or "forget" in run(*arguments, *wrong, status=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"turn": "1", "text": "fire", "marks": {}}, "turn is '1'"),
+        ({"turn": 1, "text": "fire", "marks": {"0": 2}}, "marks are"),
+        ({"turn": 1, "text": "fire", "marks": [0]}, "marks are"),
+        ({"turn": 1, "marks": {}}, "no text"),
+        (None, "is empty"),
+    ],
+)
+def test_malformed_turns(conversations: Path, line: dict[str, Any] | None, message: str) -> None:
+    lines(conversations / "turns.jsonl", [] if line is None else [line])
+    output = run("--turns", str(conversations), status=2)
+    assert message in output
+    assert "expected: " in output
 
 
 def run(*arguments: str, status: int = 0) -> str:

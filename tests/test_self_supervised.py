@@ -14,7 +14,9 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
+from resift.cli.served_search import ServedSearch
 from resift.cli.train_self import adapt_files, self_command
+from resift.encoders.model import ADAPTED_ALPHA
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra
 from resift.evaluation.feedback.bench import FeedbackBench
@@ -239,9 +241,9 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
-    assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", 0.6, True)
-    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], table.zipf_idf)
-    assert bench.max_alpha == 0.6  # what the fitted model deserves
+    assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_ALPHA[1], True)
+    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.zipf_idf)
+    assert (bench.alpha, bench.max_alpha) == ADAPTED_ALPHA  # what the fitted model deserves
 
 
 def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:

@@ -9,7 +9,6 @@ import click
 from resift.cli.evaluate_feedback import feedback
 from resift.cli.options import Fraction, shares_of
 from resift.cli.systems import SystemChoice, system_options
-from resift.evaluation.system import ALPHA
 
 CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
 STS = ("spearman", "pearson", "spearman_all", "pearson_all")
@@ -77,11 +76,11 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
 
 @evaluate.command("retrieval", epilog="Example: resift eval retrieval DIR --hybrid --compare bm25")
 @click.argument("folder", metavar="DIR")
-@click.option("--hybrid", is_flag=True, help="Combine the encoder's scores with BM25's, both as z-scores.")
+@click.option("--hybrid", is_flag=True, help="Rank as it is served: by the encoder and BM25 together.")
 @click.option(
     "--alpha",
     type=Fraction(),
-    show_default=f"a trained reranker's own, else {ALPHA}",
+    show_default="the encoder's own",
     help="Weight of the encoder in --hybrid; BM25 has the rest.",
 )
 @click.option(
@@ -111,9 +110,13 @@ def retrieval(
     Queries that the model was trained on are left out and counted (trained_on). If it was trained on all of them, all
     are used, with a warning.
 
+    With --hybrid the documents are indexed in an embedded engine, and the rewritten search is asked, as the service
+    does it. What an index does not hold (late, and counts of words) is mixed with BM25, both as z-scores.
+
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
+    from resift.cli.served_search import ServedSearch
     from resift.evaluation.data import block_split, read_collection, with_queries
     from resift.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
     from resift.evaluation.report import run_report
@@ -126,7 +129,7 @@ def retrieval(
     if trained_on == available:
         click.echo("warning: the model was trained on all of these queries; new ones will fare worse", err=True)
     if hybrid:
-        run, bm25, vectors = run_hybrid(system, collection, alpha)
+        run, bm25, vectors = run_hybrid(system, collection, alpha, ServedSearch)
         alone, name = {"bm25": bm25.means(), name: vectors.means()}, f"{name} + bm25"
     else:
         run = run_retrieval(system, collection)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import option_of
+from resift.cli.options import Fraction, option_of
 from resift.cli.systems import SystemChoice, system_options
 from resift.errors import BadInput
 from resift.evaluation.feedback.options import FeedbackOptions
-from resift.evaluation.system import ALPHA
+from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import DEFAULT_METHOD
 
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ _CODEWORDS = 64
 @option_of(FeedbackOptions, "rounds", "How often the ranking is judged and computed again.")
 @option_of(FeedbackOptions, "noise", "Probability that a judgement is wrong.")
 @click.option(
-    "--alpha", default=ALPHA, show_default=True, help="Weight of the similarity against BM25, before any feedback."
+    "--alpha",
+    type=Fraction(),
+    show_default="the encoder's own",
+    help="Weight of the similarity against BM25, before any feedback.",
 )
 @click.option(
     "--first",
@@ -49,6 +54,18 @@ _CODEWORDS = 64
 @click.option(
     "--topics", is_flag=True, help="Measure sessions of two topics instead: a query that is judged, then another one."
 )
+@click.option(
+    "--turns",
+    metavar="DIR",
+    help="Measure conversations instead: a BEIR folder with people's marks on the turns, in turns.jsonl.",
+)
+@click.option(
+    "--judged",
+    type=click.Choice(JUDGED),
+    default=JUDGED[0],
+    show_default=True,
+    help="What happens to documents that were judged before.",
+)
 @click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
 @system_options
 def feedback(
@@ -56,9 +73,11 @@ def feedback(
     train: str | None,
     test: str | None,
     methods: tuple[str, ...],
-    alpha: float,
+    alpha: float | None,
     first: str | None,
     topics: bool,
+    turns: str | None,
+    judged: str,
     baselines: bool,
     choice: SystemChoice,
     **settings: Any,
@@ -68,8 +87,12 @@ def feedback(
     Without --encoder or --model the vectors are adapted to the documents, as "resift index --adapt" does.
 
     With labelled documents (--train, --test) relevant and irrelevant ones of the first 30 are judged, half of each
-    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged, ranked by the similarity and BM25.
-    All figures of DIR, and those named residual, are of the ranking without the judged documents.
+    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged. All figures of DIR, and those named
+    residual, are of the ranking without the judged documents. Rankings are those that are served: the documents are
+    indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
+
+    With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
+    (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
 
     Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened; baselines: none, rocchio, rm3,
     more_like_this. There is no --compare here: each method is compared with the ranking before.
@@ -81,17 +104,15 @@ def feedback(
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
     options = FeedbackOptions(seed=choice.seed, **settings)
+    if turns:
+        if folder or train or test or first or topics:
+            raise BadInput("--turns, and something else to measure", value=turns, expected="--turns DIR alone")
+        _measure_turns(turns, alpha, judged, (methods or (DEFAULT_METHOD,))[0], choice)
+        return
     protocol = _protocol(folder, train, test, first, choice)
-    bench = _bench(protocol, alpha, choice)
-    facts = {
-        "documents": len(protocol.documents),
-        "encoder": choice.name,
-        "alpha": alpha,
-        "judgements": options.judgements,
-        "rounds": options.rounds,
-        "noise": options.noise,
-        "seed": options.seed,
-    }
+    bench = _bench(protocol.documents, protocol.queries, alpha, judged, choice, protocol.whole)
+    facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
+    del facts["queries"]  # how many are drawn, which the report says
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
     else:
@@ -119,14 +140,37 @@ def _protocol(
     return SameClass(read_classes(train), read_classes(test), choice.named(first) if first else None)
 
 
-def _bench(protocol: FeedbackProtocol, alpha: float, choice: SystemChoice) -> FeedbackBench:
+def _bench(
+    documents: Sequence[str],
+    queries: Sequence[str],
+    alpha: float | None,
+    judged: str,
+    choice: SystemChoice,
+    whole: bool = False,
+) -> FeedbackBench:
+    from resift.cli.served_search import ServedSearch
     from resift.evaluation.feedback.bench import FeedbackBench
 
     system = choice.system()
-    bench = FeedbackBench(system, protocol.documents, protocol.queries, alpha=alpha)
+    bench = FeedbackBench(system, documents, queries, partial(ServedSearch, judged=judged), alpha=alpha, whole=whole)
     if note := getattr(system, "note", ""):
         click.echo(f"warning: {note}; the vectors are not adapted", err=True)
     return bench
+
+
+def _measure_turns(folder: str, alpha: float | None, judged: str, method: str, choice: SystemChoice) -> None:
+    from resift.evaluation.data import read_conversations
+    from resift.evaluation.feedback.turns import METRICS, run_turns
+    from resift.evaluation.report import run_report
+
+    collection, conversations = read_conversations(folder)
+    texts = [turn.text for turns in conversations for turn in turns]
+    bench = _bench(collection.documents, texts, alpha, judged, choice)
+    figures = run_report(run_turns(bench, conversations, method), method, choice.seed)
+    facts = {"encoder": choice.name, "alpha": bench.alpha, "judged": judged}
+    report = {"task": "feedback", "protocol": "turns", **figures, **facts}
+    summary = f"{report['queries']} turns of {report['conversations']} conversations, {report['documents']} documents"
+    choice.print_report(report, METRICS, summary)
 
 
 def _measure_rounds(

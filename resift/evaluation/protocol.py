@@ -13,10 +13,11 @@ from resift.errors import BadInput
 from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.data import Classes, Collection, with_queries
 from resift.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
-from resift.evaluation.pairwise import similarity_blocks
+from resift.evaluation.pairwise import Matrix, similarity_blocks
 from resift.evaluation.same_class import SameClassScores, same_class_scores
+from resift.evaluation.served import Asked, Search, Serve, scores_of
 from resift.evaluation.significance import bootstrap_mean, paired_randomization
-from resift.evaluation.system import ALPHA, System
+from resift.evaluation.system import System, weights_of
 from resift.ranking.fusion import z_score
 from resift.ranking.late_interaction import fingerprints
 
@@ -96,32 +97,50 @@ def run_retrieval(system: System, collection: Collection) -> Run:
     return rankings.run(database.shape[1])
 
 
-def run_hybrid(system: System, collection: Collection, alpha: float | None = None) -> tuple[Run, Run, Run]:
-    """Rank by (1 - alpha) · z(BM25) + alpha · z(similarity); that run, BM25's alone and the system's alone.
+def run_hybrid(
+    system: System, collection: Collection, alpha: float | None = None, serve: Serve | None = None
+) -> tuple[Run, Run, Run]:
+    """Rank by the system and BM25 together; that run, BM25's alone and the system's alone.
 
-    ``alpha`` None is the system's own, or 0.3 (:data:`resift.evaluation.system.ALPHA`).
+    A system of dense vectors for cosine or fuzzy Jaccard is measured as it is served, by the search that ``serve``
+    makes: the engine's score times exp(beta · similarity). All others, and all without ``serve``, rank by
+    (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored over a query's candidates: the whole collection or,
+    above 100,000 documents, the best 1000 of either. A document without any of the query's terms has a BM25 score of 0.
 
-    Both are z-scored over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of
-    either. A document without any of the query's terms has a BM25 score of 0. Raises BadInput for an alpha outside
-    [0, 1] and for BM25 as the system.
+    ``alpha`` None is the fitted system's own (:func:`resift.evaluation.system.weights_of`). Raises BadInput for an
+    alpha outside [0, 1] and for BM25 as the system.
     """
-    alpha = getattr(system, "alpha", ALPHA) if alpha is None else alpha
-    if not 0 <= alpha <= 1:
+    if alpha is not None and not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
     if isinstance(system, BM25):
         raise BadInput("hybrid of BM25 with itself", value="bm25", expected="another encoder")
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
+    alpha = weights_of(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
+    search = _search(serve, system, collection, database)
     mixed, first, second = (_Rankings(collection) for _ in range(3))
     for rows, semantic in similarity_blocks(queries, database, system.similarity):
         # BM25's blocks may be smaller, because its rows are wider
         bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
-        mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
+        if search is None:
+            mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
+        else:
+            asked = zip(collection.queries[rows], queries[rows], strict=True)
+            rankings = [search.ranking(Asked(text, vector, alpha, alpha)) for text, vector in asked]
+            mixed.add(rows, np.stack([scores_of(ranking, len(database)) for ranking in rankings]))
         first.add(rows, bm25)
         second.add(rows, semantic)
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
+
+
+def _search(serve: Serve | None, system: System, collection: Collection, database: Matrix) -> Search | None:
+    """The collection's search; None for what an index does not hold: counts of words, and words against words."""
+    if serve is None or not isinstance(database, np.ndarray) or system.similarity not in ("cosine", "jaccard"):
+        return None
+    # how rare a word is matters only to what sessions learn, and here are none
+    return serve(collection.documents, database, system.similarity, lambda word: 1.0)
 
 
 def hybrid_scores(lexical: NDArray[Any], semantic: NDArray[Any], alpha: float) -> NDArray[Any]:
@@ -170,9 +189,13 @@ class _Rankings:
 
 
 def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
-    """Figures of one ranking by ``scores`` (N,); ``grades``: document → grade, with a relevant one."""
+    """Figures of one ranking by ``scores`` (N,), -inf for documents that are not found.
+
+    ``grades``: document → grade, with a relevant one.
+    """
     gains = np.zeros(len(scores))
     gains[list(grades)] = list(grades.values())
+    gains[np.isneginf(scores)] = 0
     gains = gains[np.argsort(-scores, kind="stable")]
     hits, total = gains > 0, sum(grade > 0 for grade in grades.values())
     values = [

@@ -175,4 +175,4 @@ def _of_model(model: Model, similarity: str | None) -> System:
         return DynaMax(model)
     if similarity is not None:
         model.similarity = similarity
-    return Encoder(model.encode, model.similarity, model.table, model.max_alpha)
+    return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)

@@ -35,6 +35,11 @@ class Adapted:
         return self._model.table
 
     @property
+    def alpha(self) -> float:
+        """The model's, see :class:`resift.encoders.model.Model`."""
+        return self._model.alpha
+
+    @property
     def max_alpha(self) -> float:
         """The model's, see :class:`resift.encoders.model.Model`."""
         return self._model.max_alpha

@@ -38,10 +38,8 @@ def read_collection(folder: str | Path, part: str | None = None) -> Collection:
     judged document or query is not, or no query has a relevant document.
     """
     folder = Path(folder)
-    corpus_file, query_file = _first_file(folder, "corpus.jsonl"), _first_file(folder, "queries.jsonl")
-    qrels_file = (
-        _first_file(folder, f"qrels/{part}.tsv") if part else _first_file(folder, "qrels.tsv", "qrels/test.tsv")
-    )
+    corpus_file, query_file = first_file(folder, "corpus.jsonl"), first_file(folder, "queries.jsonl")
+    qrels_file = first_file(folder, f"qrels/{part}.tsv") if part else first_file(folder, "qrels.tsv", "qrels/test.tsv")
     documents, queries = _texts(corpus_file, titled=True), _texts(query_file)
     positions = {key: position for position, key in enumerate(documents)}
     grades: dict[str, dict[int, float]] = {}
@@ -69,7 +67,7 @@ def read_collection(folder: str | Path, part: str | None = None) -> Collection:
 
 def corpus_file(folder: str | Path) -> Path:
     """The file of a BEIR folder's documents, plain or .gz. Raises BadInput if there is none."""
-    return _first_file(Path(folder), "corpus.jsonl")
+    return first_file(Path(folder), "corpus.jsonl")
 
 
 def has_part(folder: str | Path, part: str) -> bool:
@@ -87,7 +85,7 @@ def with_queries(collection: Collection, positions: Sequence[int]) -> Collection
     )
 
 
-def _first_file(folder: Path, *names: str) -> Path:
+def first_file(folder: Path, *names: str) -> Path:
     """The first of the files that is there, plain or .gz."""
     for name in names:
         for ending in _ENDINGS:

@@ -13,11 +13,12 @@ from resift.arrays import Floats
 from resift.errors import needs_extra
 from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.pairwise import Matrix
-from resift.evaluation.system import ALPHA, MAX_ALPHA, System
-from resift.ranking.feedback import DEFAULT_METHOD, METHODS, Bag, Feedback, bag_of_words
-from resift.ranking.fusion import combine
+from resift.evaluation.served import Asked, Search, Serve, scores_of
+from resift.evaluation.system import System, weights_of
+from resift.ranking.feedback import DEFAULT_METHOD
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.vectors.packaged import load_vectors
-from resift.vectors.similarity import SIMILARITIES, unit_rows
+from resift.vectors.similarity import unit_rows
 
 with needs_extra("eval", "Evaluation"):
     from scipy.sparse import csc_matrix, csr_matrix
@@ -27,10 +28,12 @@ Judged = Sequence[tuple[int, float]]  # judged documents, each with its grade
 
 
 class FeedbackBench:
-    """Documents (N) and queries (Q): their vectors by a system, and their words counted for BM25.
+    """Documents (N) and queries (Q): their vectors by a system, what is served of them, and words counted for BM25.
 
-    ``idf`` says how rare a word is; if it is not given, the table of the fitted system does, or the packaged vectors'
-    where it has none. ``alpha`` is the weight of the similarity against BM25 before any feedback.
+    ``serve`` makes the search. ``idf`` says how rare a word is; if it is not given, the table of the fitted system
+    does, or the packaged vectors' where it has none. ``alpha`` is the weight of the similarity before any feedback,
+    None the system's own. ``whole``: rankings are of the whole collection, see
+    :class:`resift.evaluation.served.Asked`.
     """
 
     def __init__(
@@ -38,21 +41,37 @@ class FeedbackBench:
         system: System,
         documents: Sequence[str],
         queries: Sequence[str],
+        serve: Serve,
         idf: Callable[[str], float] | None = None,
-        alpha: float = ALPHA,
+        alpha: float | None = None,
+        whole: bool = False,
     ) -> None:
-        self.documents, self.queries, self.alpha = documents, queries, alpha
+        self.documents, self.queries, self.whole = documents, queries, whole
         self.vectors, self.query_vectors = _dense(system.fit(documents)), _dense(system.queries(queries))
-        # only now, because an adapted system has another table and another weight once it is fitted
-        self.max_alpha: float = getattr(system, "max_alpha", MAX_ALPHA)
+        # only now, because an adapted system has another table and other weights once it is fitted
+        own, self.max_alpha = weights_of(system)
+        self.alpha = own if alpha is None else alpha
         self._table = getattr(system, "table", None)
         self._given_idf = idf
-        # "dot", which BM25 asks for, is no similarity of one vector with many
-        self.similarity = SIMILARITIES["cosine" if system.similarity == "dot" else system.similarity]
-        self.bm25 = BM25()
+        self._serve, self._similarity = serve, system.similarity
+
+    @cached_property
+    def search(self) -> Search:
+        """The collection as it is served."""
+        # "dot", which word counts are compared by, is no similarity that an index has
+        similarity = "cosine" if self._similarity == "dot" else self._similarity
+        return self._serve(self.documents, self.vectors, similarity, self.idf)
+
+    @cached_property
+    def _fitted_bm25(self) -> tuple[BM25, csc_matrix]:
+        bm25 = BM25()
         # by columns, because a query asks for few of the terms
-        self._columns = csc_matrix(self.bm25.fit(documents))
-        self._bags: dict[int, Bag] = {}
+        return bm25, csc_matrix(bm25.fit(self.documents))
+
+    @property
+    def bm25(self) -> BM25:
+        """BM25, which has counted the documents' words."""
+        return self._fitted_bm25[0]
 
     @cached_property
     def idf(self) -> Callable[[str], float]:
@@ -76,61 +95,32 @@ class FeedbackBench:
         projection = (axes / scale).astype(np.float32)
         return unit_rows((self.vectors - mean) @ projection), unit_rows((self.query_vectors - mean) @ projection)
 
-    def bag(self, document: int) -> Bag:
-        """A document's weighted words."""
-        if document not in self._bags:
-            self._bags[document] = bag_of_words(self.documents[document], self.idf)
-        return self._bags[document]
-
     def query_terms(self, query: int) -> NDArray[np.float64]:
         """A query's term counts as a vector of length 1, (V,); zeros without known words."""
         counts = self.bm25.queries([self.queries[query]]).toarray()[0].astype(np.float64)
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
-    def expanded_terms(self, query: int, feedback: Feedback) -> NDArray[np.float64]:
-        """A query's terms and those that the feedback adds, (V,); words that no document has are left out."""
-        columns, added = self.bm25.terms.index, np.zeros(len(self.bm25.terms.index))
-        for word, weight in feedback.expansion_terms.items():
-            for term in self.bm25.analyze(word):
-                if term in columns:
-                    added[columns[term]] += weight
-        return self.query_terms(query) + added
-
     def lexical(self, weights: NDArray[Any]) -> Scores:
         """BM25 (N,) of terms weighted by ``weights`` (V,)."""
         columns = np.flatnonzero(weights)
-        return np.asarray(self._columns[:, columns] @ weights[columns], np.float64)
+        return np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
 
-    def semantic(self, vector: NDArray[Any], mask: NDArray[Any] | float = 1.0) -> Scores:
-        """Similarity (N,) of the documents with a vector (K,), both masked."""
-        return np.asarray(self.similarity(vector * mask, self.vectors * mask), np.float64)
+    def judged(self, query: str, judged: Judged) -> list[JudgedDocument]:
+        """Documents as a session holds them that were ``judged`` for the text ``query``, "" for none in particular."""
+        return [
+            JudgedDocument(Judgement("", str(row), grade, query), self.vectors[row], self.documents[row])
+            for row, grade in judged
+        ]
 
-    def hybrid(self, query: int, feedback: Feedback | None = None) -> Scores:
-        """The reranker's score of all documents, (N,): (1 - α) · z(BM25) + α · z(similarity).
+    def served(self, query: int, judged: Sequence[JudgedDocument] = (), method: str = DEFAULT_METHOD) -> Scores:
+        """Scores (N,) that give the ranking of a search in a session with ``judged`` documents, or without one.
 
-        With feedback the terms, the vector, the mask and α are as it changes them.
+        They are -inf for documents that it does not find. ``method`` is one of
+        :data:`resift.ranking.feedback.METHODS`.
         """
         vector = self.query_vectors[query]
-        if feedback is None:
-            return _combined(self.lexical(self.query_terms(query)), self.semantic(vector), self.alpha)
-        return _combined(
-            self.lexical(self.expanded_terms(query, feedback)),
-            self.semantic(feedback.transform_query(vector), feedback.mask),
-            feedback.adjusted_alpha(self.alpha, self.max_alpha),
-        )
-
-    def learn(self, judged: Judged, method: str = DEFAULT_METHOD) -> Feedback:
-        """What judged documents teach a method of :data:`resift.ranking.feedback.METHODS`."""
-        ordered = sorted(judged, key=lambda judgement: judgement[1] < 0)
-        documents = [document for document, _ in ordered]
-        relevant = sum(grade > 0 for _, grade in ordered)
-        bags = [self.bag(document) for document in documents] if METHODS[method].expands else []
-        sides = self.vectors[documents[:relevant]], self.vectors[documents[relevant:]]
-        return Feedback.learn(*sides, method, [grade for _, grade in ordered], bags)
-
-
-def _combined(lexical: Scores, semantic: Scores, alpha: float) -> Scores:
-    return np.asarray(combine(lexical, semantic, alpha, "z_score"), np.float64)
+        asked = Asked(self.queries[query], vector, self.alpha, self.max_alpha, judged, method, self.whole)
+        return scores_of(self.search.ranking(asked), len(self.documents))
 
 
 def _dense(rows: Matrix) -> Floats:

@@ -16,7 +16,7 @@ _RELATED = 0.3
 
 
 class Graded(FeedbackProtocol):
-    """The first documents of the mix with BM25 are judged; one that the qrels do not name is irrelevant."""
+    """The first documents of what is served are judged; one that the qrels do not name is irrelevant."""
 
     name = "retrieval"
     metrics = ("ndcg@10", "map", "recall@10", "mrr@10")
@@ -26,8 +26,8 @@ class Graded(FeedbackProtocol):
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """By the mix of similarity and BM25."""
-        return bench.hybrid(query)
+        """As it is served without a session."""
+        return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """The first ``count`` documents."""

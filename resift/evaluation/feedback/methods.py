@@ -1,8 +1,7 @@
 """Methods of feedback by name: our own, and those that they are measured against.
 
 ==================  ================================================================================================
-our own             see :mod:`resift.ranking.feedback`: ``mask``, ``rocchio``, ``mask+rocchio`` and ``ridge`` rank by
-                    similarity alone, ``lexical`` by BM25 alone, ``ridge+lexical`` by both, as the reranker does
+our own             see :mod:`resift.ranking.feedback`: the search that a session gives which learns by this method
 ``whitened``        Rocchio (1, 2, 1) in the half-whitened space of the documents' vectors: V / s^½ of their SVD
 ``none``            the ranking that was judged
 ``rm3``             BM25 of .3 · query + .7 · the 60 likeliest words of the relevant documents (Lavrenko and Croft
@@ -38,12 +37,7 @@ def scores_after(bench: FeedbackBench, method: str, query: int, judged: Judged, 
         return first
     if method in _OTHERS:
         return _OTHERS[method](bench, query, judged)
-    feedback = bench.learn(judged, method)
-    if not METHODS[method].expands:
-        return bench.semantic(feedback.transform_query(bench.query_vectors[query]), feedback.mask)
-    if METHODS[method].transformation:
-        return bench.hybrid(query, feedback)
-    return bench.lexical(bench.expanded_terms(query, feedback))
+    return bench.served(query, bench.judged(bench.queries[query], judged), method)
 
 
 def check_method(method: str) -> None:

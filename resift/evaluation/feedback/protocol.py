@@ -14,10 +14,12 @@ from resift.evaluation.feedback.options import FeedbackOptions
 class FeedbackProtocol:
     """A protocol: which ranking is judged first, what is judged of it, and what is measured.
 
-    ``name`` is what a report calls it, ``metrics`` names the figures; ``documents`` and ``queries`` are texts.
+    ``name`` is what a report calls it, ``metrics`` names the figures; ``documents`` and ``queries`` are texts;
+    ``whole``: whether the figures are of rankings of all documents, and not of what is served.
     """
 
     name: str
+    whole = False
     metrics: tuple[str, ...]
     documents: Sequence[str]
     queries: Sequence[str]
@@ -34,6 +36,7 @@ class FeedbackProtocol:
         With the chance ``options.noise`` a judgement is the opposite of what it should be.
         """
         order = np.argsort(-scores, kind="stable")
+        order = order[np.isfinite(scores[order])]  # nobody judges what was not found
         unjudged = order[~np.isin(order, [document for document, _ in judged])]
         judgements = self.judgements(query, unjudged, options.judgements)
         wrong = rng.random(len(judgements)) < options.noise

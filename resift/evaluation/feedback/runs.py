@@ -15,8 +15,6 @@ from resift.evaluation.feedback.protocol import FeedbackProtocol
 from resift.evaluation.protocol import Run
 from resift.ranking.feedback import DEFAULT_METHOD
 
-_CANDIDATES = 100
-
 
 def run_feedback(
     bench: FeedbackBench,
@@ -71,15 +69,18 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
     for query in _drawn(protocol, options):
         rng = np.random.default_rng([options.seed, query])
         judged = protocol.judge(query, protocol.first(bench, query), [], options, rng)
-        feedback, documents = bench.learn(judged), [document for document, _ in judged]
+        documents = [document for document, _ in judged]
         for kind, pool in zip(figures, protocol.other_queries(query), strict=True):
             if not len(pool):
                 continue
             other = int(rng.choice(pool))
-            candidates = np.argsort(-bench.lexical(bench.query_terms(other)), kind="stable")[:_CANDIDATES]
-            scoped = feedback.scoped(bench.query_vectors[other], bench.vectors[candidates])
-            for name, learnt in (("before", None), ("after", scoped), ("whole", feedback)):
-                figures[kind][name].append(protocol.measure(other, bench.hybrid(other, learnt), documents))
+            scores = {
+                "before": bench.served(other),
+                "after": bench.served(other, bench.judged(bench.queries[query], judged)),
+                "whole": bench.served(other, bench.judged("", judged)),
+            }
+            for name, found in scores.items():
+                figures[kind][name].append(protocol.measure(other, found, documents))
     return {kind: {name: _topic_run(protocol, rows) for name, rows in ways.items()} for kind, ways in figures.items()}
 
 

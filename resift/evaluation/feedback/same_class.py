@@ -22,11 +22,11 @@ class SameClass(FeedbackProtocol):
     """Of the first 30 documents so many relevant and irrelevant ones are judged, half and half.
 
     ``train`` is the database, ``test`` the queries; ``skipped`` counts those whose label no training document has.
-    ``first_system`` makes the ranking that is judged first; if there is none, the bench's own similarity does. Raises
-    BadInput if no query is left.
+    ``first_system`` makes the ranking that is judged first; if there is none, it is what is served without a session.
+    Raises BadInput if no query is left.
     """
 
-    name = "classes"
+    name, whole = "classes", True
     metrics = ("map11", "p@10", "ip@10", "residual_map11", "residual_ip@10")
 
     def __init__(self, train: Classes, test: Classes, first_system: System | None = None) -> None:
@@ -41,8 +41,8 @@ class SameClass(FeedbackProtocol):
         self._first = None if first_system is None else _scorer(first_system, self.documents, self.queries)
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
-        """By the similarity of the first system, or of the bench."""
-        return bench.semantic(bench.query_vectors[query]) if self._first is None else self._first(query)
+        """By the similarity of the first system, or as it is served without a session."""
+        return bench.served(query) if self._first is None else self._first(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
         """The first of either kind, one more relevant one where ``count`` is odd."""
