@@ -386,3 +386,9 @@ def test_only_query_and_rescoring_change_and_only_once(
     # what a body matches without being widened is what its own query does
     if changed and not chosen.widen:
         assert found.body["query"]["bool"]["must"] == [body.get("query", {"match_all": {}})]
+
+
+def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -> None:
+    plain = rewritten({"query": QUERY}, replace(SESSION, kept={}))
+    wordy = rewritten({"query": QUERY}, replace(SESSION, kept={}, text="the fire is in the bush"))
+    assert stages(plain) == stages(wordy)

@@ -29,6 +29,7 @@ from resift.plugin.rewriting.clauses import (
     word_clauses,
 )
 from resift.plugin.rewriting.query_text import Parts, text_parts
+from resift.plugin.sqlite.analysis import STOP_WORDS
 from resift.ranking.fusion import beta_of, similarity_factor
 from resift.text import tokenize
 
@@ -200,7 +201,7 @@ class _Rewriting:
         self.min_score = body.get("min_score")
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
-        length = sum(count**2 for count in Counter(tokenize(meaning.text)).values()) ** 0.5 or 1.0
+        length = _length(meaning.text)
         width = len(fields) or _UNKNOWN_FIELDS
         self.words = word_clauses(meaning.terms, fields, length)[: _CLAUSES // width]
         # what the query's own words leave
@@ -268,6 +269,13 @@ class _Rewriting:
         if self.beta or meaning.terms:
             factors += fixed_scores({id: _kept_factor(meaning, id, self.beta) for id in self.kept})
         return factors
+
+
+def _length(text: str) -> float:
+    """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
+    they would be most of a long question, and blow the session's words up."""
+    counts = Counter(word for word in tokenize(text) if word not in STOP_WORDS)
+    return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
 def _bool(

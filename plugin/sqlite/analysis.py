@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from resift.plugin.sqlite.porter import stem
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
-_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
     | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
     | {"with"}
@@ -106,7 +106,7 @@ def _stemmed(word: str) -> str:
     lowered = _lowered(word)
     if lowered.endswith(("'s", "’s", "＇s")):
         lowered = lowered[:-2]
-    return "" if lowered in _STOP_WORDS else stem(lowered)
+    return "" if lowered in STOP_WORDS else stem(lowered)
 
 
 _TERMS: dict[str, Callable[[str], str]] = {"standard": _lowered, "english": _stemmed}
