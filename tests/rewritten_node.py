@@ -28,7 +28,23 @@ from resift.reranker import Config, create_app
 COUNT = 60
 FIELDS = ["title", "text"]
 SESSION = "anna"
-WORDS = "fire bush flame smoke forest tree army gun soldier war ceasefire peace rain river water".split()
+WORDS = [
+    "fire",
+    "bush",
+    "flame",
+    "smoke",
+    "forest",
+    "tree",
+    "army",
+    "gun",
+    "soldier",
+    "war",
+    "ceasefire",
+    "peace",
+    "rain",
+    "river",
+    "water",
+]
 
 
 @dataclass
@@ -43,7 +59,7 @@ class Node:
     index: str
     other: str
     query_model: str
-    rewritten: list[dict[str, Any]] = field(default_factory=list)
+    rewritten: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def pipeline(self) -> str:

@@ -64,6 +64,7 @@ VALID: dict[str, dict[str, Any]] = {
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE, "model": "model"},
     "status": {"url": NOWHERE, "model": "model"},
+    "guard": {"url": NOWHERE, "model": "model"},
     "demo": {"corpus": "docs.jsonl", "no_serve": True, "model": "model"},
 }
 # What is wrong for parameters that click knows as text; an empty list where anything may be right.
@@ -144,7 +145,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 }
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}
-CLUSTER = ("install", "uninstall", "status")  # they ask the cluster first
+CLUSTER = ("install", "uninstall", "status", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "x", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
