@@ -75,7 +75,7 @@ def explain_search(
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
     with library.open(engine, model, sessions=store, session_index=session_index) as opened:
         service = opened.service
-        check_clause("query", asked, service.config.max_text)
+        check_clause("search", {"query": asked}, service.config.max_text)
         if session is not None and not opened.index(index).session(session).explain()["judgements"]:
             click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
         search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
