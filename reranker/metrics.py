@@ -60,6 +60,6 @@ def add_metrics(app: Flask) -> None:
 
 def count_rewrite(outcome: str, reason: str) -> None:
     """Count a search of a pipeline: ``outcome`` is ``rewritten``, ``left_alone`` or ``failed``."""
-    # what failed says what it met; as a label that would be a new series each time
-    label = "failed" if outcome == "failed" else reason
+    # what failed, or was rewritten in part, says what it met; as a label that would be a new series each time
+    label = {"failed": "failed", "rewritten": "in part" if reason else ""}.get(outcome, reason.split("; ")[0])
     current_app.extensions["rewrites"].labels(outcome, label).inc()

@@ -81,6 +81,7 @@ TEXTS: dict[str, list[str]] = {
     "test": FILES,
     "words": ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl"],
     "folder": ["nowhere", "docs.jsonl", "directory.jsonl"],
+    "turns": ["nowhere", "docs.jsonl", "directory.jsonl"],
     "source": ["nowhere", "docs.jsonl", "directory.jsonl"],
     "model": FOLDERS,
     "vectors": FOLDERS,
@@ -142,6 +143,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},
     ("eval feedback", "first"): {"folder": None, "train": "labelled.jsonl", "test": "labelled.jsonl"},
     ("eval feedback", "model"): {"encoder": None},
+    ("eval feedback", "turns"): {"folder": None},
 }
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}

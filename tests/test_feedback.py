@@ -229,7 +229,9 @@ def test_rocchio_weighs_clicks_and_skips_by_their_grades() -> None:
     np.testing.assert_allclose(click.transform_query(3 * a), 3 * a + 1.2 * b, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.05), (2.0, 0.1), (3.0, 0.2), (4.0, 0.2)])
+@pytest.mark.parametrize(
+    ("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.05), (2.0, 0.1), (3.0, 0.2), (4.0, 0.2)]
+)
 def test_scope_grows_from_one_to_three_deviations_above_other_documents(deviations: float, counts: float) -> None:
     query = np.array([1, 0], np.float32)
     similarities = np.array([0.1, 0.1, 0.2, 0.3, 0.3])  # as few as say anything

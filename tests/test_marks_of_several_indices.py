@@ -83,3 +83,19 @@ def test_hits_say_which_document_they_are(client: FlaskClient, pattern: str) -> 
         session.mark(relevant=[hits["b", "1"]], irrelevant=[hits["a", "2"]])
     session.mark(relevant=[hits["a", "2"], hits["b", "3"]])
     assert session.explain()["steps"] == 2
+
+
+@pytest.mark.parametrize("judged", ["hide", "demote", "keep"])
+def test_another_index_s_document_of_the_same_id_is_not_the_judged_one(
+    client: FlaskClient, pattern: str, judged: str
+) -> None:
+    own = pattern.replace("*", "b")
+    post(client, "/v1/feedback", index=own, session="anna", query="river", relevant=["1"])
+    query = {"match": {"text": "fire smoke army"}}
+    answer = post(client, "/v1/search", index=pattern, query=query, session="anna", judged=judged)
+    found = [(hit["_index"], hit["_id"]) for hit in answer["hits"]["hits"]]
+    other = (pattern.replace("*", "a"), "1")
+    assert other in found
+    assert ((own, "1") in found) is (judged != "hide")
+    if judged == "demote":
+        assert found.index(other) < found.index((own, "1")) == len(found) - 1

@@ -56,6 +56,7 @@ def _take(hit: dict[str, Any]) -> Floats | str | None:
     fields = hit.get("fields", {})
     if _NAME not in fields:
         return stored_vector(hit)
+    packed: str | None
     (packed,) = fields.pop(_NAME)
     if not fields:
         del hit["fields"]

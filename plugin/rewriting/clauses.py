@@ -49,12 +49,9 @@ def similarity_clause(
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
 
 
-def fixed_scores(scores: Mapping[str, float]) -> list[Body]:
-    """A clause for each document id that gives this document its score."""
-    return [
-        {"constant_score": {"filter": ids_clause([id]), "boost": float(np.float32(score))}}
-        for id, score in scores.items()
-    ]
+def fixed_score(documents: Body, score: float) -> Body:
+    """The clause that gives the documents of another one this score."""
+    return {"constant_score": {"filter": documents, "boost": float(np.float32(score))}}
 
 
 def ids_clause(ids: Sequence[str]) -> Body:

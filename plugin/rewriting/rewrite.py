@@ -21,7 +21,7 @@ from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.plugin.query_dsl import Body
 from resift.plugin.rewriting.clauses import (
-    fixed_scores,
+    fixed_score,
     ids_clause,
     nearest_clause,
     rescore,
@@ -82,7 +82,8 @@ class Meaning:
     ``text``: what it asks for. ``vector`` (K,): its vector as the session moves it, under ``mask`` (K,) if the session
     learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
-    documents whose place the session does not change. ``judged``: ids of all judged documents.
+    documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
+    indices are searched, id → the name of the index that a judged document is in.
     """
 
     text: str
@@ -92,6 +93,7 @@ class Meaning:
     terms: Mapping[str, float] = field(default_factory=dict)
     kept: Mapping[str, float] = field(default_factory=dict)
     judged: Sequence[str] = ()
+    homes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -215,10 +217,13 @@ class _Rewriting:
         """The query under our name: widened if it may be, and without the documents that are hidden."""
         alternatives = [] if self.parts is None else self._alternatives(self.parts)
         if self.parts is None or not alternatives:
-            return _bool(must=[self.query], must_not=_ids(self.hidden))
+            return _bool(must=[self.query], must_not=self._documents(self.hidden))
         scoring, conditions, excluded = self.parts
         return _bool(
-            should=[scoring, *alternatives], filter=conditions, must_not=excluded + _ids(self.hidden), at_least=1
+            should=[scoring, *alternatives],
+            filter=conditions,
+            must_not=excluded + self._documents(self.hidden),
+            at_least=1,
         )
 
     def _alternatives(self, parts: Parts) -> list[Body]:
@@ -235,7 +240,7 @@ class _Rewriting:
         """Clauses for words, which do not count for documents that keep their places."""
         if not self.kept or not words:
             return words
-        return [{"bool": {"should": words, "must_not": _ids(list(self.kept))}}]
+        return [{"bool": {"should": words, "must_not": self._documents(list(self.kept))}}]
 
     def query_alone(self, ranked: bool) -> Body | None:
         """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
@@ -244,7 +249,7 @@ class _Rewriting:
         words = self._words(words) if ranked and self.min_score is None else []
         if not words and not self.hidden:
             return None
-        return _bool(must=[self.query], should=words, must_not=_ids(self.hidden))
+        return _bool(must=[self.query], should=words, must_not=self._documents(self.hidden))
 
     def stages(self) -> list[Body]:
         """The rescorings: of the words that are not in the query, of the similarity, and of what is shown last."""
@@ -256,7 +261,9 @@ class _Rewriting:
         if factors:
             stages.append(rescore(window, {"bool": {"should": factors}} if self.kept else factors[0], "multiply"))
         if self.demoted:
-            others = {"constant_score": {"filter": {"bool": {"must_not": _ids(self.demoted)}}, "boost": PROMOTED}}
+            others = {
+                "constant_score": {"filter": {"bool": {"must_not": self._documents(self.demoted)}}, "boost": PROMOTED}
+            }
             stages.append(rescore(window, others, "multiply"))
         return stages
 
@@ -264,11 +271,22 @@ class _Rewriting:
         """Clauses for what scores are multiplied with: by the similarity, and of documents that keep their places."""
         meaning, factors = self.meaning, []
         if self.beta and meaning.vector is not None:
-            others = {"bool": {"must_not": _ids(list(self.kept))}} if self.kept else None
+            others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
             factors.append(similarity_clause(meaning.similarity, meaning.vector, meaning.mask, self.beta, others))
         if self.beta or meaning.terms:
-            factors += fixed_scores({id: _kept_factor(meaning, id, self.beta) for id in self.kept})
+            factors += [fixed_score(self._documents([id])[0], _kept_factor(meaning, id, self.beta)) for id in self.kept]
         return factors
+
+    def _documents(self, ids: Sequence[str]) -> list[Body]:
+        """Clauses for judged documents: of several indices each may have another document of the same id."""
+        if not self.meaning.homes:
+            return [ids_clause(ids)] if ids else []
+        by_home: dict[str, list[str]] = {}
+        for id in ids:
+            by_home.setdefault(self.meaning.homes[id], []).append(id)
+        return [
+            {"bool": {"filter": [ids_clause(those), {"term": {"_index": home}}]}} for home, those in by_home.items()
+        ]
 
 
 def _length(text: str) -> float:
@@ -291,7 +309,3 @@ def _bool(
     if at_least:
         inner["minimum_should_match"] = at_least
     return {"bool": {**inner, "_name": NAME}}
-
-
-def _ids(ids: Sequence[str]) -> list[Body]:
-    return [ids_clause(ids)] if ids else []

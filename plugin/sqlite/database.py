@@ -71,7 +71,7 @@ class Database:
 
     @contextmanager
     def _connection(self, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread is using, and that waits for others as long as usual, or for ``seconds``."""
+        """A connection that no other thread is using, and that waits for others as usual, or for ``seconds``."""
         # By process: a connection must not be carried across a fork, since both processes would write by the same
         # locks, and servers fork their workers after the file is open.
         idle = self._idle.setdefault(os.getpid(), [])

@@ -41,11 +41,12 @@ def meaning_of(
     judged: Sequence[JudgedDocument],
     similarity: str,
     has_vectors: bool = True,
+    several: bool = False,
 ) -> Meaning:
     """What a query means with what ``feedback`` says of it, in an index that ``has_vectors`` or not.
 
     ``text`` and ``vector`` (K,) are the query's own; ``judged``: the session's documents that may be hits;
-    ``similarity``: the name of what compares vectors.
+    ``similarity``: the name of what compares vectors; ``several``: whether more than one index is searched.
     """
     moved = vector if feedback is None else feedback.transform_query(vector)
     return Meaning(
@@ -56,6 +57,7 @@ def meaning_of(
         {} if feedback is None else feedback.expansion_terms,
         {} if feedback is None else _kept(judged, text, vector, similarity),
         tuple(dict.fromkeys(one.judgement.document for one in judged)),
+        {one.judgement.document: one.judgement.index for one in judged} if several else {},
     )
 
 

@@ -149,7 +149,8 @@ class Rewriter:
         headers: Headers,
     ) -> Meaning:
         here = [one for one in judged if self._is_searched(one.judgement.index, info, headers)]
-        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, info.model is not None)
+        has_vectors, several = info.model is not None, len(info.indices) > 1
+        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, has_vectors, several)
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""

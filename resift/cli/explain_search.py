@@ -24,11 +24,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 
 @click.command(
     "explain-search",
-    epilog="""\b
-Examples:
-  resift explain-search news 'bush fire' --session anna
-  resift explain-search news --body search.json --alpha 0.5 --json
-  echo '{"query": {"match": {"title": "fire"}}}' | resift explain-search news --body -""",
+    epilog="Example: resift explain-search news 'bush fire' --session anna",
 )
 @click.argument("index")
 @click.argument("query", required=False)
