@@ -179,4 +179,25 @@ EQUIVALENT = {
         "best = np.argpartition(-scores, min(count, len(scores) - 2))[:count]",
     ): "so many are all but one, which is then the last one",
     ("resift/encoders/model.py", "if self.segments == 0:"): "one part of a text is all of it, by the longer way too",
+    (
+        "plugin/sqlite/scripts.py",
+        "return np.asarray(np.maximum(1 + cosines, -1))",
+    ): "a cosine is not below -1, but for the last bit",
+    (
+        "plugin/sqlite/matching.py",
+        "return found if within is None else (np.intersect1d(within, found, assume_unique=True))",
+    ): "what both hold, whichever is named first",
+    (
+        "plugin/sqlite/tables.py",
+        "tables = IndexTables(index, int(row.lastrowid or -1), meta, 0)",
+    ): "a row that was inserted has a number",
+    (
+        "plugin/sqlite/tables.py",
+        "tables = IndexTables(index, int(row.lastrowid or 0), meta, -1)",
+    ): "nothing asks tables that are just being made how often they changed",
+    ("plugin/sqlite/query.py", "boost = -2.0"): "any negative number is refused",
+    ("plugin/opensearch/engine.py", "writers = 4"): "a number that was chosen for speed",
+    ("plugin/opensearch/engine.py", "writers = 2"): "a number that was chosen for speed",
+    ("plugin/opensearch/sessions.py", "_ATTEMPTS = 19"): "many, whatever the number",
+    ("plugin/opensearch/sessions.py", "_ATTEMPTS = 21"): "many, whatever the number",
 }

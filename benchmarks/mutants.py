@@ -108,7 +108,14 @@ TARGETS = {
     ),
     "opensearch": Target(
         [f"plugin/opensearch/{name}.py" for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")],
-        [*ENGINE_TESTS, "test_session_store", "test_packed_vectors", "test_rescore", "test_search_answers"],
+        [
+            *ENGINE_TESTS,
+            "test_opensearch_indices",
+            "test_session_store",
+            "test_packed_vectors",
+            "test_rescore",
+            "test_search_answers",
+        ],
         CLUSTER_ONLY,
         needs_node=True,
     ),

@@ -9,6 +9,7 @@ import pytest
 from engine_documents import ids
 
 from resift import Model
+from resift.plugin.connect import open_engine
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 
@@ -24,6 +25,25 @@ def test_a_word_counts_as_often_as_a_query_says_it(engine: Engine, indexed: str)
         for text in ("fire", "forest", "fire forest fire fire")
     )
     assert thrice == pytest.approx({id: 3 * once[id] + other.get(id, 0) for id in once})
+
+
+def test_several_terms_of_a_text_score_what_their_boost_says(engine: Engine, indexed: str) -> None:
+    for boost, settings in ((1, {}), (2.5, {"boost": 2.5})):
+        found = scores(engine, indexed, {"terms": {"text": ["rain", "forest"], **settings}})
+        assert found == {"0": boost, "3": boost}
+
+
+def test_scores_follow_what_is_written(engine: Engine, engine_url: str, indexed: str) -> None:
+    query = {"match": {"text": "forest rain"}}
+    before = scores(engine, indexed, query)
+    more = [Document(f"n{number}", {"text": "forest and more forest", "title": "x"}) for number in range(20)]
+    assert engine.bulk(indexed, more) == []
+    engine.refresh(indexed)
+    after = scores(engine, indexed, query)
+    assert (next(iter(before)), next(iter(after))) == ("0", "3")  # the forest is no rare word any more
+    other = open_engine(engine_url)
+    assert scores(other, indexed, query) == after
+    other.close()
 
 
 def test_vectors_that_point_away_are_near_by_how_far_they_point(engine: Engine, index: str, model: Model) -> None:

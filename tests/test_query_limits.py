@@ -176,6 +176,13 @@ def test_what_is_not_known_is_refused_and_never_passed_over(embedded: Engine, bo
     assert caught.value.status == 400
 
 
+def test_it_is_said_what_is_not_known_and_what_is(embedded: Engine) -> None:
+    with pytest.raises(UnsupportedQuery, match="does not know 'fuzziness' in match") as caught:
+        embedded.search("docs", {"query": {"match": {"text": {"query": "fire", "fuzziness": 1}}}})
+    assert caught.value.value == "'fuzziness' in match"
+    assert str(caught.value.expected).split(" | ")[0] == "query"
+
+
 def test_no_fields_are_all_fields(engine: Engine, indexed: str) -> None:
     for settings in ({}, {"fields": []}, {"fields": ["*"]}, {"fields": "t*"}):
         found = engine.search(indexed, multi(**settings)).hits

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from resift.errors import BadInput, SessionsUnavailable
-from resift.plugin import session_store as store_module
 from resift.plugin.connect import open_session_store
+from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 from resift.plugin.session_store import SessionStore, StoredSession
+from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 
 ONE = StoredSession({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
@@ -79,14 +80,43 @@ def test_deleting(store: SessionStore) -> None:
 
 def test_purging(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.purge(50) == 0
-    monkeypatch.setattr(store_module, "PURGED_AT_ONCE", 2)
-    for i in range(7):
+    for module in (sqlite_module, opensearch_module):
+        monkeypatch.setattr(module, "PURGED_AT_ONCE", 2)
+    for i in range(10):
         assert store.write(f"s{i}", replace(ONE, expires=float(i)))
-    assert store.count() == 7
-    assert store.purge(5) == 5
-    assert [store.read(f"s{i}") is not None for i in range(7)] == [False] * 5 + [True] * 2
-    store.purge(0.0, wait=False)
+    assert store.count() == 10
+    assert store.purge(3, wait=False) == 2
+    assert store.count() == 8
+    assert store.purge(8) == 6
+    assert [store.read(f"s{i}") is not None for i in range(10)] == [False] * 8 + [True] * 2
+    assert store.purge(0.0, wait=False) == 0
     assert store.count() == 2
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_what_nobody_changes_meanwhile_is_deleted_by_one_request(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(store, OpenSearchSessionStore)
+    assert store.write("a", ONE)
+    requests, delete = [], store.client.delete_by_query
+    monkeypatch.setattr(store.client, "delete_by_query", lambda **named: requests.append(1) or delete(**named))
+    assert store.delete_index("docs") == 1
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_no_index_is_made_by_a_write_where_ours_cannot_be(
+    store: SessionStore, session_index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(store, OpenSearchSessionStore)
+    monkeypatch.setitem(opensearch_module.SETTINGS, "number_of_shards", "many")
+    for _ in range(2):
+        with pytest.raises(SessionsUnavailable, match="number_of_shards"):
+            store.write("a", ONE)
+    assert not store.client.indices.exists(index=session_index)
+    monkeypatch.undo()
+    assert store.write("a", ONE)
 
 
 def test_writers_in_parallel_lose_nothing(open_stores: Callable[[], SessionStore]) -> None:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
 from engine_documents import documents, ids
 
 from resift import Model
+from resift.errors import CorruptEngine
 from resift.plugin.documents import Document
 from resift.plugin.session_store import StoredSession
+from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 
@@ -50,6 +53,40 @@ def test_a_writer_keeps_no_reader_of_sessions_out(tmp_path: Path) -> None:
             assert [one.body for one in store.scan("docs")] == [ONE.body]
             assert [id for id, _ in store.all()] == ["a"]
             assert store.count() == 1
+
+
+def test_a_reader_keeps_no_writer_out(tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_TIMEOUT", 0.2)
+    with (
+        closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine,
+        closing(sqlite3.connect(tmp_path / "engine.db")) as reader,
+    ):
+        engine.create("docs", ["title", "text"], model)
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM documents_1").fetchone() == (0,)
+        assert engine.bulk("docs", documents(model)) == []
+        assert reader.execute("SELECT count(*) FROM documents_1").fetchone() == (0,)
+        assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
+
+
+def test_a_document_that_is_no_object_is_damage(tmp_path: Path, model: Model) -> None:
+    with closing(SqliteEngine(str(tmp_path / "engine.db"))) as engine:
+        engine.create("docs", ["title", "text"], model)
+        assert engine.bulk("docs", documents(model)) == []
+        with closing(sqlite3.connect(tmp_path / "engine.db")) as db:
+            db.execute("UPDATE documents_1 SET source = '[]' WHERE id = '1'")
+            db.commit()
+        for call in (lambda: engine.get("docs", "1"), lambda: ids(engine, "docs", {"match_all": {}})):
+            with pytest.raises(CorruptEngine, match="'1' is damaged"):
+                call()
+
+
+def test_what_is_kept_in_memory_leaves_no_file(here: Path, model: Model) -> None:
+    with closing(SqliteEngine(":memory:")) as engine:
+        engine.create("docs", ["title", "text"], model)
+        assert engine.bulk("docs", documents(model)) == []
+        assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
+    assert list(here.iterdir()) == []
 
 
 def test_the_passage_that_is_shown_holds_most_of_the_words(tmp_path: Path, model: Model) -> None:
