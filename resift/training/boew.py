@@ -125,7 +125,14 @@ class RoBoew(torch.nn.Module):  # type: ignore[misc]
             weights = np.concatenate([self.log_weights.exp().numpy()[:, 0], vectors.weights[untrained]])
         trained = WordVectors(words, memberships, weights, info={**vectors.info, "trained": info})
         return Model(
-            self.name(), trained, "mean", "cosine", segments=self.segments, max_alpha=1.0, **self.head_arrays()
+            self.name(),
+            trained,
+            "mean",
+            "cosine",
+            segments=self.segments,
+            alpha=0.75,
+            max_alpha=1.0,
+            **self.head_arrays(),
         )
 
 
