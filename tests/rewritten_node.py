@@ -110,7 +110,7 @@ def sources() -> list[dict[str, Any]]:
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rewritten_node(
     cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Node]:
