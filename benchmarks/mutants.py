@@ -70,6 +70,8 @@ SEARCH_TESTS = (
     "test_pages",
     "test_did_you_mean",
     "test_late_reranker",
+    "test_session_feedback",
+    *("test_rewriting", "test_rewrite_request", "test_rewritten_scores", "test_marks_of_several_indices"),
 )
 ENGINE_TESTS = (
     *("test_engine", "test_engine_knn", "test_engine_vectors"),
@@ -119,10 +121,10 @@ TARGETS = {
         CLUSTER_ONLY,
         needs_node=True,
     ),
-    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_session_feedback", "test_limits"]),
+    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits"]),
     "rewriting": Target(
         ["plugin/rewriting/"],
-        ["test_rewriting", "test_rescore", *SEARCH_TESTS, "test_session_feedback"],
+        ["test_rewriting", "test_rescore", *SEARCH_TESTS],
     ),
     "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(
