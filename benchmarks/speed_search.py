@@ -87,7 +87,8 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
             for way in names:
                 # a session for each way: the first to search in it would be the only one that is cold
                 mine = f"{session}-{way}".replace(" ", "-")
-                setup.mark(mine, " ".join(order.sample(order.choice(texts), 3)))
+                words = order.choice(texts)
+                setup.mark(mine, " ".join(order.sample(words, min(len(words), 10))))
                 client.post(f"/{setup.index}/_cache/clear", {})
                 taken[way].append(seconds(functions[way], query, mine) * 1000)
         for way in names if turn else ():

@@ -72,10 +72,10 @@ class HttpWorker(Worker):  # type: ignore[misc]
 
     def _turn(self, server: Any, channels: dict[int, Any], deadline: float, stopping: bool = False) -> None:
         """Read and write what can be read and written, and close connections that are overdue."""
-        self.notify()  # or gunicorn takes this process for one that hangs
         wasyncore.loop(timeout=0.5, use_poll=True, map=channels, count=1)
         now = time.monotonic()
         if now >= self._next_check or stopping:
+            self.notify()  # or gunicorn takes this process for one that hangs
             self._next_check = now + min(1.0, deadline / 4)
             for connection in list(server.active_channels.values()):
                 connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
