@@ -1,5 +1,6 @@
 """Mutants that no test can notice, since they change nothing that can be seen: (module, changed line) → the reason."""
 
+CACHE, SIZE = "what is kept for speed; nothing promises its age to the second", "how much is kept, for speed"
 EQUIVALENT = {
     (
         "resift/ranking/fusion.py",
@@ -200,4 +201,42 @@ EQUIVALENT = {
     ("plugin/opensearch/engine.py", "writers = 2"): "a number that was chosen for speed",
     ("plugin/opensearch/sessions.py", "_ATTEMPTS = 19"): "many, whatever the number",
     ("plugin/opensearch/sessions.py", "_ATTEMPTS = 21"): "many, whatever the number",
+    ("reranker/search/session_feedback.py", "_SECONDS, _SIZE = 299.0, 5000"): CACHE,
+    ("reranker/search/session_feedback.py", "_SECONDS, _SIZE = 301.0, 5000"): CACHE,
+    ("reranker/search/session_feedback.py", "_SECONDS, _SIZE = 300.0, 5001"): SIZE,
+    ("reranker/search/session_feedback.py", "_SECONDS, _SIZE = 300.0, 4999"): SIZE,
+    ("reranker/search/judged_documents.py", "_SECONDS, _SIZE = 300.0, 5001"): SIZE,
+    ("reranker/search/judged_documents.py", "_SECONDS, _SIZE = 300.0, 4999"): SIZE,
+    ("reranker/search/service.py", "_INFO_SECONDS, _INFOS = 6.0, 1000"): CACHE,
+    ("reranker/search/service.py", "_INFO_SECONDS, _INFOS = 4.0, 1000"): CACHE,
+    ("reranker/search/service.py", "_INFO_SECONDS, _INFOS = 5.0, 1001"): SIZE,
+    ("reranker/search/service.py", "_INFO_SECONDS, _INFOS = 5.0, 999"): SIZE,
+    ("reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 601.0, 64"): CACHE,
+    ("reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 599.0, 64"): CACHE,
+    ("reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 600.0, 65"): SIZE,
+    ("reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 600.0, 63"): SIZE,
+    ("reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 15, 3000"): SIZE,
+    ("reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 17, 3000"): SIZE,
+    (
+        "reranker/search/did_you_mean.py",
+        "return (_MIN_LETTERS <= len(word) < _MAX_LETTERS) and not any(letter.isnumeric() for letter in word)",
+    ): "words of about so many letters are none; nothing promises how many",
+    (
+        "reranker/search/service.py",
+        'return {**kept, **asked, "_source": True, "track_total_hits": False}',
+    ): "only the ids of these hits are read",
+    (
+        "reranker/search/service.py",
+        'return {**kept, **asked, "_source": False, "track_total_hits": True}',
+    ): "only the ids of these hits are read",
+    ("reranker/search/meaning.py", "has_vectors: bool = False,"): "every caller says it",
+    ("reranker/search/meaning.py", "several: bool = True,"): "every caller says it",
+    (
+        "reranker/search/session_feedback.py",
+        '"mask": round(float(np.linalg.norm(new.mask - old.mask)), 5),',
+    ): "a length to read; nothing promises its last digit",
+    (
+        "reranker/search/session_feedback.py",
+        '"shift": round(float(np.linalg.norm(new.shift - old.shift)), 5),',
+    ): "a length to read; nothing promises its last digit",
 }

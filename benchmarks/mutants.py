@@ -69,7 +69,7 @@ SEARCH_TESTS = (
     "test_search_answers",
     "test_pages",
     "test_did_you_mean",
-    "test_late_reranker",
+    *("test_late_reranker", "test_late_pages", "test_search_bodies", "test_index_sample", "test_access"),
     "test_session_feedback",
     *("test_rewriting", "test_rewrite_request", "test_rewritten_scores", "test_marks_of_several_indices"),
 )

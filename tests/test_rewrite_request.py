@@ -104,6 +104,14 @@ def test_a_body_that_cannot_be_rewritten_comes_back(
     assert rewrites(client) == {("failed" if failed else "left_alone", "failed" if failed else reason): 1}
 
 
+def test_the_ends_of_numbers_are_taken(client: FlaskClient, filled: str) -> None:
+    for options in ({"window": 1}, {"window": 1000}, {"alpha": 0.01}, {"alpha": 1}, {"knn": 0}, {"knn": 1000}):
+        answer = post(client, "/v1/rewrite", index=filled, body=asking(widen=True, **options))
+        assert answer["resift"] == {"rewritten": True}, options
+        if "window" in options:
+            assert answer["body"]["rescore"][-1]["window_size"] == options["window"]
+
+
 def test_a_body_of_many_levels_comes_back(client: FlaskClient, filled: str) -> None:
     query: dict[str, Any] = QUERY
     for _ in range(150):

@@ -32,8 +32,8 @@ def l2(scores: NDArray[Any]) -> Floats:
 
 
 def z_score(scores: NDArray[Any]) -> Floats:
-    """(s - mean) / standard deviation, of the population."""
-    spread = scores.std()
+    """(s - mean) / standard deviation, of the population; nothing of nothing."""
+    spread = scores.std() if len(scores) else 0
     return np.asarray((scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores), np.float32)
 
 

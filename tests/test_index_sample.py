@@ -1,0 +1,32 @@
+"""The sample of an index that a session's documents are compared with, on both engines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from engine_documents import documents
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+from resift.reranker.search.index_sample import IndexSamples
+
+
+def test_it_holds_vectors_of_the_index_and_is_remembered(engine: Engine, indexed: str, model: Model) -> None:
+    source, version = engine.get(indexed, "1")
+    assert engine.put(indexed, Document("1", source, None), version)
+    engine.refresh(indexed)
+    samples, info = IndexSamples(engine), engine.info(indexed)
+    sample = samples.of(info)
+    expected = [one.vector for one in documents(model) if one.id != "1" and one.vector is not None]
+    np.testing.assert_allclose(sorted(sample.tolist()), sorted(np.stack(expected).tolist()), atol=1e-4)
+    engine.delete(indexed, ["0"])
+    engine.refresh(indexed)
+    assert samples.of(info) is sample
+    assert len(samples.of(info, {"authorization": "another"})) == 3
+
+
+def test_of_an_index_without_vectors_there_is_none(engine: Engine, indexed: str) -> None:
+    info = replace(engine.info(indexed), model=None, dim=None)
+    assert len(IndexSamples(engine).of(info)) == 0
