@@ -1,6 +1,7 @@
 """Mutants that no test can notice, since they change nothing that can be seen: (module, changed line) → the reason."""
 
 CACHE, SIZE = "what is kept for speed; nothing promises its age to the second", "how much is kept, for speed"
+CHOSEN = "a number that was chosen; one near it would do as well"
 EQUIVALENT = {
     (
         "resift/ranking/fusion.py",
@@ -239,4 +240,12 @@ EQUIVALENT = {
         "reranker/search/session_feedback.py",
         '"shift": round(float(np.linalg.norm(new.shift - old.shift)), 5),',
     ): "a length to read; nothing promises its last digit",
+    ("plugin/rewriting/clauses.py", "KNN_BOOST = 3.0"): CHOSEN,
+    ("plugin/rewriting/clauses.py", "KNN_BOOST = 5.0"): CHOSEN,
+    ("plugin/rewriting/rewrite.py", "PROMOTED = 999.0"): CHOSEN,
+    ("plugin/rewriting/rewrite.py", "PROMOTED = 1001.0"): CHOSEN,
+    (
+        "plugin/rewriting/clauses.py",
+        "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",
+    ): "one digit more of a weight",
 }

@@ -392,3 +392,5 @@ def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -
     plain = rewritten({"query": QUERY}, replace(SESSION, kept={}))
     wordy = rewritten({"query": QUERY}, replace(SESSION, kept={}, text="the fire is in the bush"))
     assert stages(plain) == stages(wordy)
+    nothing, one = (rewritten({"query": QUERY}, replace(SESSION, kept={}, text=text)) for text in ("the of", "bush"))
+    assert stages(nothing) == stages(one)
