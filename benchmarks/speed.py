@@ -204,6 +204,8 @@ def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], round
         measured["processor time"] = lambda: search.processor(setup, rounds, ways)
     for state, measure in measured.items():
         found = measure()
+        if not min(found["plain"]):  # of a node elsewhere, or one that does not tell its processor's time
+            continue
         for way in ways[1:]:
             note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms, {what}"
             aim = aims.get(way, 0.0) if state == "warm" else 0.0
