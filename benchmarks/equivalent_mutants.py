@@ -248,4 +248,8 @@ EQUIVALENT = {
         "plugin/rewriting/clauses.py",
         "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",
     ): "one digit more of a weight",
+    (
+        "plugin/sqlite/bm25.py",
+        "pass  # statistics.postings.add(column, term, read)",
+    ): "what is kept for speed: it is read again",
 }
