@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from clock import Clock
-from engine_documents import documents
+from engine_documents import CONTENT_WORDS, documents
 
 from resift import Model, WordVectors, build_model, load_model
 from resift.plugin.connect import open_engine, open_session_store
@@ -28,26 +28,7 @@ os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
 
 pytest_plugins = ["opensearch_fixture", "evaluation_fixtures", "rewritten_node"]
 
-WORDS = [
-    "fire",
-    "bush",
-    "flame",
-    "smoke",
-    "forest",
-    "tree",
-    "army",
-    "gun",
-    "soldier",
-    "war",
-    "ceasefire",
-    "peace",
-    "rain",
-    "river",
-    "water",
-    "the",
-    "of",
-    "a",
-]
+WORDS = [*CONTENT_WORDS, "the", "of", "a"]
 TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier war ceasefire peace"}
 
 

@@ -8,6 +8,25 @@ from resift import Model
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 
+# Of which the tests' model knows the vectors, beside three that mean nothing.
+CONTENT_WORDS = [
+    "fire",
+    "bush",
+    "flame",
+    "smoke",
+    "forest",
+    "tree",
+    "army",
+    "gun",
+    "soldier",
+    "war",
+    "ceasefire",
+    "peace",
+    "rain",
+    "river",
+    "water",
+]
+
 TEXTS = [
     "Bush fires in the forest",
     "Army guns fire at soldiers",

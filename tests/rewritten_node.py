@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_documents import CONTENT_WORDS as WORDS
 from flask import Flask, Response
 from flask import request as flask_request
 from opensearch_fixture import reranker_host
@@ -28,23 +29,6 @@ from resift.reranker import Config, create_app
 COUNT = 60
 FIELDS = ["title", "text"]
 SESSION = "anna"
-WORDS = [
-    "fire",
-    "bush",
-    "flame",
-    "smoke",
-    "forest",
-    "tree",
-    "army",
-    "gun",
-    "soldier",
-    "war",
-    "ceasefire",
-    "peace",
-    "rain",
-    "river",
-    "water",
-]
 
 
 @dataclass

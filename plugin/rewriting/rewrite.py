@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from resift.arrays import Floats
@@ -95,6 +96,13 @@ class Meaning:
     judged: Sequence[str] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def share(self) -> float:
+        """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
+        words: 1 + ‖weights of the terms‖."""
+        share: float = 1 + sum(weight**2 for weight in self.terms.values()) ** 0.5
+        return share
+
 
 @dataclass(frozen=True)
 class Rewritten:
@@ -151,9 +159,8 @@ def _beta(meaning: Meaning, settings: RewriteSettings) -> float:
 
 
 def _kept_factor(meaning: Meaning, id: str, beta: float) -> float:
-    """The same of a judged document that keeps its place: as if it had, of the session's words, its share."""
-    share: float = 1 + sum(weight**2 for weight in meaning.terms.values()) ** 0.5
-    return share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
+    """The same of a judged document that keeps its place."""
+    return meaning.share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
 
 
 def _untouchable(body: Body) -> str:
