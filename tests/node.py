@@ -3,10 +3,11 @@
     python tests/node.py start [--port 9200] | status | stop [--port 9200]
 
 ``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
-Python. The assembled distribution stays in one folder between runs (``RESIFT_NODE_DIR``); every start has data, logs
-and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses root:
-root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap, ``RESIFT_NODE_TIMEOUT``
-(180) the seconds it may take to answer.
+Python, and ``start_cluster`` starts several nodes that form one cluster, each of which can be killed, frozen and
+brought back. The assembled distribution stays in one folder between runs (``RESIFT_NODE_DIR``); every start has data,
+logs and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses
+root: root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap,
+``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from node_assembly import (
     Java,
@@ -42,6 +45,16 @@ from node_assembly import (
 STAYS = 0  # the owner of a node that outlives the process that started it
 
 
+@dataclass(frozen=True)
+class Launch:
+    """How a node's process is started: the distribution, Java, its own settings, and its heap if not the usual."""
+
+    home: Path
+    java: Java
+    settings: dict[str, Any]
+    heap: str = ""
+
+
 @dataclass
 class Node:
     """A node and the folder of its run. It must not outlive the process `owner`, unless that is STAYS."""
@@ -51,6 +64,34 @@ class Node:
     pid: int = 0
     url: str = ""
     process: subprocess.Popen[bytes] | None = None
+    how: Launch | None = None
+
+    def launch(self) -> None:
+        """Start its process, in a group of its own, with what its folder holds; it has data after :meth:`kill`."""
+        assert self.how is not None
+        (self.run / "logs/http.ports").unlink(missing_ok=True)
+        self.process = _launch(self.how, self.run)
+        self.pid = self.process.pid
+        self.save()
+
+    def wait(self, nodes: int = 1) -> None:
+        """Wait until it is healthy, and sees so many nodes of its cluster."""
+        self.url = _wait_until_healthy(self, nodes)
+        self.save()
+
+    def kill(self) -> None:
+        """End it at once, as a power cut does; its folder stays."""
+        os.killpg(self.pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+
+    def freeze(self) -> None:
+        """Have it answer nothing and lose no connection, as a machine that swaps or is paused."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Go on after :meth:`freeze`."""
+        os.killpg(self.pid, signal.SIGCONT)
 
     def save(self) -> None:
         """Note the node in its folder, for `stop` in another process and for clearing up after a crash."""
@@ -69,6 +110,7 @@ class Node:
             if self.pid and self.alive():
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal_number)
+                    os.killpg(self.pid, signal.SIGCONT)  # one that is frozen ends when it goes on
                 deadline = time.monotonic() + patience
                 while self.alive() and time.monotonic() < deadline:
                     time.sleep(0.1)
@@ -80,26 +122,63 @@ def start(port: int = 0, stays: bool = False) -> Node:
 
     It is stopped when this process ends, unless it `stays`.
     """
-    cache = cache_folder()
+    alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
+    return _start([alone], stays=stays)[0]
+
+
+def start_cluster(nodes: int = 3, heap: str = "768m") -> list[Node]:
+    """Start nodes that form one cluster, as :func:`start` does; each keeps its ports when it is launched again."""
+    ports = _free_ports(2 * nodes)
+    seeds = [f"127.0.0.1:{port}" for port in ports[nodes:]]
+    names = [f"node-{number}" for number in range(nodes)]
+    settings = [
+        {
+            "node.name": name,
+            "http.port": http,
+            "transport.port": transport,
+            "discovery.seed_hosts": ",".join(seeds),
+            "cluster.initial_cluster_manager_nodes": ",".join(names),
+        }
+        for name, http, transport in zip(names, ports[:nodes], ports[nodes:], strict=True)
+    ]
+    return _start(settings, heap)
+
+
+def _start(settings: list[dict[str, Any]], heap: str = "", stays: bool = False) -> list[Node]:
+    """Nodes with these settings each, once they are healthy and see one another."""
+    cache, nodes = cache_folder(), []
     with locked(cache):
         java = find_java()
         home = assemble(cache, java)
         _clear_up(cache)
-        node = Node(Path(tempfile.mkdtemp(prefix="run-", dir=cache)), os.getpid())
-        node.save()
+        for own in settings:
+            run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
+            nodes.append(Node(run, os.getpid(), how=Launch(home, java, own, heap)))
+            nodes[-1].save()
     try:
-        _prepare(home, node.run, java)
-        node.process = _launch(home, node.run, java, port)
-        node.pid = node.process.pid
-        node.save()
-        node.url = _wait_until_healthy(node)
-        node.owner = STAYS if stays else node.owner
-        node.save()
+        for node in nodes:
+            _prepare(home, node.run, java)
+            node.launch()
+        for node in nodes:
+            node.wait(len(nodes))
+            node.owner = STAYS if stays else node.owner
+            node.save()
     except BaseException:
-        node.stop()
+        for node in nodes:
+            node.stop()
         raise
-    atexit.register(_stop_at_exit, node)
-    return node
+    for node in nodes:
+        atexit.register(_stop_at_exit, node)
+    return nodes
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing uses."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def running() -> list[Node]:
@@ -150,25 +229,25 @@ def _prepare(home: Path, run: Path, java: Java) -> None:
         os.chown(path, user["user"], user["group"])
 
 
-def _launch(home: Path, run: Path, java: Java, port: int) -> subprocess.Popen[bytes]:
+def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
     """Start the process, in a group of its own; it writes the address that it got to logs/http.ports."""
     settings = {
         "path.data": run / "data",
         "path.logs": run / "logs",
         "node.portsfile": "true",
         "cluster.name": "resift-tests",
-        "discovery.type": "single-node",
         "network.host": "127.0.0.1",
-        "http.port": port,
-        "transport.port": 0,
         "cluster.routing.allocation.disk.threshold_enabled": "false",
+        **how.settings,
     }
-    command = [str(home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
-    folders = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
+    command = [str(how.home / "bin/opensearch"), *(f"-E{key}={value}" for key, value in settings.items())]
+    own = {"OPENSEARCH_TMPDIR": str(run / "tmp"), "HOME": str(run)}
+    if how.heap:
+        own["OPENSEARCH_JAVA_OPTS"] = f"-Xms{how.heap} -Xmx{how.heap}"
     with open(run / "console.log", "wb") as log:
         return subprocess.Popen(
             command,
-            env=environment(home, run / "config", java) | folders,
+            env=environment(how.home, run / "config", how.java) | own,
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -178,14 +257,14 @@ def _launch(home: Path, run: Path, java: Java, port: int) -> subprocess.Popen[by
         )
 
 
-def _wait_until_healthy(node: Node) -> str:
-    """The node's URL, once it is healthy; an error with the end of its log when it does not get there."""
+def _wait_until_healthy(node: Node, nodes: int) -> str:
+    """The node's URL, once it is healthy and sees so many nodes; where it never is, an error with its log's end."""
     patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 180)
     deadline = time.monotonic() + patience
     while node.alive() and time.monotonic() < deadline:
         with suppress(OSError, IndexError):
             url = "http://" + (node.run / "logs/http.ports").read_text().split()[0]
-            health = f"{url}/_cluster/health?wait_for_status=yellow&timeout=5s"
+            health = f"{url}/_cluster/health?wait_for_status=yellow&wait_for_nodes=%3E%3D{nodes}&timeout=5s"
             urllib.request.urlopen(health, timeout=10).close()
             return url
         time.sleep(0.2)
