@@ -20,7 +20,7 @@ from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
+from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 
@@ -78,6 +78,7 @@ class Indexer:
         # What was read and is neither acknowledged nor a dead letter yet, by the record's identity: ids may be equal.
         self._open: dict[int, Record] = {}
         self._is_giving_up = False
+        self._vector_field = VECTOR_FIELD
         # Batches are sent from several threads, which share the report, the open records and the dead-letter file.
         self._lock = threading.Lock()
 
@@ -105,7 +106,8 @@ class Indexer:
         """
         started = time.perf_counter()
         self._open_index(fields, analyzer)
-        fields = self.engine.info(self.index).fields
+        info = self.engine.info(self.index).of(self.model)
+        fields, self._vector_field = info.fields, info.vector_field
         reading = self._read(records)
         try:
             with closing(self._send_batches(_batches(reading, fields, self._refuse), fields)) as sent:
@@ -125,7 +127,7 @@ class Indexer:
     def _open_index(self, fields: Sequence[str], analyzer: str) -> None:
         """Create the index, or check that an existing one belongs to the model."""
         try:
-            self.engine.info(self.index).require(self.model)
+            self.engine.info(self.index).of(self.model)
         except LookupError:
             self.engine.create(self.index, fields, self.model, analyzer)
 
@@ -228,7 +230,7 @@ class Indexer:
         """
         documents = [Document(record.id, record.source, vector) for record, vector in pending]
         try:
-            return self.engine.bulk(self.index, documents), None
+            return self.engine.bulk(self.index, documents, self._vector_field), None
         except (EngineUnavailable, EngineError) as error:
             # 413: the request is larger than the cluster allows, and half of it may be taken
             if error.status == 413 and len(pending) > 1:

@@ -9,12 +9,13 @@ import numpy as np
 
 from resift.arrays import Floats, batched
 from resift.encoders.model import Model
-from resift.errors import NotFound
+from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
 
 TOLERANCE = 1e-4
 BATCH = 500
+_ATTEMPTS = 10
 
 
 @dataclass
@@ -41,10 +42,25 @@ def verify(engine: Engine, model: Model, index: str, repair: bool = False) -> Ve
     the version that was read, so that what others write at the same time stays. Raises ModelMismatch if the index
     belongs to another model.
     """
-    info = engine.info(index)
-    info.require(model)
+    info = engine.info(index).of(model)
     found = Verification()
-    for batch in batched(engine.scan(index), BATCH):
+    changed = _check(engine, model, info, found, repair)
+    for _ in range(_ATTEMPTS):
+        if not changed:
+            break
+        again = Verification()  # they have been counted
+        changed = _check(engine, model, info, again, repair, changed)
+        found.repaired += again.repaired
+    engine.refresh(index)
+    return found
+
+
+def _check(
+    engine: Engine, model: Model, info: IndexInfo, found: Verification, repair: bool, ids: Sequence[str] | None = None
+) -> list[str]:
+    """Check all documents, or those with these ``ids``; return the ids of those that were changed meanwhile."""
+    changed = []
+    for batch in batched(engine.scan(info.name, info.vector_field, info.fields, ids=ids), BATCH):
         expected = model.encode([document_text(document.source, info.fields) for document in batch])
         wrong = []
         for document, right in zip(batch, expected, strict=True):
@@ -53,21 +69,13 @@ def verify(engine: Engine, model: Model, index: str, repair: bool = False) -> Ve
                 (found.missing if document.vector is None else found.stale).append(document.id)
                 wrong.append((document.id, document.version, right))
         if repair and wrong:
-            found.repaired += len(wrong) - _count_deleted(engine, model, index, engine.put_vectors(index, wrong))
-    engine.refresh(index)
-    return found
+            late = engine.put_vectors(info.name, wrong, info.vector_field)
+            found.repaired += len(wrong) - len(late)
+            changed += late
+    if repair:
+        engine.refresh(info.name)
+    return changed
 
 
 def _is_right(vector: Floats | None, right: Floats) -> bool:
     return vector is not None and vector.shape == right.shape and bool(np.abs(vector - right).max() <= TOLERANCE)
-
-
-def _count_deleted(engine: Engine, model: Model, index: str, changed: Sequence[str]) -> int:
-    """Repair documents that were changed since they were read, one by one; how many of them were deleted."""
-    deleted = 0
-    for id in changed:
-        try:
-            engine.update(index, id, {}, model)
-        except NotFound:
-            deleted += 1
-    return deleted

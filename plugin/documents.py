@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import values_of
+from resift.plugin.query_dsl import VECTOR_FIELD, values_of
 
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
@@ -24,7 +23,8 @@ class IndexInfo:
 
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
-    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for.
+    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
+    the field of the vectors. ``others`` says the same of other models' vectors, each in a field of its own.
     """
 
     name: str
@@ -33,16 +33,56 @@ class IndexInfo:
     model_name: str | None
     dim: int | None
     indices: tuple[str, ...] = ()
+    vector_field: str = VECTOR_FIELD
+    others: tuple[IndexInfo, ...] = ()
 
-    def require(self, model: Model) -> None:
-        """Check that ``model`` made the vectors of this index. Raises ModelMismatch if another model, or none, did."""
-        if self.model != model.hash:
+    def of(self, model: ModelDescription) -> IndexInfo:
+        """What the index records about its vectors of ``model``. Raises ModelMismatch if it has none of them."""
+        for one in (self, *self.others):
+            if one.model == model.hash:
+                return one
+        raise ModelMismatch(
+            f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
+            f"and the model in use is {model.name} ({model.hash})",
+            value=self.model,
+            expected=f"{model.hash}: use the index's model, or index the documents again with this one",
+        )
+
+    @classmethod
+    def read(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
+        """What the index of a name records, as :func:`index_meta` makes it; ``meta`` is empty where it is not ours."""
+        fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
+        others = tuple(cls.read(name, other) for other in meta.get("others", ()))
+        return cls(name, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), (name,), field, others)
+
+    @classmethod
+    def combine(cls, name: str, infos: Sequence[IndexInfo]) -> IndexInfo:
+        """What several indices have in common, which ``name`` stands for.
+
+        Those without vectors are among them: vectors of some documents may be missing everywhere. Raises ModelMismatch
+        if the others have no model in common whose vectors are in the same field everywhere.
+        """
+        indices = tuple(own for info in infos for own in info.indices)
+        first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
+        common = []
+        for one in (first, *first.others):
+            same = [found for other in rest if (found := other.same(one)) is not None]
+            if len(same) == len(rest):
+                fields = dict.fromkeys(field for found in (one, *same) for field in found.fields)
+                common.append(replace(one, name=name, indices=indices, fields=tuple(fields), others=()))
+        if not common:
+            other = next(info for info in rest if info.same(first) is None)
             raise ModelMismatch(
-                f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
-                f"and the model in use is {model.name} ({model.hash})",
-                value=self.model,
-                expected=f"{model.hash}: use the index's model, or index the documents again with this one",
+                f"{name!r} names indices of different models, {first.name!r} and {other.name!r}",
+                value=other.name,
+                expected="one model's indices",
             )
+        return replace(common[0], others=tuple(common[1:]))
+
+    def same(self, other: IndexInfo) -> IndexInfo | None:
+        """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
+        key = other.model, other.vector_field
+        return next((one for one in (self, *self.others) if (one.model, one.vector_field) == key), None)
 
 
 class ModelDescription(Protocol):
@@ -65,9 +105,10 @@ class ModelDescription(Protocol):
         """The k-NN space that finds its candidates."""
 
 
-def index_meta(fields: Sequence[str], model: ModelDescription) -> dict[str, Any]:
-    """What an index records about itself: its text fields, and the model that made its vectors."""
-    return {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
+def index_meta(fields: Sequence[str], model: ModelDescription, vector_field: str = VECTOR_FIELD) -> dict[str, Any]:
+    """What an index records about itself: its text fields, the model that made its vectors, and their field."""
+    meta = {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
+    return meta if vector_field == VECTOR_FIELD else {**meta, "vector_field": vector_field}
 
 
 @dataclass(frozen=True)
@@ -80,7 +121,10 @@ class Document:
 
 
 class StoredDocument(NamedTuple):
-    """A document as an engine has it: its fields, its vector (K,) if it has one, and its version, which puts take."""
+    """A document as an engine has it: its fields, its vector (K,) if it has one, and its version, which puts take.
+
+    The version is the engine's own affair: of a routed document it holds the routing too.
+    """
 
     id: str
     source: dict[str, Any]

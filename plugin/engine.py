@@ -8,13 +8,11 @@ from contextlib import suppress
 from typing import Any
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
-from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
+from resift.errors import AmbiguousDocument, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, document_text, knn_body
+from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, is_ours
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
-_UPDATE_ATTEMPTS = 10
 
 
 class Engine(ABC):
@@ -22,7 +20,8 @@ class Engine(ABC):
 
     Every method raises IndexNotFound for an index that does not exist, EngineError with the engine's HTTP status for
     a request that the engine refuses, and EngineUnavailable if the engine does not answer. ``writers`` is the number
-    of bulk requests at a time that the engine gains from.
+    of bulk requests at a time that the engine gains from. ``vector_field`` is everywhere the field of the vectors that
+    are meant, as :class:`IndexInfo` names it; the embedded engine has ``resift_vector`` alone.
     """
 
     writers = 1
@@ -57,7 +56,7 @@ class Engine(ABC):
         """Delete an index with all its documents."""
 
     @abstractmethod
-    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
         """Index documents, replacing those that have the same id.
 
         Every document is either indexed for good when this returns, or one of the rejections, which are in the order
@@ -65,32 +64,27 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
-        """Run a search body of OpenSearch's query language; with ``vectors``, fetch the vectors of its hits.
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
+        """Run a search body of OpenSearch's query language; fetch the ``vectors`` of its hits, of the field so named.
 
         They may be rounded, so that their cosine with any vector is off by less than 1e-4; exact where ``_source``
         names the vector field.
 
-        The vector field is left out of ``_source`` unless the body names it. A malformed body raises an error with
-        status 400: BadInput, EngineError, or UnsupportedQuery for what the embedded engine does not know.
+        Vector fields of ours are left out of ``_source`` unless the body names them. A malformed body raises an error
+        with status 400: BadInput, EngineError, or UnsupportedQuery for what the embedded engine does not know.
         """
 
     @abstractmethod
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
-        """Return the fields of a document, without its vector, and its version, which :meth:`put` takes.
+        """Return the fields of a document, without its vector, and its version, which :meth:`put_vectors` takes.
 
         Raises NotFound if there is no such document.
         """
 
     @abstractmethod
-    def put(self, index: str, document: Document, version: Any) -> bool:
-        """Replace a document if it still has ``version``; return False, and change nothing, if it has not.
-
-        Raises EngineError with status 400 for a document that cannot be indexed.
-        """
-
-    @abstractmethod
-    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
+    def put_vectors(
+        self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
+    ) -> list[str]:
         """Give documents other vectors, in one request, where they still have their versions; their fields stay.
 
         ``vectors`` are ids, versions and vectors (K,). Return the ids of documents that were changed or deleted since,
@@ -102,8 +96,19 @@ class Engine(ABC):
         """Delete the documents with these ids; return how many of them existed."""
 
     @abstractmethod
-    def scan(self, index: str) -> Iterator[StoredDocument]:
-        """Yield every document, in no particular order."""
+    def scan(
+        self,
+        index: str,
+        vector_field: str = VECTOR_FIELD,
+        fields: Sequence[str] | None = None,
+        missing: bool = False,
+        ids: Sequence[str] | None = None,
+    ) -> Iterator[StoredDocument]:
+        """Yield every document, in no particular order, as all of them were at one time.
+
+        With ``fields``, their sources have these alone, and their vectors may be rounded as those of :meth:`search`.
+        With ``missing``, only documents without a vector are given; with ``ids``, only these.
+        """
 
     @abstractmethod
     def refresh(self, index: str) -> None:
@@ -119,68 +124,37 @@ class Engine(ABC):
             self.drop(index)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: bool = False, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can."""
         return [self.search(index, body, vectors, headers) for body in bodies]
 
     @abstractmethod
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
     ) -> SearchResult:
         """Return ``size`` documents at random, the same ones while the index stays the same; all, if there are fewer.
 
         ``source`` is a body's ``_source``, and ``vectors`` is that of :meth:`search`.
         """
 
-    def knn(
-        self,
-        index: str,
-        vector: Floats,
-        size: int,
-        filter: Body | None = None,
-        headers: Headers = None,
-        source: Any = True,
-    ) -> SearchResult:
-        """The ``size`` documents, among those that match ``filter``, whose vectors are nearest to ``vector`` (K,)."""
-        return self.search(index, knn_body(vector, size, filter, source), vectors=True, headers=headers)
-
     def documents(
-        self, index: str, ids: Sequence[str], headers: Headers = None
+        self, index: str, ids: Sequence[str], headers: Headers = None, vector_field: str = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
         """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
 
         Raises AmbiguousDocument if ``index`` stands for several indices and more than one of them has such a document.
         """
         # By name the vectors are exact, which others of a search need not be.
-        source = {"includes": ["*", VECTOR_FIELD], "excludes": [CODE_FIELD, GUARD_FIELD]}
+        source = {"includes": ["*", vector_field], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
-        result = self.search(index, body, vectors=True, headers=headers)
+        result = self.search(index, body, vector_field, headers)
         _require_unambiguous(index, result.hits)
-        for hit in result.hits:
-            hit["_source"].pop(VECTOR_FIELD, None)
-        return {hit["_id"]: (hit["_source"], vector) for hit, vector in zip(result.hits, result.vectors, strict=True)}
-
-    def update(self, index: str, id: str, changes: dict[str, Any], model: Model) -> None:
-        """Change some fields of a document and encode its text again, so that its vector still belongs to it.
-
-        Raises ModelMismatch if ``model`` did not make the vectors of the index, NotFound if there is no such
-        document, and EngineError with status 409 if others keep changing it at the same time.
-        """
-        info = self.info(index)
-        info.require(model)
-        # Read, encoded and written only over the version that was read: a change of somebody else's in between would
-        # leave a vector that does not belong to the text.
-        for _ in range(_UPDATE_ATTEMPTS):
-            source, version = self.get(index, id)
-            merged = {**source, **changes}
-            vector = model.encode([document_text(merged, info.fields)])[0]
-            if self.put(index, Document(id, merged, vector), version):
-                return
-        raise EngineError(
-            f"document {id!r} was changed by others at each of {_UPDATE_ATTEMPTS} attempts", status=409, value=id
-        )
+        return {
+            hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_ours(name)}, vector)
+            for hit, vector in zip(result.hits, result.vectors, strict=True)
+        }
 
 
 def _require_unambiguous(index: str, hits: Sequence[dict[str, Any]]) -> None:

@@ -7,32 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-import numpy as np
-
-from resift.arrays import Floats
 from resift.errors import BadInput
 
 Body = dict[str, Any]  # a search body, or a clause of one
-VECTOR_FIELD = "resift_vector"
+VECTOR_FIELD = "resift_vector"  # where nothing says otherwise
 CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier version of Resift wrote
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
+HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
+_VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
-
-
-def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
-    """A search body for the documents whose vectors are nearest to a query's.
-
-    ``vector`` is the query's vector (K,), ``size`` how many documents are wanted. Only documents that match the query
-    clause ``filter`` count, and ``source`` is the body's ``_source``.
-    """
-    # ignore_unmapped: of several indices one may have no vectors, and the others' documents are wanted
-    clause: Body = {"vector": np.asarray(vector, np.float32).tolist(), "k": size, "ignore_unmapped": True}
-    if filter:
-        clause["filter"] = filter
-    return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -157,19 +143,27 @@ def without_vector(spec: Any) -> Any:
     """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field.
 
     >>> without_vector("t***")
-    {'includes': ['t*'], 'excludes': ['resift_vector', 'resift_code', 'resift_needs_mapping']}
+    {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}
     """
     if spec is False:
         return spec
     if not isinstance(spec, Mapping):
         spec = {"includes": [] if spec in (None, True) else spec}
     includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
-    hidden = [] if VECTOR_FIELD in includes else [VECTOR_FIELD, CODE_FIELD, GUARD_FIELD]
+    # Only what is no plain name can match it: beside thousands of names OpenSearch finds another pattern too complex.
+    matchable = not includes or any("*" in name for name in includes)
+    hidden = HIDDEN if matchable and not any(map(is_ours, includes)) else []
     return {"includes": includes, "excludes": [*excludes, *hidden]}
 
 
+def is_ours(field: str) -> bool:
+    """Whether a field holds what belongs to a vector of ours: other models' vectors are in ``resift_vector_HASH``."""
+    return field in HIDDEN or bool(_VECTOR.fullmatch(field))
+
+
 def names_vector(spec: Any) -> bool:
-    """Whether a ``_source`` names the vector field; a pattern that matches it does not count."""
+    """Whether a ``_source`` names a vector field of ours; a pattern that matches it does not count."""
     if spec is None or isinstance(spec, bool):
         return False
-    return VECTOR_FIELD in patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+    names = patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+    return any(_VECTOR.fullmatch(name) for name in names)

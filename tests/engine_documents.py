@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from resift import Model
+from resift.arrays import Floats
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
 # Of which the tests' model knows the vectors, beside three that mean nothing.
 CONTENT_WORDS = [
@@ -51,6 +53,12 @@ def documents(model: Model) -> list[Document]:
         )
         for i, text in enumerate(TEXTS)
     ]
+
+
+def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
+    """A search body for the ``size`` documents nearest to a vector (K,), among those that match ``filter``."""
+    clause: Body = {"vector": vector.tolist(), "k": size, **({"filter": filter} if filter else {})}
+    return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
 
 
 def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:

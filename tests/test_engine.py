@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from engine_documents import TEXTS, documents, ids
+from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError, WordVectors, build_model
-from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch, NotFound
-from resift.plugin.connect import open_engine
+from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch
 from resift.plugin.documents import Document, check_name
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD, document_text, knn_body
+from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 
 def test_ping(engine: Engine) -> None:
@@ -52,11 +50,11 @@ def test_indices(engine: Engine, index: str, model: Model) -> None:
         engine.drop(f"{index}-2")
 
 
-def test_require_tells_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
+def test_another_model_is_told_another_model(engine: Engine, index: str, model: Model, vectors: WordVectors) -> None:
     engine.create(index, ["text"], model)
-    engine.info(index).require(model)
+    engine.info(index).of(model)
     with pytest.raises(ModelMismatch, match=model.hash) as caught:
-        engine.info(index).require(build_model("boew:4", vectors))
+        engine.info(index).of(build_model("boew:4", vectors))
     assert "index the documents again" in str(caught.value.expected)
 
 
@@ -129,7 +127,7 @@ def test_vectors_of_hits_and_source(engine: Engine, indexed: str, model: Model) 
     expected = {document.id: document for document in documents(model)}
     for source in (None, True, False, ["year"], {"excludes": ["text"]}, {"includes": ["t*"]}, [VECTOR_FIELD]):
         body = {"query": {"match_all": {}}} | ({} if source is None else {"_source": source})
-        found = engine.search(indexed, body, vectors=True)
+        found = engine.search(indexed, body, vectors=VECTOR_FIELD)
         for hit, vector in zip(found.hits, found.vectors, strict=True):
             document = expected[hit["_id"]]
             assert vector is not None
@@ -174,7 +172,7 @@ def test_several_searches_at_once_are_those_searches(engine: Engine, indexed: st
         knn_body(model.encode(["soldier"])[0], 3, {"term": {"tags": "even"}}, False),
         {"query": {"match": {"text": "nothing"}}, "_source": [VECTOR_FIELD]},
     ]
-    for vectors in (True, False):
+    for vectors in (VECTOR_FIELD, None):
         together = engine.search_all(indexed, bodies, vectors)
         for body, found in zip(bodies, together, strict=True):
             alone = engine.search(indexed, body, vectors)
@@ -235,39 +233,6 @@ def test_bulk_again_replaces(engine: Engine, indexed: str, model: Model) -> None
     assert len(ids(engine, indexed, {"match_all": {}})) == 5
     assert ids(engine, indexed, {"match": {"text": "peace"}}) == ["0"]
     assert "0" not in ids(engine, indexed, {"match": {"text": "forest"}})
-
-
-def test_update_encodes_again(engine: Engine, indexed: str, model: Model) -> None:
-    engine.update(indexed, "3", {"text": "war and gun", "year": 1914}, model)
-    engine.refresh(indexed)
-    source, vector = engine.documents(indexed, ["3", "missing"])["3"]
-    assert (source["text"], source["year"], source["title"]) == ("war and gun", 1914, "title 3")
-    assert vector is not None
-    np.testing.assert_allclose(vector, model.encode(["title 3\nwar and gun"])[0], rtol=1e-6)
-    with pytest.raises(NotFound):
-        engine.update(indexed, "missing", {"text": "x"}, model)
-
-
-def test_parallel_updates_lose_nothing(engine: Engine, engine_url: str, indexed: str, model: Model) -> None:
-    def change(name: str) -> None:
-        own = open_engine(engine_url)
-        own.update(indexed, "0", {name: 1}, model)
-        own.close()
-
-    threads = [threading.Thread(target=change, args=(f"n{i}",)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    source, _ = engine.get(indexed, "0")
-    assert {f"n{i}" for i in range(4)} <= set(source)
-
-
-def test_put_refuses_an_old_version(engine: Engine, indexed: str, model: Model) -> None:
-    source, version = engine.get(indexed, "1")
-    assert engine.put(indexed, Document("1", source, None), version)
-    assert not engine.put(indexed, Document("1", {"text": "lost"}, None), version)
-    assert engine.get(indexed, "1")[0]["text"] == TEXTS[1]
 
 
 def test_delete(engine: Engine, indexed: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine_documents import TEXTS, documents
+from engine_documents import TEXTS, documents, knn_body
 
 from resift import Model, ResiftError, WordVectors, build_model
 from resift.plugin.documents import Document
@@ -16,10 +16,10 @@ def test_knn_and_filter(engine: Engine, indexed: str, model: Model) -> None:
     truth = model.score(
         query, np.stack([document.vector for document in documents(model) if document.vector is not None])
     )
-    found = engine.knn(indexed, query, 3)
+    found = engine.search(indexed, knn_body(query, 3))
     assert [hit["_id"] for hit in found.hits] == [str(i) for i in np.argsort(-truth)[:3]]
     np.testing.assert_allclose(found.hits[0]["_score"], 1 + truth.max(), rtol=1e-5)
-    even = engine.knn(indexed, query, 5, {"term": {"tags": "even"}})
+    even = engine.search(indexed, knn_body(query, 5, {"term": {"tags": "even"}}))
     assert {hit["_id"] for hit in even.hits} == {"0", "2", "4"}
 
 
@@ -29,13 +29,13 @@ def test_knn_of_a_jaccard_model(engine: Engine, index: str, vectors: WordVectors
     assert engine.bulk(index, documents(sfbow)) == []
     engine.refresh(index)
     query = sfbow.encode([f"title 1\n{TEXTS[1]}"])[0]
-    best = engine.knn(index, query, 2).hits[0]
+    best = engine.search(index, knn_body(query, 2)).hits[0]
     assert (best["_id"], round(best["_score"], 4)) == ("1", 1.0)
 
 
 def test_wrong_dimension_of_a_query_vector(engine: Engine, indexed: str) -> None:
     with pytest.raises(ResiftError) as caught:
-        engine.knn(indexed, np.ones(3, np.float32), 3)
+        engine.search(indexed, knn_body(np.ones(3, np.float32), 3))
     assert caught.value.status == 400
 
 
@@ -45,5 +45,5 @@ def test_texts_without_known_words_are_indexed(engine: Engine, index: str, model
     vectors = model.encode(texts)
     assert engine.bulk(index, [Document(str(i), {"text": t}, vectors[i]) for i, t in enumerate(texts)]) == []
     engine.refresh(index)
-    assert engine.knn(index, model.encode(["fire"])[0], 3).hits[0]["_id"] == "2"
-    assert len(engine.knn(index, model.encode([""])[0], 3).hits) == 3
+    assert engine.search(index, knn_body(model.encode_one("fire"), 3)).hits[0]["_id"] == "2"
+    assert len(engine.search(index, knn_body(model.encode_one(""), 3)).hits) == 3

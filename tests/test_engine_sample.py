@@ -12,6 +12,7 @@ from resift import Model
 from resift.errors import IndexNotFound
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import VECTOR_FIELD
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_sample_has_the_fields_that_were_asked_for(engine: Engine, many: str, 
 
 def test_a_sample_brings_vectors_where_there_are_any(engine: Engine, indexed: str, model: Model) -> None:
     held = {document.id: document.vector for document in documents(model)}
-    drawn = engine.sample(indexed, 9, False, vectors=True)
+    drawn = engine.sample(indexed, 9, False, vectors=VECTOR_FIELD)
     assert len(drawn.hits) == len(held)
     for hit, vector in zip(drawn.hits, drawn.vectors, strict=True):
         expected = held[hit["_id"]]
@@ -64,7 +65,7 @@ def test_a_sample_of_nothing(engine: Engine, index: str, model: Model) -> None:
         engine.sample(index, 3)
     engine.create(index, ["text"], model)
     engine.refresh(index)
-    assert engine.sample(index, 3, vectors=True).hits == []
+    assert engine.sample(index, 3, vectors=VECTOR_FIELD).hits == []
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_documents import ids
+from engine_documents import ids, knn_body
 
 from resift import Model
 from resift.plugin.connect import open_engine
@@ -53,7 +53,7 @@ def test_vectors_that_point_away_are_near_by_how_far_they_point(engine: Engine, 
     written = [Document(id, {"text": "x"}, np.float32(share) * vector) for id, share in shares.items()]
     assert engine.bulk(index, written[::-1]) == []
     engine.refresh(index)
-    found = {hit["_id"]: hit["_score"] for hit in engine.knn(index, vector, 6).hits}
+    found = {hit["_id"]: hit["_score"] for hit in engine.search(index, knn_body(vector, 6)).hits}
     # Lucene's scores, which are never negative
     expected = {id: share + 1 if share > 0 else 1 / (1 - share) for id, share in shares.items()}
     assert found == pytest.approx(expected, rel=1e-5)
@@ -62,11 +62,11 @@ def test_vectors_that_point_away_are_near_by_how_far_they_point(engine: Engine, 
 
 def test_new_vectors_are_searched(engine: Engine, indexed: str, model: Model) -> None:
     vector = model.encode(["rain river"])[0]
-    nearest = engine.knn(indexed, vector, 1)
+    nearest = engine.search(indexed, knn_body(vector, 1))
     assert [hit["_id"] for hit in nearest.hits] == ["3"]
     assert engine.put_vectors(indexed, [("1", engine.get(indexed, "1")[1], 2 * vector)]) == []
     engine.refresh(indexed)
-    assert [hit["_id"] for hit in engine.knn(indexed, vector, 1).hits] == ["1"]
+    assert [hit["_id"] for hit in engine.search(indexed, knn_body(vector, 1)).hits] == ["1"]
 
 
 def test_whole_numbers_have_64_bits(engine: Engine, index: str, model: Model) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from engine_documents import ids
 
 from resift import Model
-from resift.errors import EngineError
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 
@@ -15,7 +13,7 @@ from resift.plugin.engine import Engine
 def test_vectors_are_put_where_versions_still_hold(engine: Engine, indexed: str, model: Model) -> None:
     vector = model.encode(["army gun"])[0]
     stored = {id: engine.get(indexed, id) for id in ("0", "1", "2", "3")}
-    assert engine.put(indexed, Document("1", {"text": "changed"}, None), stored["1"][1])
+    assert engine.bulk(indexed, [Document("1", {"text": "changed"}, None)]) == []
     assert engine.delete(indexed, ["2"]) == 1
     changed = engine.put_vectors(indexed, [(id, version, vector) for id, (_, version) in stored.items()])
     assert sorted(changed) == ["1", "2"]
@@ -31,22 +29,25 @@ def test_vectors_are_put_where_versions_still_hold(engine: Engine, indexed: str,
     assert engine.put_vectors(indexed, []) == []
 
 
-def test_a_document_is_put_whole_or_not_at_all(engine: Engine, indexed: str) -> None:
-    source, version = engine.get(indexed, "1")
-    for unfit in ({"text": float("nan")}, {"text": "\ud800"}):
-        with pytest.raises(EngineError) as refused:
-            engine.put(indexed, Document("1", unfit, None), version)
-        assert (refused.value.status, refused.value.value) == (400, "1")
-    assert engine.get(indexed, "1") == (source, version)
-    assert engine.put(indexed, Document("1", {"text": "whole"}, None), version)
-    again, newer = engine.get(indexed, "1")
-    assert again == {"text": "whole"}
-    assert newer != version
-    assert not engine.put(indexed, Document("1", {"text": "late"}, None), version)
-
-
 def test_deleting_counts_what_was_there(engine: Engine, indexed: str) -> None:
     assert engine.delete(indexed, []) == 0
     assert engine.delete(indexed, ["0", "none", "3"]) == 2
     engine.refresh(indexed)
     assert sorted(one.id for one in engine.scan(indexed)) == ["1", "2", "4"]
+
+
+def test_a_scan_may_be_of_some_fields_and_some_documents(engine: Engine, indexed: str, model: Model) -> None:
+    source, _ = engine.get(indexed, "1")
+    assert engine.bulk(indexed, [Document("1", source, None)]) == []
+    engine.refresh(indexed)
+    (missing,) = engine.scan(indexed, fields=["title"], missing=True)
+    assert (missing.id, missing.source, missing.vector) == ("1", {"title": source["title"]}, None)
+    assert engine.put_vectors(indexed, [("1", missing.version, model.encode_one("rain"))]) == []
+    engine.refresh(indexed)
+    assert list(engine.scan(indexed, missing=True)) == []
+    named = {one.id: one for one in engine.scan(indexed, fields=["year"], ids=["1", "3", "none"])}
+    assert {id: list(one.source) for id, one in named.items()} == {"1": ["year"], "3": ["year"]}
+    vector = named["1"].vector
+    assert vector is not None
+    np.testing.assert_allclose(vector, model.encode_one("rain"), atol=1e-4)
+    assert list(engine.scan(indexed, ids=[])) == []

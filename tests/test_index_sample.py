@@ -14,8 +14,7 @@ from resift.reranker.search.index_sample import IndexSamples
 
 
 def test_it_holds_vectors_of_the_index_and_is_remembered(engine: Engine, indexed: str, model: Model) -> None:
-    source, version = engine.get(indexed, "1")
-    assert engine.put(indexed, Document("1", source, None), version)
+    assert engine.bulk(indexed, [Document("1", engine.get(indexed, "1")[0], None)]) == []
     engine.refresh(indexed)
     samples, info = IndexSamples(engine), engine.info(indexed)
     sample = samples.of(info)

@@ -19,6 +19,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 
@@ -125,13 +126,13 @@ class Faulty(SqliteEngine):
         super().__init__(path)
         self.script, self.requests = script, 0
 
-    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
         self.requests += 1
         fault = self.script.pop(0) if self.script else {}
         if isinstance(fault, Exception):
             raise fault
         good = [document for document in documents if document.id not in fault]
-        assert super().bulk(index, good) == []
+        assert super().bulk(index, good, vector_field) == []
         return [Rejection(i, d.id, fault[d.id], "busy") for i, d in enumerate(documents) if d.id in fault]
 
 
@@ -360,10 +361,8 @@ def test_a_stop_ends_reading_and_waiting(tmp_path: Path, model: Model, dead: Dea
 
 def test_verify_and_repair(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:
     Indexer(engine, model, index, dead).run([record(i, "army gun") for i in range(4)], ["text"])
-    source, version = engine.get(index, "1")
-    assert engine.put(index, Document("1", source, None), version)
-    _, version = engine.get(index, "2")
-    assert engine.put(index, Document("2", {"text": "peace"}, model.encode(["army gun"])[0]), version)
+    stale = Document("2", {"text": "peace"}, model.encode(["army gun"])[0])
+    assert engine.bulk(index, [Document("1", engine.get(index, "1")[0], None), stale]) == []
     engine.refresh(index)
     found = verify(engine, model, index)
     assert (found.checked, found.missing, found.stale, found.repaired) == (4, ["1"], ["2"], 0)
@@ -382,10 +381,12 @@ def test_repair_never_loses_what_others_write(
     engine.refresh(index)
     put_vectors = engine.put_vectors
 
-    def put_after_a_client(index: str, vectors: Sequence[tuple[str, Any, Any]]) -> list[str]:
+    def put_after_a_client(index: str, vectors: Sequence[tuple[str, Any, Any]], vector_field: str) -> list[str]:
+        if len(vectors) == 1:
+            return put_vectors(index, vectors, vector_field)
         engine.bulk(index, [Document("3", {"text": "river water"}, wrong)])
         engine.delete(index, ["4"])
-        changed = put_vectors(index, vectors)
+        changed = put_vectors(index, vectors, vector_field)
         assert sorted(changed) == ["3", "4"]
         return changed
 

@@ -18,6 +18,7 @@ from resift.ingest.indexing import ATTEMPTS, BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 Fault = Callable[[Sequence[Document]], None]
@@ -32,10 +33,10 @@ class Scripted(SqliteEngine):
         super().__init__(path)
         self.fault, self.sent = fault, list[list[str]]()
 
-    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
         self.sent.append([document.id for document in documents])
         self.fault(documents)
-        return super().bulk(index, documents)
+        return super().bulk(index, documents, vector_field)
 
 
 @pytest.fixture

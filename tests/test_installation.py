@@ -20,10 +20,10 @@ from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY
 from resift.plugin.documents import Document
-from resift.plugin.opensearch.documents import stored_source
+from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
-from resift.plugin.query_dsl import GUARD_FIELD
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 URL = "http://127.0.0.1:18090"
 
@@ -137,7 +137,7 @@ def test_status_finds_vectors_that_an_index_ignores(
     name = uuid.uuid4().hex[:8]
     settings = {"index.search.default_pipeline": f"{installed.name}-rerank"}
     body = {"mappings": {"dynamic": dynamic, "properties": {"text": {"type": "text"}}}, "settings": settings}
-    written = stored_source(Document("1", {"text": "fire"}, packaged.encode_one("fire")))
+    written = json.loads(stored_json(Document("1", {"text": "fire"}, packaged.encode_one("fire")), VECTOR_FIELD))
     written[GUARD_FIELD] = [0, {}]
     for kind, source in (("ignoring", written), ("plain", {"text": "fire"}), ("closed", written)):
         rest.request("PUT", f"/{kind}-{name}", body)
@@ -168,7 +168,7 @@ def test_status_finds_what_refuses_every_document(
     try:
         found = rows(installed)
         assert "no resift_vector (dynamic is strict: documents are refused), but" in found[f"strict-{name}"].state
-        written = stored_source(Document("1", {"text": "fire"}, packaged.encode_one("fire")))
+        written = json.loads(stored_json(Document("1", {"text": "fire"}, packaged.encode_one("fire")), VECTOR_FIELD))
         written[GUARD_FIELD] = [0, {}]
         path = f"/nearly-{name}/_doc/1"
         with pytest.raises(EngineError, match="strict"):

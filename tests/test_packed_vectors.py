@@ -13,6 +13,7 @@ from resift import Model
 from resift.errors import EngineError
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.query_dsl import VECTOR_FIELD
 
 DIM = 8
 MATCH = {"bool": {"should": [{"match": {"text": {"query": "fire river", "_name": "named"}}}]}}
@@ -95,8 +96,8 @@ def test_the_answer_is_the_same_with_vectors(
         for name in ("resift_vector", "resift_code"):
             hit.get("_source", {}).pop(name, None)
     for found in (
-        cluster.search(filled, searched, vectors=True),
-        *cluster.search_all(filled, [searched], vectors=True),
+        cluster.search(filled, searched, vectors=VECTOR_FIELD),
+        *cluster.search_all(filled, [searched], vectors=VECTOR_FIELD),
     ):
         assert without_noise(found.response) == without_noise(plain)
         for hit, vector in zip(found.hits, found.vectors, strict=True):
@@ -120,7 +121,7 @@ def test_vectors_by_name_are_exact(
     assert found["5"][1] is None
     for id, vector in stored.items():
         np.testing.assert_array_equal(found[id][1], vector)
-    named = cluster.search(filled, {"query": MATCH, "_source": ["n", "resift_vector"]}, vectors=True)
+    named = cluster.search(filled, {"query": MATCH, "_source": ["n", "resift_vector"]}, vectors=VECTOR_FIELD)
     for hit, row in zip(named.hits, named.vectors, strict=True):
         assert (row is None) == (hit["_id"] == "5")
         np.testing.assert_array_equal(hit["_source"].get("resift_vector"), None if row is None else row.tolist())
@@ -132,7 +133,7 @@ def test_an_index_that_is_not_ours_has_no_vectors(cluster: OpenSearchEngine) -> 
         cluster.client.indices.create(index=index, body={"mappings": {"properties": mapping}})
         source = {"text": "fire"} | ({"resift_vector": [1.5, 2]} if mapping else {})
         cluster.client.index(index=index, id="1", body=source, params={"refresh": "true"})
-        found = cluster.search(index, {"query": {"match": {"text": "fire"}}}, vectors=True)
+        found = cluster.search(index, {"query": {"match": {"text": "fire"}}}, vectors=VECTOR_FIELD)
         assert (found.hits[0]["_source"], found.vectors) == ({"text": "fire"}, [None])
         cluster.drop(index)
 
@@ -142,5 +143,5 @@ def test_malformed_script_fields_are_refused_as_the_callers_own(
     cluster: OpenSearchEngine, filled: str, fields: Any
 ) -> None:
     with pytest.raises(EngineError) as refused:
-        cluster.search(filled, {"query": MATCH, "script_fields": fields}, vectors=True)
+        cluster.search(filled, {"query": MATCH, "script_fields": fields}, vectors=VECTOR_FIELD)
     assert refused.value.status == 400

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_documents import documents, ids
+from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
 from resift.errors import UnsupportedQuery
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD, knn_body
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 MATCH = {"match": {"text": "fire"}}

@@ -147,8 +147,7 @@ def test_knn_brings_what_bm25_does_not_find(client: FlaskClient, filled: str) ->
 
 
 def test_a_document_without_a_vector_is_similar_to_nothing(client: FlaskClient, filled: str, engine: Engine) -> None:
-    source, version = engine.get(filled, "tree")
-    assert engine.put(filled, Document("tree", source, None), version)
+    assert engine.bulk(filled, [Document("tree", engine.get(filled, "tree")[0], None)]) == []
     engine.refresh(filled)
     before = post(client, "/v1/search", index=filled, query="fire forest", alpha=0)["hits"]["hits"]
     for session in (None, "a"):

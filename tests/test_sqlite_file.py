@@ -15,13 +15,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from engine_documents import documents, ids
+from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
 from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionsUnavailable
 from resift.ingest.in_memory import Refusals, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.documents import Document
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.session_store import StoredSession
 from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
@@ -55,9 +56,9 @@ def use_engine(path: Path, model: Model) -> None:
     """Read and write in every way that there is."""
     with closing(SqliteEngine(str(path))) as engine:
         engine.indices()
-        engine.search("docs", {"query": FIRE, "highlight": HIGHLIGHT}, vectors=True)
+        engine.search("docs", {"query": FIRE, "highlight": HIGHLIGHT}, vectors=VECTOR_FIELD)
         engine.search("docs", {"query": {"range": {"year": {"gt": 2001}}}})
-        engine.knn("docs", model.encode(["fire"])[0], 3)
+        engine.search("docs", knn_body(model.encode_one("fire"), 3))
         list(engine.scan("docs"))
         engine.get("docs", "1")
         engine.bulk("docs", documents(model)[:2])
@@ -235,6 +236,7 @@ WRITER = """
 import sys
 from resift import load_model
 from resift.plugin.documents import Document
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 engine = SqliteEngine(sys.argv[1])
 engine.create("docs", ["text"], load_model(sys.argv[2]))
@@ -324,6 +326,7 @@ if os.access(sys.argv[1], os.W_OK):
     sys.exit(print("writable"))
 from resift.errors import EngineUnavailable, SessionsUnavailable
 from resift.plugin.documents import Document
+from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.session_store import StoredSession
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore

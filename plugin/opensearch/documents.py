@@ -11,37 +11,32 @@ import orjson
 
 from resift.arrays import Floats
 from resift.plugin.documents import Document
-from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import is_ours
 
 
-def stored_source(document: Document) -> dict[str, Any]:
-    """The fields that OpenSearch stores of a document."""
+def stored_json(document: Document, vector_field: str) -> str:
+    """The fields that OpenSearch stores of a document, with its vector if it has one, as JSON.
+
+    Raises TypeError or ValueError for what JSON cannot hold, such as NaN.
+    """
+    source = document.source
     if document.vector is None:
-        return document.source
-    return {**document.source, VECTOR_FIELD: np.asarray(document.vector, np.float32).tolist()}
-
-
-def stored_json(document: Document) -> str:
-    """:func:`stored_source` as JSON. Raises TypeError or ValueError for what JSON cannot hold, such as NaN."""
-    fields = json.dumps(document.source, allow_nan=False)
-    if document.vector is None:
-        return fields
-    if not document.source or VECTOR_FIELD in document.source:
-        return json.dumps(stored_source(document), allow_nan=False)
+        return json.dumps(source, allow_nan=False)
+    if vector_field in source:
+        source = {name: value for name, value in source.items() if name != vector_field}
     # Written by hand since orjson, from a 32-bit array, takes the fewest digits that tell 32-bit floats apart: half
     # of those that json writes for the same numbers as Python's 64-bit floats.
     numbers = orjson.dumps(np.ascontiguousarray(document.vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY)
-    return f'{fields[:-1]}, "{VECTOR_FIELD}": {numbers.decode()}}}'
+    fields = f"{json.dumps(source, allow_nan=False)[:-1]}, " if source else "{"
+    return f"{fields}{json.dumps(vector_field)}: {numbers.decode()}}}"
 
 
-def stored_vector(hit: Mapping[str, Any]) -> Floats | None:
+def stored_vector(hit: Mapping[str, Any], vector_field: str) -> Floats | None:
     """The vector (K,) of a hit that was fetched with the vector field; None if its document has none."""
-    values = hit.get("_source", {}).get(VECTOR_FIELD)
+    values = hit.get("_source", {}).get(vector_field)
     return None if values is None else np.asarray(values, np.float32)
 
 
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
-    """Fields as they were given: what belongs to the vector is taken out of the stored ``source``, which is changed."""
-    for name in (VECTOR_FIELD, CODE_FIELD, GUARD_FIELD):
-        source.pop(name, None)
-    return source
+    """Fields as they were given: without what belongs to our vectors."""
+    return {name: value for name, value in source.items() if not is_ours(name)}

@@ -10,7 +10,7 @@ from opensearchpy.exceptions import TransportError
 from opensearchpy.helpers import scan
 
 from resift.arrays import Floats
-from resift.errors import EngineError, IndexNotFound, ModelMismatch
+from resift.errors import EngineError, IndexNotFound
 from resift.plugin.documents import (
     Document,
     IndexInfo,
@@ -18,7 +18,6 @@ from resift.plugin.documents import (
     Rejection,
     SearchResult,
     StoredDocument,
-    check_document,
     check_index,
     check_name,
     check_parts,
@@ -26,12 +25,13 @@ from resift.plugin.documents import (
 )
 from resift.plugin.engine import Engine, Headers
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
-from resift.plugin.opensearch.documents import stored_json, stored_source, stored_vector, without_stored_vector
+from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
-from resift.plugin.query_dsl import Body
+from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
 _SAMPLE_SEED = 7
+_PAGE = 500  # documents of a scan that are read together
 
 
 class OpenSearchEngine(Engine):
@@ -71,19 +71,7 @@ class OpenSearchEngine(Engine):
         answer = call(self.client.indices.get_mapping, index=index, headers=headers)
         if not answer:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
-        metas = {name: answer[name]["mappings"].get("_meta", {}).get("resift") for name in sorted(answer)}
-        # those that Resift did not make may be among them: their documents' vectors are missing, as others' may be
-        made = {name: meta for name, meta in metas.items() if meta}
-        meta: dict[str, Any] = next(iter(made.values()), {})
-        for name, other in made.items():
-            if other.get("model") != meta.get("model"):
-                raise ModelMismatch(
-                    f"{index!r} names indices of different models, {next(iter(made))!r} and {name!r}",
-                    value=name,
-                    expected="one model's indices",
-                )
-        fields = tuple(dict.fromkeys(field for one in made.values() for field in one.get("fields", ())))
-        return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), tuple(metas))
+        return IndexInfo.combine(index, [_info(name, answer[name]["mappings"]) for name in sorted(answer)])
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         # the mappings, which who may search an index may read, unlike its aliases
@@ -101,12 +89,12 @@ class OpenSearchEngine(Engine):
     def refresh(self, index: str) -> None:
         call(self.client.indices.refresh, index=index)
 
-    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
         lines: list[str] = []
         sent: list[int] = []
         rejected: list[Rejection] = []
         for position, document in enumerate(documents):
-            reason, line = _checked_line(document)
+            reason, line = _checked_line(document, vector_field)
             if reason is None:
                 sent.append(position)
                 lines += [json.dumps({"index": {"_id": document.id}}), line]
@@ -122,11 +110,11 @@ class OpenSearchEngine(Engine):
                     rejected.append(Rejection(position, documents[position].id, status, reason))
         return sorted(rejected, key=lambda rejection: rejection.position)
 
-    def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         return _result(call(self.client.search, index=index, body=sent_body(body, vectors), headers=headers), vectors)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: bool = False, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         lines = "".join(f"{{}}\n{to_json(sent_body(body, vectors))}\n" for body in bodies)
         answer = call(self.client.msearch, index=index, body=lines, headers=headers)
@@ -137,7 +125,7 @@ class OpenSearchEngine(Engine):
         return [_result(response, vectors) for response in answer["responses"]]
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
@@ -146,23 +134,12 @@ class OpenSearchEngine(Engine):
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         answer = call(self.client.get, index=index, id=id)
-        return without_stored_vector(answer["_source"]), (answer["_seq_no"], answer["_primary_term"])
+        return without_stored_vector(answer["_source"]), _version(answer)
 
-    def put(self, index: str, document: Document, version: Any) -> bool:
-        reason = check_document(document, (), None)
-        if reason is not None:
-            raise EngineError(reason, status=400, value=document.id)
-        params = {"if_seq_no": version[0], "if_primary_term": version[1]}
-        try:
-            call(self.client.index, index=index, id=document.id, body=stored_source(document), params=params)
-        except EngineError as error:
-            if error.status != 409:
-                raise
-            return False
-        return True
-
-    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
-        lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector)]
+    def put_vectors(
+        self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
+    ) -> list[str]:
+        lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector, vector_field)]
         if not lines:  # OpenSearch refuses an empty bulk request
             return []
         answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n")
@@ -176,12 +153,27 @@ class OpenSearchEngine(Engine):
                 raise EngineError(f"OpenSearch: {reason}", status=result["status"], value=result["_id"])
         return changed
 
-    def scan(self, index: str) -> Iterator[StoredDocument]:
+    def scan(
+        self,
+        index: str,
+        vector_field: str = VECTOR_FIELD,
+        fields: Sequence[str] | None = None,
+        missing: bool = False,
+        ids: Sequence[str] | None = None,
+    ) -> Iterator[StoredDocument]:
+        conditions: list[Body] = []
+        if missing:
+            conditions.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
+        if ids is not None:
+            conditions.append({"ids": {"values": list(ids)}})
+        body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
+        if fields is not None:
+            body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
         seconds = self.client.transport.seconds  # a page of documents is larger than that of a search
-        hits = scan(self.client, {"seq_no_primary_term": True}, index=index, size=500, request_timeout=seconds)
+        hits = scan(self.client, body, index=index, size=_PAGE, request_timeout=seconds)
         while (hit := call(next, hits, None)) is not None:
-            vector, source = stored_vector(hit), without_stored_vector(hit["_source"])
-            yield StoredDocument(hit["_id"], source, vector, (hit["_seq_no"], hit["_primary_term"]))
+            (vector,) = take_vectors([hit], vector_field)
+            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
@@ -193,12 +185,15 @@ class OpenSearchEngine(Engine):
 
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
-    meta = mappings.get("_meta", {}).get("resift") or {}
-    fields = tuple(meta.get("fields", ()))
-    return IndexInfo(index, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), (index,))
+    return IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
 
 
-def _checked_line(document: Document) -> tuple[str | None, str]:
+def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
+    """What a write needs to know of a document to change this version of it and no other."""
+    return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
+
+
+def _checked_line(document: Document, vector_field: str) -> tuple[str | None, str]:
     """The reason why a document cannot be sent, or None and its JSON.
 
     Fields and the vector's length are left to the index's mapping: OpenSearch knows it, and rejects each by itself.
@@ -207,19 +202,22 @@ def _checked_line(document: Document) -> tuple[str | None, str]:
     if reason is not None:
         return reason, ""
     try:
-        line = stored_json(document)
+        line = stored_json(document, vector_field)
     except (TypeError, ValueError, RecursionError) as error:
         return f"not JSON: {error}", ""
     # An escaped surrogate: half of a pair in most cases, and sometimes one that stands alone. OpenSearch would take it.
     return (json_fault(document.source) if "\\ud" in line else None), line
 
 
-def _vector_lines(id: str, version: Any, vector: Floats) -> list[str]:
+def _vector_lines(id: str, version: Any, vector: Floats, vector_field: str) -> list[str]:
     """A partial update of the vector alone, which leaves every other byte of the document as it is."""
-    action = {"_id": id, "if_seq_no": version[0], "if_primary_term": version[1]}
-    return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector))}}}']
+    seq_no, primary_term, routing = version
+    action = {"_id": id, "if_seq_no": seq_no, "if_primary_term": primary_term}
+    if routing is not None:
+        action["routing"] = routing
+    return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector), vector_field)}}}']
 
 
-def _result(response: dict[str, Any], vectors: bool) -> SearchResult:
+def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
     hits = response["hits"]["hits"]
-    return SearchResult(response, take_vectors(hits) if vectors else [None] * len(hits))
+    return SearchResult(response, [None] * len(hits) if vectors is None else take_vectors(hits, vectors))

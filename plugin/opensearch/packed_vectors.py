@@ -10,14 +10,14 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.opensearch.documents import stored_vector
-from resift.plugin.query_dsl import VECTOR_FIELD, Body, names_vector, without_vector
+from resift.plugin.query_dsl import Body, patterns, without_vector
 from resift.plugin.resource_files import read_resource
 
 _NAME = "_resift_vector"  # of the scripted field
 
 
-def sent_body(body: Body, vectors: bool) -> Body:
-    """The body as OpenSearch is sent it: the vector field left out unless it names it, with ``vectors`` packed ones.
+def sent_body(body: Body, vectors: str | None) -> Body:
+    """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
 
     They are asked for by a scripted field, since ``_source`` is the caller's, and is slow to read.
     """
@@ -28,15 +28,22 @@ def sent_body(body: Body, vectors: bool) -> Body:
         sent = {**sent, "_source": without_vector(body.get("_source"))}
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.
-    if vectors and body.get("size") != 0 and not names_vector(body.get("_source")) and isinstance(scripted, Mapping):
-        script = {"source": read_resource("packed_vector.painless"), "params": {"field": VECTOR_FIELD}}
+    if vectors and body.get("size") != 0 and not _names(body.get("_source"), vectors) and isinstance(scripted, Mapping):
+        script = {"source": read_resource("packed_vector.painless"), "params": {"field": vectors}}
         sent = {**sent, "script_fields": {**scripted, _NAME: {"script": script}}}
     return sent
 
 
-def take_vectors(hits: Sequence[dict[str, Any]]) -> list[Floats | None]:
+def _names(spec: Any, field: str) -> bool:
+    """Whether a ``_source`` names a field, whose values its hits then bring; a pattern that matches does not count."""
+    if spec is None or isinstance(spec, bool):
+        return False
+    return field in patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+
+
+def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
     """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none."""
-    found = [_take(hit) for hit in hits]
+    found = [_take(hit, vector_field) for hit in hits]
     vectors = iter(unpacked([one for one in found if isinstance(one, str)]))
     return [next(vectors) if isinstance(one, str) else one for one in found]
 
@@ -51,11 +58,11 @@ def unpacked(packed: Sequence[str]) -> list[Floats]:
     return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
 
 
-def _take(hit: dict[str, Any]) -> Floats | str | None:
+def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
     """A hit's packed vector, which is taken out of it, or the one in its fields."""
     fields = hit.get("fields", {})
     if _NAME not in fields:
-        return stored_vector(hit)
+        return stored_vector(hit, vector_field)
     packed: str | None
     (packed,) = fields.pop(_NAME)
     if not fields:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import VECTOR_FIELD, Body
+from resift.plugin.query_dsl import Body
 from resift.plugin.resource_files import read_resource
 
 SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
@@ -34,13 +34,14 @@ def rescore(window: int, query: Body, score_mode: str) -> Body:
 
 
 def similarity_clause(
-    similarity: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
+    similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
 ) -> Body:
-    """The clause that scores documents by exp(beta · similarity) with a vector (K,), both under ``mask`` (K,).
+    """The clause that scores documents by exp(beta · similarity) of the vectors in a ``field`` with one (K,), both
+    under ``mask`` (K,).
 
     ``similarity``: ``cosine``, counted from 0 up as 1 + cosine, or ``jaccard``. ``query``: which documents are scored.
     """
-    params: Body = {"field": VECTOR_FIELD, "query": _numbers(vector), "beta": round(beta, 6)}
+    params: Body = {"field": field, "query": _numbers(vector), "beta": round(beta, 6)}
     if mask is not None:
         params["mask"] = _numbers(mask)
     # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
@@ -59,8 +60,11 @@ def ids_clause(ids: Sequence[str]) -> Body:
     return {"ids": {"values": list(ids)}}
 
 
-def nearest_clause(vector: Floats, mask: Floats | None, similarity: str, count: int, conditions: Body | None) -> Body:
-    """The ``count`` documents nearest to a vector (K,), among those that meet ``conditions``.
+def nearest_clause(
+    similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
+) -> Body:
+    """The ``count`` documents whose vectors in a ``field`` are nearest to one (K,), among those that meet
+    ``conditions``.
 
     Under a mask (K,) those are nearest, for cosine, whose product with mask² ⊙ vector is largest: it is that of the
     masked vectors (Passalis and Tefas 2018, eq. 8).
@@ -70,7 +74,7 @@ def nearest_clause(vector: Floats, mask: Floats | None, similarity: str, count: 
     clause: Body = {"vector": _numbers(probe), "k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
     if conditions is not None:
         clause["filter"] = conditions
-    return {"knn": {VECTOR_FIELD: clause}}
+    return {"knn": {field: clause}}
 
 
 def _numbers(vector: Floats) -> list[float]:

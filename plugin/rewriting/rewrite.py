@@ -20,7 +20,7 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.plugin.query_dsl import Body
+from resift.plugin.query_dsl import VECTOR_FIELD, Body
 from resift.plugin.rewriting.clauses import (
     fixed_score,
     ids_clause,
@@ -84,7 +84,8 @@ class Meaning:
     learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
-    indices are searched, id → the name of the index that a judged document is in.
+    indices are searched, id → the name of the index that a judged document is in. ``vector_field``: the field of the
+    documents' vectors.
     """
 
     text: str
@@ -95,6 +96,7 @@ class Meaning:
     kept: Mapping[str, float] = field(default_factory=dict)
     judged: Sequence[str] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
+    vector_field: str = VECTOR_FIELD
 
     @cached_property
     def share(self) -> float:
@@ -236,11 +238,11 @@ class _Rewriting:
     def _alternatives(self, parts: Parts) -> list[Body]:
         """What else a widened query finds documents by."""
         found = self._words(self.words[: self.in_query])
-        vector, count = self.meaning.vector, self.settings.knn
+        meaning, vector, count = self.meaning, self.meaning.vector, self.settings.knn
         if count and vector is not None:
             conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
             wanted = conditions if parts.filter or parts.must_not else None
-            found.append(nearest_clause(vector, self.meaning.mask, self.meaning.similarity, count, wanted))
+            found.append(nearest_clause(meaning.similarity, meaning.vector_field, vector, meaning.mask, count, wanted))
         return found
 
     def _words(self, words: list[Body]) -> list[Body]:
@@ -279,7 +281,11 @@ class _Rewriting:
         meaning, factors = self.meaning, []
         if self.beta and meaning.vector is not None:
             others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
-            factors.append(similarity_clause(meaning.similarity, meaning.vector, meaning.mask, self.beta, others))
+            factors.append(
+                similarity_clause(
+                    meaning.similarity, meaning.vector_field, meaning.vector, meaning.mask, self.beta, others
+                )
+            )
         if self.beta or meaning.terms:
             factors += [fixed_score(self._documents([id])[0], _kept_factor(meaning, id, self.beta)) for id in self.kept]
         return factors

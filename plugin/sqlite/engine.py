@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable, NotFound, UnsupportedQuery
+from resift.errors import BadInput, CorruptEngine, EngineUnavailable, NotFound, UnsupportedQuery
 from resift.plugin.documents import (
     Document,
     IndexInfo,
@@ -21,7 +22,7 @@ from resift.plugin.documents import (
     index_meta,
 )
 from resift.plugin.engine import Engine, Headers
-from resift.plugin.query_dsl import MAX_RESULTS, Body, names_vector
+from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, filter_source, names_vector
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.highlights import parse_highlight
@@ -92,7 +93,7 @@ class SqliteEngine(Engine):
     def refresh(self, index: str) -> None:
         self.info(index)
 
-    def bulk(self, index: str, documents: Sequence[Document]) -> list[Rejection]:
+    def bulk(self, index: str, documents: Sequence[Document], vector_field: str = VECTOR_FIELD) -> list[Rejection]:
         rejected = []
         with self._database.transaction() as db:
             tables = find_tables(db, index)
@@ -113,40 +114,42 @@ class SqliteEngine(Engine):
             raise NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
         return stored_object(row[0], f"document {id!r}"), row[1]
 
-    def put(self, index: str, document: Document, version: Any) -> bool:
-        with self._database.transaction() as db:
-            tables = find_tables(db, index)
-            reason = check_document(document, tables.fields, tables.dim)
-            if reason is not None:
-                raise EngineError(reason, status=400, value=document.id)
-            row = db.execute(f"SELECT version FROM {tables.documents} WHERE id = ?", (document.id,)).fetchone()
-            if row is None or row[0] != version:
-                return False
-            write_document(db, tables, document)
-            count_change(db, tables)
-        return True
-
-    def put_vectors(self, index: str, vectors: Sequence[tuple[str, Any, Floats]]) -> list[str]:
+    def put_vectors(
+        self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
+    ) -> list[str]:
         with self._database.transaction() as db:
             tables = find_tables(db, index)
             changed = [id for id, version, vector in vectors if not write_vector(db, tables, id, version, vector)]
             count_change(db, tables)
         return changed
 
-    def scan(self, index: str) -> Iterator[StoredDocument]:
+    def scan(
+        self,
+        index: str,
+        vector_field: str = VECTOR_FIELD,
+        fields: Sequence[str] | None = None,
+        missing: bool = False,
+        ids: Sequence[str] | None = None,
+    ) -> Iterator[StoredDocument]:
         last = 0
+        wanted = " AND vector IS NULL" if missing else ""
+        # as one value: SQLite takes a limited number of them
+        wanted += "" if ids is None else " AND id IN (SELECT value FROM json_each(?))"
+        values = () if ids is None else (json.dumps(list(ids)),)
         # By pages instead of one cursor, since the caller may write to the index between two documents, and a read that
         # stays open keeps SQLite from clearing its log.
         while True:
             with self._database.transaction(write=False) as db:
                 tables = find_tables(db, index)
                 columns = "row, id, source, vector, version"
-                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ? ORDER BY row LIMIT 500"
-                rows = db.execute(sql, (last,)).fetchall()
+                sql = f"SELECT {columns} FROM {tables.documents} WHERE row > ?{wanted} ORDER BY row LIMIT 500"
+                rows = db.execute(sql, (last, *values)).fetchall()
             for _, id, source, blob, version in rows:
                 where = f"document {id!r}"
                 vector = stored_vector(blob, tables.dim, where)
-                yield StoredDocument(id, stored_object(source, where), vector, version)
+                stored = stored_object(source, where)
+                shown = stored if fields is None else filter_source(stored, list(fields)) or {}
+                yield StoredDocument(id, shown, vector, version)
             if not rows:
                 return
             last = rows[-1][0]
@@ -158,7 +161,7 @@ class SqliteEngine(Engine):
             count_change(db, tables)
         return deleted
 
-    def search(self, index: str, body: Body, vectors: bool = False, headers: Headers = None) -> SearchResult:
+    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         started = time.perf_counter()
         start, size = _checked_page(body)
         source = body.get("_source")
@@ -175,7 +178,7 @@ class SqliteEngine(Engine):
             page, found = rows[start : start + size], scores[start : start + size]
             names = matcher.names([query, *(rescore.query for rescore in rescores)], page)
             scored = list(zip(page.tolist(), found.tolist(), strict=True))
-            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names, vectors)
+            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names, vectors is not None)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
@@ -189,7 +192,7 @@ class SqliteEngine(Engine):
         return SearchResult(response, hit_vectors if vectors else [None] * len(hits))
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: bool = False, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
     ) -> SearchResult:
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)

@@ -38,7 +38,7 @@ class IndexSamples:
         if known is not None:
             return known
         try:
-            drawn = self.engine.sample(info.name, _DOCUMENTS, False, vectors=True, headers=headers).vectors
+            drawn = self.engine.sample(info.name, _DOCUMENTS, False, info.vector_field, headers).vectors
         except ResiftError as error:
             if error.code == "engine_unavailable":
                 raise

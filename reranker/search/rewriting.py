@@ -149,8 +149,8 @@ class Rewriter:
         headers: Headers,
     ) -> Meaning:
         here = [one for one in judged if self._is_searched(one.judgement.index, info, headers)]
-        has_vectors, several = info.model is not None, len(info.indices) > 1
-        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, has_vectors, several)
+        field, several = None if info.model is None else info.vector_field, len(info.indices) > 1
+        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, field, several)
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""

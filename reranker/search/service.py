@@ -64,9 +64,7 @@ class Reranker:
         any may be used.
         """
         info = self._served_info(index, headers)
-        if info.model is not None:
-            info.require(self.model)
-        return info
+        return info if info.model is None else info.of(self.model)
 
     def require_served(self, index: str, headers: Headers = None) -> None:
         """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
@@ -190,7 +188,7 @@ class Reranker:
             asked = step.window_body(asked, query.settings.window)
         reranked = step is not None or query.rewritten.is_scored
         bodies = [asked, *([self._plain(body, query)] if search.baseline else [])]
-        result, *plain = self._results(search, bodies, reranked)
+        result, *plain = self._results(search, bodies, info.vector_field if reranked else None)
         if step is not None:
             result = step.page(search, info, body, query, result)
         elif reranked:
@@ -204,7 +202,7 @@ class Reranker:
         described = self._described(search, query, method, alpha) if reranked else {"reranked": False}
         return {**result.response, "resift": {**described, **({"reason": query.reason} if query.reason else {})}}
 
-    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: bool) -> list[SearchResult]:
+    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
         if len(bodies) > 1:
             return self.engine.search_all(search.index, bodies, vectors, search.headers)
         return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]
