@@ -1,13 +1,14 @@
 """A real OpenSearch node for the tests, from Maven artefacts: needs Maven and Java >= 21, no Docker engine.
 
-    python tests/node.py start [--port 9200] | status | stop [--port 9200]
+    python tests/node.py start [--port 9200] [--version 2.19.1] | status | stop [--port 9200]
 
 ``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
 Python, and ``start_cluster`` starts several nodes that form one cluster, each of which can be killed, frozen and
 brought back. The assembled distribution stays in one folder between runs (``RESIFT_NODE_DIR``); every start has data,
 logs and settings of its own, removed when the node stops, so several nodes may run side by side. OpenSearch refuses
 root: root starts it as ``RESIFT_NODE_USER`` (nobody). ``RESIFT_NODE_HEAP`` (1g) is the node's heap,
-``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer.
+``RESIFT_NODE_TIMEOUT`` (180) the seconds it may take to answer, ``RESIFT_NODE_VERSION`` (3.6.0) its
+version.
 """
 
 from __future__ import annotations
@@ -41,18 +42,22 @@ from node_assembly import (
     node_user,
     tail,
 )
+from node_releases import Release, release
+from node_security import Certificates
 
 STAYS = 0  # the owner of a node that outlives the process that started it
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a node's process is started: the distribution, Java, its settings, and Java's where not the usual ones."""
+    """How a node's process is started: the distribution, Java, its settings, Java's where not the usual ones, and its
+    certificates where it has the security plugin."""
 
     home: Path
     java: Java
     settings: dict[str, Any]
     java_options: str = ""
+    certificates: Certificates | None = None
 
 
 @dataclass
@@ -117,13 +122,20 @@ class Node:
         shutil.rmtree(self.run, ignore_errors=True)
 
 
-def start(port: int = 0, stays: bool = False) -> Node:
+def start(
+    port: int = 0,
+    stays: bool = False,
+    version: str = "",
+    java_options: str = "",
+    certificates: Certificates | None = None,
+) -> Node:
     """Start a node on `port` (0: a free one), assembled first if need be, and wait until it is healthy.
 
-    It is stopped when this process ends, unless it `stays`.
+    It is stopped when this process ends, unless it `stays`. With `certificates` it has the security plugin, and no
+    user yet but whoever has the administrator's.
     """
     alone = {"discovery.type": "single-node", "http.port": port, "transport.port": 0}
-    return _start([alone], stays=stays)[0]
+    return _start([alone], java_options, stays, version, certificates)[0]
 
 
 def start_cluster(nodes: int = 3, heap: str = "768m", compiler: str = "-XX:TieredStopAtLevel=1") -> list[Node]:
@@ -147,20 +159,27 @@ def start_cluster(nodes: int = 3, heap: str = "768m", compiler: str = "-XX:Tiere
     return _start(settings, f"-Xms{heap} -Xmx{heap} {compiler}")
 
 
-def _start(settings: list[dict[str, Any]], java_options: str = "", stays: bool = False) -> list[Node]:
+def _start(
+    settings: list[dict[str, Any]],
+    java_options: str = "",
+    stays: bool = False,
+    version: str = "",
+    certificates: Certificates | None = None,
+) -> list[Node]:
     """Nodes with these settings each, once they are healthy and see one another."""
     cache, nodes = cache_folder(), []
     with locked(cache):
-        java = find_java()
-        home = assemble(cache, java)
+        wanted = release(version, secured=certificates is not None)
+        java = find_java(wanted)
+        home = assemble(cache, wanted, java)
         _clear_up(cache)
         for own in settings:
             run = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
-            nodes.append(Node(run, os.getpid(), how=Launch(home, java, own, java_options)))
+            nodes.append(Node(run, os.getpid(), how=Launch(home, java, own, java_options, certificates)))
             nodes[-1].save()
     try:
         for node in nodes:
-            _prepare(home, node.run, java)
+            _prepare(home, node.run, java, certificates)
             node.launch()
         for node in nodes:
             node.wait(len(nodes))
@@ -218,7 +237,7 @@ def _command_line(pid: int) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout
 
 
-def _prepare(home: Path, run: Path, java: Java) -> None:
+def _prepare(home: Path, run: Path, java: Java, certificates: Certificates | None) -> None:
     """Give a run its own folders and settings; without the JVM options that write into the distribution."""
     shutil.copytree(home / "config", run / "config")
     for name in ("data", "logs", "tmp"):
@@ -227,6 +246,8 @@ def _prepare(home: Path, run: Path, java: Java) -> None:
     options = run / "config/jvm.options"
     lines = options.read_text().splitlines()
     options.write_text("\n".join(line for line in lines if not any(word in line for word in unwanted)) + "\n")
+    if certificates is not None:
+        certificates.secure(run / "config")
     user = node_user()
     for path in [run, *run.rglob("*")] if user else []:
         os.chown(path, user["user"], user["group"])
@@ -263,12 +284,14 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
 def _wait_until_healthy(node: Node, nodes: int) -> str:
     """The node's URL, once it is healthy and sees so many nodes; where it never is, an error with its log's end."""
     patience = float(os.environ.get("RESIFT_NODE_TIMEOUT") or 180)
+    certificates = node.how.certificates if node.how is not None else None
+    scheme, context = ("http", None) if certificates is None else ("https", certificates.context())
     deadline = time.monotonic() + patience
     while node.alive() and time.monotonic() < deadline:
         with suppress(OSError, IndexError):
-            url = "http://" + (node.run / "logs/http.ports").read_text().split()[0]
+            url = f"{scheme}://" + (node.run / "logs/http.ports").read_text().split()[0]
             health = f"{url}/_cluster/health?wait_for_status=yellow&wait_for_nodes=%3E%3D{nodes}&timeout=5s"
-            urllib.request.urlopen(health, timeout=10).close()
+            urllib.request.urlopen(health, timeout=10, context=context).close()
             return url
         time.sleep(0.2)
     what = f"did not answer in {patience:.0f} s" if node.alive() else "stopped while starting"
@@ -276,12 +299,12 @@ def _wait_until_healthy(node: Node, nodes: int) -> str:
     raise NodeUnavailable(f"OpenSearch {what}; the end of its log:\n{log}")
 
 
-def _start_command(port: int) -> str:
+def _start_command(port: int, version: str) -> str:
     """Start a node to stay on `port`, unless one is there already; its URL."""
     for node in running():
         if node.url.endswith(f":{port}"):
             return node.url
-    return start(port, stays=True).url
+    return start(port, stays=True, version=version).url
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -289,10 +312,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Start, stop or show an OpenSearch node for the tests.")
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("--port", type=int, help="to start on (default: 9200), or of the node to stop or show")
+    parser.add_argument("--version", default="", help="of OpenSearch, to start (default: RESIFT_NODE_VERSION, or 3.6.0)")
     options = parser.parse_args(arguments)
     if options.command == "start":
         try:
-            print(_start_command(9200 if options.port is None else options.port))
+            print(_start_command(9200 if options.port is None else options.port, options.version))
         except NodeUnavailable as error:
             print(f"no OpenSearch node: {error}", file=sys.stderr)
             return 1

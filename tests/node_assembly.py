@@ -17,24 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-VERSION = "3.6.0"
-ARTEFACTS = [  # the distribution, then its plugins in the order in which they need one another
-    ("org.opensearch.distribution.integ-test-zip", "opensearch", VERSION),
-    ("org.opensearch.plugin", "opensearch-job-scheduler", f"{VERSION}.0"),
-    ("org.opensearch.plugin", "opensearch-knn", f"{VERSION}.0"),
-    ("org.opensearch.plugin", "opensearch-ml-plugin", f"{VERSION}.0"),
-    ("org.opensearch.plugin", "neural-search", f"{VERSION}.0"),
-]
+from node_releases import Module, NodeUnavailable, Release
+
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>resift</groupId><artifactId>node</artifactId><version>1</version><packaging>pom</packaging>
 <build><plugins><plugin><artifactId>maven-dependency-plugin</artifactId><version>3.8.1</version>
 <configuration><artifactItems>{items}</artifactItems></configuration></plugin></plugins></build></project>"""
 ITEM = """<artifactItem><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
-<type>zip</type></artifactItem>"""
-
-
-class NodeUnavailable(RuntimeError):
-    """No node can be had here; the message says what is missing and what to do about it."""
+<type>{}</type></artifactItem>"""
 
 
 @dataclass(frozen=True)
@@ -80,32 +70,37 @@ def node_user() -> dict[str, Any]:
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def find_java() -> Java:
-    """The first complete Java >= 21 of: OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH, /usr/lib/jvm."""
+def find_java(release: Release) -> Java:
+    """The first complete Java that the release runs on, of: OPENSEARCH_JAVA_HOME, JAVA_HOME, the PATH, /usr/lib/jvm."""
     for home in _java_homes():
         java = _probe_java(home)
-        if java is not None and java.version >= 21:
+        if java is not None and java.version in release.java:
             return java
+    oldest, newest = release.java[0], release.java[-1]
     raise NodeUnavailable(
-        "OpenSearch needs Java >= 21, complete (not a trimmed runtime) and where the node's user can run it; "
-        "none was found: install a JDK, or set OPENSEARCH_JAVA_HOME to one"
+        f"OpenSearch {release.version} needs Java >= {oldest}{f' and <= {newest}' if newest < 99 else ''}, complete "
+        "(not a trimmed runtime) and where the node's user can run it; none was found: install a JDK, or set "
+        "OPENSEARCH_JAVA_HOME to one"
     )
 
 
-def assemble(cache: Path, java: Java) -> Path:
+def assemble(cache: Path, release: Release, java: Java) -> Path:
     """The folder of the distribution with its plugins; renamed into place, so it is whole or absent."""
-    stamp = hashlib.sha256(repr(ARTEFACTS).encode()).hexdigest()[:8]
-    home = cache / f"opensearch-{VERSION}-{stamp}"
+    stamp = hashlib.sha256(repr(release).encode()).hexdigest()[:8]
+    home = cache / f"opensearch-{release.version}-{stamp}"
     if home.exists():
         return home
     for interrupted in cache.glob("assembling-*"):
         shutil.rmtree(interrupted)
     with tempfile.TemporaryDirectory(prefix="assembling-", dir=cache) as scratch:
-        archives = _download(Path(scratch))
-        shutil.unpack_archive(archives[0], scratch)
-        built = Path(scratch) / f"opensearch-{VERSION}"
+        artefacts = release.artefacts()
+        files = dict(zip(artefacts, _download(release, Path(scratch)), strict=True))
+        shutil.unpack_archive(files[release.distribution], scratch)
+        built = Path(scratch) / f"opensearch-{release.version}"
         _let_everyone_run(built)
-        _install_plugins(built, archives[1:], java)
+        for module in release.modules:
+            _add_module(built, release, module, [files[jar] for jar in release.jars(module)])
+        _install_plugins(built, [files[archive] for archive in release.archives], java)
         _let_everyone_run(built)
         built.rename(home)
     return home
@@ -130,16 +125,40 @@ def tail(text: str, lines: int = 25) -> str:
     return "\n".join(messages[-lines:])
 
 
-def _download(folder: Path) -> list[Path]:
-    """The artefacts' archives, by way of the local Maven repository."""
+def _download(release: Release, folder: Path) -> list[Path]:
+    """The files of the release's artefacts, by way of the local Maven repository."""
     maven = shutil.which("mvn")
     if maven is None:
         raise NodeUnavailable("`mvn` is missing: install Maven, which fetches the OpenSearch distribution")
-    items = "".join(ITEM.format(*artefact) for artefact in ARTEFACTS)
+    artefacts = release.artefacts()
+    items = "".join(ITEM.format(*artefact) for artefact in artefacts)
     (folder / "pom.xml").write_text(POM.format(items=items))
     command = [maven, "-q", "-B", "-Dstyle.color=never", "dependency:copy", f"-DoutputDirectory={folder}"]
-    _run(command, f"Maven could not fetch OpenSearch {VERSION}", cwd=folder)
-    return [folder / f"{name}-{version}.zip" for _, name, version in ARTEFACTS]
+    _run(command, f"Maven could not fetch OpenSearch {release.version}", cwd=folder)
+    return [folder / f"{name}-{version}.{type}" for _, name, version, type in artefacts]
+
+
+def _add_module(home: Path, release: Release, module: Module, jars: list[Path]) -> None:
+    """Give the distribution a module, with the descriptor and the permissions that its archive would have."""
+    folder = home / "modules" / module.name
+    folder.mkdir()
+    for jar in jars:
+        shutil.copy(jar, folder)
+    descriptor = {
+        "description": module.name,
+        "version": release.version,
+        "name": module.name,
+        "classname": module.main,
+        "java.version": release.java[0],
+        "opensearch.version": release.version,
+        "custom.foldername": "",
+        "extended.plugins": module.extends,
+        "has.native.controller": "false",
+    }
+    (folder / "plugin-descriptor.properties").write_text("".join(f"{key}={descriptor[key]}\n" for key in descriptor))
+    if module.permissions:
+        grants = "".join(f"  permission {permission};\n" for permission in module.permissions)
+        (folder / "plugin-security.policy").write_text(f"grant {{\n{grants}}};\n")
 
 
 def _install_plugins(home: Path, archives: list[Path], java: Java) -> None:

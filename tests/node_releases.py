@@ -1,0 +1,148 @@
+"""The releases of OpenSearch that the tests' nodes are assembled of, and the artefacts of each in Maven Central."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+NEWEST = "3.6.0"
+VARIABLE = "RESIFT_NODE_VERSION"
+Artefact = tuple[str, str, str, str]  # group, name, version, type
+_GROUP = "org.opensearch.plugin"
+_PLUGINS = ("opensearch-job-scheduler", "opensearch-knn", "opensearch-ml-plugin", "neural-search")
+
+
+class NodeUnavailable(RuntimeError):
+    """No node can be had here; the message says what is missing and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of OpenSearch that a distribution comes without: its main class, its jars beside the module's own, the
+    module that it extends, and what Java's security manager has to let it do."""
+
+    name: str
+    main: str
+    artefact: str
+    jars: tuple[Artefact, ...] = ()
+    extends: str = ""
+    permissions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version, the versions of Java that it runs on, its plugins in the order in which they need one another, and
+    the modules that its distribution lacks."""
+
+    version: str
+    java: range
+    plugins: tuple[str, ...] = _PLUGINS
+    modules: tuple[Module, ...] = ()
+
+    @property
+    def distribution(self) -> Artefact:
+        """The archive of OpenSearch itself."""
+        return "org.opensearch.distribution.integ-test-zip", "opensearch", self.version, "zip"
+
+    @property
+    def archives(self) -> list[Artefact]:
+        """The archives of the plugins."""
+        return [(_GROUP, name, f"{self.version}.0", "zip") for name in self.plugins]
+
+    def jars(self, module: Module) -> Iterator[Artefact]:
+        """The jars of a module."""
+        yield _GROUP, module.artefact, self.version, "jar"
+        yield from module.jars
+
+    def artefacts(self) -> list[Artefact]:
+        """All that has to be fetched."""
+        jars = {jar for module in self.modules for jar in self.jars(module)}
+        return [self.distribution, *self.archives, *sorted(jars)]
+
+
+def _jars(*coordinates: str) -> tuple[Artefact, ...]:
+    return tuple((group, name, version, "jar") for group, name, version in (one.split(":") for one in coordinates))
+
+
+_LANG_PAINLESS = Module(
+    "lang-painless",
+    "org.opensearch.painless.PainlessPlugin",
+    "lang-painless",
+    _jars(
+        "org.opensearch.plugin:opensearch-scripting-painless-spi:2.19.1",
+        "org.antlr:antlr4-runtime:4.13.1",
+        *(f"org.ow2.asm:{name}:9.7" for name in ("asm", "asm-util", "asm-tree", "asm-commons", "asm-analysis")),
+    ),
+    permissions=('java.lang.RuntimePermission "createClassLoader"', 'java.lang.RuntimePermission "getClassLoader"'),
+)
+# The archive of OpenSearch 2.19.1 has no module but the one for HTTP. Not published, and not needed by us, is
+# search-pipeline-common.
+_MODULES_2_19 = (
+    _LANG_PAINLESS,
+    Module(
+        "analysis-common",
+        "org.opensearch.analysis.common.CommonAnalysisPlugin",
+        "analysis-common",
+        extends="lang-painless",
+    ),
+    Module(
+        "ingest-common",
+        "org.opensearch.ingest.common.IngestCommonPlugin",
+        "ingest-common",
+        _jars(
+            "org.opensearch:opensearch-grok:2.19.1",
+            "org.opensearch:opensearch-dissect:2.19.1",
+            "org.jruby.joni:joni:2.2.1",
+            "org.jruby.jcodings:jcodings:1.0.61",
+        ),
+        extends="lang-painless",
+    ),
+    Module(
+        "lang-mustache",
+        "org.opensearch.script.mustache.MustachePlugin",
+        "lang-mustache-client",
+        _jars("com.github.spullara.mustache.java:compiler:0.9.14"),
+        permissions=('java.lang.RuntimePermission "accessDeclaredMembers"',),
+    ),
+    Module("mapper-extras", "org.opensearch.index.mapper.MapperExtrasPlugin", "mapper-extras-client"),
+    Module("parent-join", "org.opensearch.join.ParentJoinPlugin", "parent-join-client"),
+    Module("percolator", "org.opensearch.percolator.PercolatorPlugin", "percolator-client"),
+    Module("geo", "org.opensearch.geo.GeoModulePlugin", "geo"),
+    Module(
+        "reindex",
+        "org.opensearch.index.reindex.ReindexPlugin",
+        "reindex-client",
+        _jars(
+            "org.opensearch.client:opensearch-rest-client:2.19.1",
+            "org.opensearch:opensearch-ssl-config:2.19.1",
+            "org.apache.httpcomponents:httpclient:4.5.14",
+            "org.apache.httpcomponents:httpcore:4.4.16",
+            "org.apache.httpcomponents:httpasyncclient:4.1.5",
+            "org.apache.httpcomponents:httpcore-nio:4.4.16",
+            "commons-codec:commons-codec:1.16.1",
+            "commons-logging:commons-logging:1.2",
+        ),
+        permissions=('java.net.SocketPermission "*", "connect"', 'java.net.NetPermission "getProxySelector"'),
+    ),
+)
+
+# OpenSearch 2 needs Java's security manager, which went with Java 24. Its security plugin was published once.
+_RELEASES = (
+    Release(NEWEST, range(21, 100)),
+    Release("2.19.1", range(11, 24), modules=_MODULES_2_19),
+    Release("2.19.1", range(11, 24), (*_PLUGINS, "opensearch-security"), _MODULES_2_19),
+)
+
+
+def release(version: str = "", secured: bool = False) -> Release:
+    """The release of a version, by default that of RESIFT_NODE_VERSION, or the newest.
+
+    Raises NodeUnavailable if it is not known, or its security plugin is not published where it is to be ``secured``.
+    """
+    wanted = version or os.environ.get(VARIABLE) or NEWEST
+    for one in _RELEASES:
+        if one.version == wanted and ("opensearch-security" in one.plugins) == secured:
+            return one
+    known = ", ".join(dict.fromkeys(one.version for one in _RELEASES))
+    raise NodeUnavailable(f"no OpenSearch {wanted}{' with its security plugin' if secured else ''}: there are {known}")

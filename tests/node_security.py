@@ -1,0 +1,96 @@
+"""Certificates and first settings of a node with OpenSearch's security plugin, made anew for each node by openssl."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_CONFIG = """
+plugins.security.ssl.transport.pemcert_filepath: node.pem
+plugins.security.ssl.transport.pemkey_filepath: node.key
+plugins.security.ssl.transport.pemtrustedcas_filepath: ca.pem
+plugins.security.ssl.transport.enforce_hostname_verification: false
+plugins.security.ssl.http.enabled: true
+plugins.security.ssl.http.clientauth_mode: OPTIONAL
+plugins.security.ssl.http.pemcert_filepath: node.pem
+plugins.security.ssl.http.pemkey_filepath: node.key
+plugins.security.ssl.http.pemtrustedcas_filepath: ca.pem
+plugins.security.nodes_dn: ["CN=node"]
+plugins.security.authcz.admin_dn: ["CN=admin"]
+plugins.security.allow_default_init_securityindex: true
+plugins.security.restapi.roles_enabled: ["all_access"]
+plugins.security.system_indices.enabled: true
+plugins.security.system_indices.indices: [".plugins-ml-config", ".plugins-ml-connector", ".plugins-ml-model-group",
+  ".plugins-ml-model", ".plugins-ml-task"]
+"""
+# Passwords, and certificates of clients, whose CN is the user.
+_SECURITY = """
+_meta: {type: config, config_version: 2}
+config:
+  dynamic:
+    http: {anonymous_auth_enabled: false}
+    authc:
+      basic:
+        http_enabled: true
+        order: 0
+        http_authenticator: {type: basic, challenge: true}
+        authentication_backend: {type: intern}
+      certificate:
+        http_enabled: true
+        order: 1
+        http_authenticator: {type: clientcert, config: {username_attribute: cn}, challenge: false}
+        authentication_backend: {type: noop}
+"""
+_NODE = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """An authority's own folder: its certificate, and those that it issues."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Certificates:
+        """An authority, with certificates for a node and for its administrator."""
+        made = cls(folder)
+        made._openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=Tests' authority",
+                      "-keyout", "ca.key", "-out", "ca.pem")  # fmt: skip
+        made.issue("node", _NODE)
+        made.issue("admin")
+        return made
+
+    def issue(self, name: str, extension: str = "extendedKeyUsage=clientAuth") -> None:
+        """A certificate for ``name``: NAME.pem, and its key NAME.key."""
+        request = ("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}")
+        self._openssl(*request, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        (self.folder / f"{name}.ext").write_text(extension + "\n")
+        self._openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                      "-days", "30", "-extfile", f"{name}.ext", "-out", f"{name}.pem")  # fmt: skip
+
+    def path(self, name: str) -> str:
+        """The path of a file."""
+        return str(self.folder / name)
+
+    def context(self, client: str = "admin") -> ssl.SSLContext:
+        """What asks the node with the certificate of a client."""
+        context = ssl.create_default_context(cafile=self.path("ca.pem"))
+        context.load_cert_chain(self.path(f"{client}.pem"), self.path(f"{client}.key"))
+        return context
+
+    def secure(self, config: Path) -> None:
+        """Give a node's folder of settings the certificates, and the security plugin's first settings."""
+        for name in ("ca.pem", "node.pem", "node.key"):
+            shutil.copy(self.folder / name, config / name)
+        with open(config / "opensearch.yml", "a") as settings:
+            settings.write(_CONFIG)
+        (config / "opensearch-security/config.yml").write_text(_SECURITY)
+        no_users = "_meta: {type: internalusers, config_version: 2}\n"
+        (config / "opensearch-security/internal_users.yml").write_text(no_users)
+
+    def _openssl(self, *arguments: str) -> None:
+        done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
