@@ -244,6 +244,16 @@ EQUIVALENT = {
     ("plugin/rewriting/clauses.py", "KNN_BOOST = 5.0"): CHOSEN,
     ("plugin/rewriting/rewrite.py", "PROMOTED = 999.0"): CHOSEN,
     ("plugin/rewriting/rewrite.py", "PROMOTED = 1001.0"): CHOSEN,
+    ("plugin/rewriting/rewrite.py", "ALTERNATIVES = 6"): CHOSEN,
+    ("plugin/rewriting/rewrite.py", "ALTERNATIVES = 4"): CHOSEN,
+    (
+        "plugin/rewriting/query_text.py",
+        "if len(must) != 1 or not isinstance(must[-1], Mapping) or len(must[0]) != 1:",
+    ): "there is one",
+    (
+        "plugin/rewriting/rewrite.py",
+        "factors += [fixed_score(self._documents([id])[-1], _kept_factor(meaning, id, self.beta)) for id in self.kept]",
+    ): "of one document there is one clause",
     (
         "plugin/rewriting/clauses.py",
         "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",

@@ -44,7 +44,7 @@ MEMORY = 6 * 2**30  # bytes that the tests of a mutant may take: some never stop
 OUTCOMES = {100: "survived", 101: "killed", 102: "not loaded"}
 # what the tests import and never changes: loaded once, before the processes that run the tests are forked
 PRELOADED = "numpy hypothesis hypothesis.extra.numpy orjson regex opensearchpy flask scipy.sparse numba torch"
-FILE_ONLY, CLUSTER_ONLY = "not opensearch", "not sqlite"
+FILE_ONLY, CLUSTER_ONLY = "not [opensearch", "not [sqlite"  # by their parameter
 
 
 @dataclass(frozen=True)

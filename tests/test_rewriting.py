@@ -110,12 +110,12 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).reason == NOTHING_TO_ADD
 
 
-def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches() -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, kept={}))
+@pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
+def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: str, length: float) -> None:
+    found = rewritten({"query": QUERY}, replace(SESSION, text=text, kept={}))
     assert found.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
     (mode, words), (_, similarity) = stages(found)
     assert mode == "total"
-    length = 2**0.5  # of the query's two words
     expected = [
         {"multi_match": {"query": word, "fields": FIELDS, "boost": pytest.approx(weight * length, abs=1e-4)}}
         for word, weight in TERMS.items()
@@ -133,6 +133,8 @@ def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
     assert query["should"][0] == QUERY
     assert asked_words(query) == list(TERMS)[:ALTERNATIVES]
     assert asked_words(stages(found)[0]) == list(TERMS)[ALTERNATIVES:]
+    without = rewritten({"query": QUERY}, PLAIN, widen=True)
+    assert without.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
 
 
 @pytest.mark.parametrize(
