@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,3 +70,13 @@ def test_dynamax_of_long_texts_takes_the_universe_in_parts(monkeypatch: pytest.M
     whole = dynamax(first, second[:3])
     monkeypatch.setattr(similarity, "_PRODUCTS", products)
     assert 0 < dynamax(first, second[:3]) == pytest.approx(whole)
+
+
+def test_dynamax_of_long_texts_takes_little_memory() -> None:
+    words = np.ones((4000, 1), np.float32)  # of two such texts there are 32 million products, 128 MB
+    tracemalloc.start()
+    try:
+        assert dynamax(words, words) == 1
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
