@@ -22,7 +22,7 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import engine_headers
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
-from resift.reranker.metrics import count_rewrite
+from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.vectors.similarity import dynamax
@@ -182,7 +182,9 @@ def search() -> dict[str, Any]:
         highlight=read.flag(body, "highlight", False),
         headers=engine_headers(),
     )
-    return service.search(requested)
+    response = service.search(requested)
+    count_search(response)
+    return response
 
 
 @api.post("/rewrite")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from flask import Flask, Response, current_app, g, request
 from prometheus_client import (
@@ -38,6 +39,12 @@ def add_metrics(app: Flask) -> None:
         ["outcome", "reason"],
         registry=registry,
     )
+    app.extensions["searches"] = Counter(
+        "resift_searches",
+        "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
+        ["outcome"],
+        registry=registry,
+    )
 
     @app.before_request
     def begin() -> None:
@@ -63,3 +70,10 @@ def count_rewrite(outcome: str, reason: str) -> None:
     # what failed, or was rewritten in part, says what it met; as a label that would be a new series each time
     label = {"failed": "failed", "rewritten": "in part" if reason else ""}.get(outcome, reason.split("; ")[0])
     current_app.extensions["rewrites"].labels(outcome, label).inc()
+
+
+def count_search(response: dict[str, Any]) -> None:
+    """Count the answer to a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
+    told = response["resift"]
+    outcome = "engine_order" if not told["reranked"] else "in_part" if "reason" in told else "reranked"
+    current_app.extensions["searches"].labels(outcome).inc()

@@ -159,3 +159,14 @@ def test_texts_are_ranked_without_a_session_whose_store_is_away(client: FlaskCli
         # nothing is left to rank by
         error = post(client, path, 503, query="", documents=asked["documents"], session="a")["error"]
         assert error["code"] == "sessions_unavailable"
+
+
+def test_what_became_of_searches_is_counted(client: FlaskClient, filled: str) -> None:
+    post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
+    post(client, "/v1/search", index=filled, query="fire", session="a")
+    post(client, "/v1/search", index=filled, query={"match_all": {}})
+    break_session_store(client)
+    post(client, "/v1/search", index=filled, query="fire", session="a")
+    metrics = client.get("/metrics").get_data(as_text=True)
+    for outcome in ("reranked", "engine_order", "in_part"):
+        assert f'resift_searches_total{{outcome="{outcome}"}} 1.0' in metrics
