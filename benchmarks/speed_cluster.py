@@ -99,7 +99,7 @@ class Setup:
 
     def pipeline(self, client: Client, query: str, **options: Any) -> Any:
         """The same hits by the index's own search pipeline."""
-        return self.plain(client, query, f"{self.name}-{self.index}", **options)
+        return self.plain(client, query, f"resift-{self.index}", **options)
 
     def rewrite(self, client: Client, query: str, **options: Any) -> Any:
         """What the pipeline asks the reranker for."""

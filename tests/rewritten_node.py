@@ -48,7 +48,7 @@ class Node:
     @property
     def pipeline(self) -> str:
         """The search pipeline of the index."""
-        return f"{self.installation}-{self.index}"
+        return f"resift-{self.index}"
 
     def plain(self, body: dict[str, Any], **params: Any) -> dict[str, Any]:
         """The engine's own answer."""

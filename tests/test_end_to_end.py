@@ -19,7 +19,8 @@ from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.resources import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
@@ -191,11 +192,17 @@ def test_uninstall_is_refused_while_an_index_needs_it(
         installed.uninstall()
     cluster.client.indices.put_settings(index=index, body={setting: None})
     # an index that a client made by the template has a pipeline after the next install
-    own = f"{installed.name}-{index}"
-    rows = {row.name: row for row in installed.status() if row.name.startswith(installed.name)}
+    own = f"resift-{index}"
+
+    def found() -> dict[str, StatusRow]:
+        of_index = [row for row in installed.status() if row.name == own]
+        assert [row.kind for row in of_index] == ["search pipeline", "ingest pipeline"]
+        return {row.name: row for row in installed.status() if row.name.startswith(installed.name)} | {own: of_index[0]}
+
+    rows = found()
     assert (rows[own].state, rows[own].fix) == ("missing", "resift install")
     assert f"create search pipeline {own}" in installed.install()
-    rows = {row.name: row for row in installed.status() if row.name.startswith(installed.name)}
+    rows = found()
     assert rows[own].state == "ok, 0 searches since the node started"
     assert {row.state.split(",")[0] for row in rows.values() if row.kind != "index"} == {"ok"}
 
@@ -288,7 +295,14 @@ def test_a_reranker_that_is_away(
     try:
         plain = search(cluster.client, index, None)
         ext = {"ml_inference": {"query": "strike", "session": "s1"}}
-        hits = search(cluster.client, index, f"{name}-{index}", ext=ext)
+        # the pipeline of the index asks the other installation, which has the same model
+        path = f"/_search/pipeline/resift-{index}"
+        body = away.cluster.find(path, f"resift-{index}")
+        asked = RemoteModel(away.cluster, "rewrite", away.values).model_id
+        body["request_processors"][0]["ml_inference"]["model_id"] = asked
+        away.cluster.request("PUT", f"{path}-away", body)
+        hits = search(cluster.client, index, f"resift-{index}-away", ext=ext)
+        away.cluster.request("DELETE", f"{path}-away")
         assert [(hit["_id"], hit["_score"]) for hit in hits] == [(hit["_id"], hit["_score"]) for hit in plain]
         lines = [{"index": {"_id": "1"}}, {"text": "fire"}]
         answer = cluster.client.bulk(body=lines, index=f"{name}-docs", params={"pipeline": f"{name}-ingest"})

@@ -42,7 +42,7 @@ class Installed:
 
     def hits(self, pipeline: str, **body: Any) -> list[tuple[str, float]]:
         """Ids and scores of a plain ``_search``."""
-        params = {"search_pipeline": pipeline if pipeline == "_none" else f"{self.name}-{pipeline}"}
+        params = {"search_pipeline": pipeline if pipeline == "_none" else f"resift-{pipeline}"}
         answer = self.client.search(index=self.name, body={"query": FIRE, **body}, params=params)
         return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
 
@@ -167,7 +167,7 @@ def test_a_reranker_that_starts_anew_leaves_no_search_without_an_answer(installe
 
 
 def test_another_model_rewrites_nothing(installed: Installed) -> None:
-    client, name = installed.client, f"{installed.name}-{installed.name}"
+    client, name = installed.client, f"resift-{installed.name}"
     pipeline = client.transport.perform_request("GET", f"/_search/pipeline/{name}")[name]
     pipeline["request_processors"][0]["ml_inference"]["model_config"]["model"] = "0123456789abcdef"
     client.transport.perform_request("PUT", f"/_search/pipeline/{name}-other", body=pipeline)

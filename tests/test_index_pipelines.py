@@ -104,7 +104,7 @@ def installed(
 
 def search(cluster: OpenSearchEngine, name: str, body: Any, pipeline: str | None = None) -> dict[str, Any]:
     """The answer of a plain ``_search`` through the index's pipeline, without the time that it took."""
-    params = {"search_pipeline": pipeline or f"{name}-{name}"}
+    params = {"search_pipeline": pipeline or f"resift-{name}"}
     answer: dict[str, Any] = cluster.client.search(index=name, body=body, params=params)
     return {key: value for key, value in answer.items() if key != "took"}
 
@@ -158,11 +158,11 @@ def test_pages_of_one_request_and_the_default_of_an_index(
 ) -> None:
     rewriter.answer = rewritten(lambda body: {**body, "query": RIVER})
     wanted = plainly(cluster, installed, {"query": RIVER})["hits"]
-    body = {"query": FIRE, "search_pipeline": f"{installed}-{installed}"}
+    body = {"query": FIRE, "search_pipeline": f"resift-{installed}"}
     lines = [{"index": installed}, body, {"index": installed}, {"query": FIRE}]
     found = cluster.client.msearch(body=lines)["responses"]
     assert found[0]["hits"] == wanted != found[1]["hits"]
-    setting = {"index.search.default_pipeline": f"{installed}-{installed}"}
+    setting = {"index.search.default_pipeline": f"resift-{installed}"}
     cluster.client.indices.put_settings(index=installed, body=setting)
     try:
         assert cluster.client.search(index=installed, body={"query": FIRE})["hits"] == wanted
@@ -204,7 +204,7 @@ def test_status_counts_searches_and_says_where_they_fail_open(
     installer = Installer(cluster, packaged, ["title", "text"], address, installed)
 
     def row() -> StatusRow:
-        return next(row for row in installer.status() if row.name == f"{installed}-{installed}")
+        return next(row for row in installer.status() if (row.kind, row.name) == ("search pipeline", f"resift-{installed}"))
 
     before = int(re.findall(r"\d+", row().state)[0])
     for _ in range(3):

@@ -68,10 +68,12 @@ def test_install_status_uninstall_leaves_nothing(
     assert installer.install() == []
     assert own_states(installer) == {"ok"}
     during = snapshot(rest)
-    made = {"scripts": 2, "templates": 1, "ingest": 1, "models": 4, "connectors": 4, "model_groups": 1}
+    made = {"scripts": 2, "templates": 1, "models": 4, "connectors": 4, "model_groups": 1}
     assert {kind: len(during[kind]) - len(before[kind]) for kind in made} == made
-    # and one for each other index of the packaged model that there is
-    assert {f"{name}-{one}" for one in ("hybrid", "rerank", *indices)} <= {*during["search"]} - {*before["search"]}
+    # and those of each other index of the packaged model that there is
+    of_indices = {f"resift-{one}" for one in indices}
+    for kind, own in (("ingest", ["ingest"]), ("search", ["hybrid", "rerank"])):
+        assert {*(f"{name}-{one}" for one in own), *of_indices} <= {*during[kind]} - {*before[kind]}
 
     other = Installer(cluster, build_model("boew:4", vectors), ["text"], nowhere, name)
     assert f"other model {packaged.hash}" in {row.state for row in other.status()}

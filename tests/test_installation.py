@@ -107,12 +107,16 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
     }
     for kind, body in bodies.items():
         rest.request("PUT", f"/{kind}-{name}", body)
+    # of an empty field, which is left where vectors were taken back, there is nothing to say
+    rest.request("PUT", f"/empty-{name}", {"mappings": {"properties": vector}})
+    rest.request("PUT", f"/short-{name}/_doc/1", {"resift_vector": [1, 2, 3]}, refresh="true")
     cluster.create(f"other-{name}", ["text"], model)
     cluster.create(f"good-{name}", ["text"], packaged)
     rest.request("PUT", f"/other-{name}/_settings", {"index.default_pipeline": pipeline})
     rest.request("POST", f"/final-{name}/_close")
     try:
         found = rows(installed)
+        assert f"empty-{name}" not in found
         states = {kind: found[f"{kind}-{name}"].state for kind in (*bodies, "other", "good")}
         assert states == {
             "float": "resift_vector is float, not knn_vector",
@@ -125,7 +129,7 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
         assert {kind for kind in states if found[f"{kind}-{name}"].in_order} == {"good"}
         assert "unset its pipeline and use model mean" in found[f"other-{name}"].fix
     finally:
-        for kind in (*bodies, "other", "good"):
+        for kind in (*bodies, "empty", "other", "good"):
             cluster.drop(f"{kind}-{name}")
 
 
@@ -269,7 +273,7 @@ def fresh(cluster: OpenSearchEngine) -> Iterator[str]:
 
 def pipeline_row(installer: Installer, index: str) -> StatusRow | None:
     """What the status says of the search pipeline of an index."""
-    own = f"{installer.name}-{index}"
+    own = f"resift-{index}"
     return next((row for row in installer.status() if (row.kind, row.name) == ("search pipeline", own)), None)
 
 
@@ -285,7 +289,7 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
         assert result.exit_code == 0, result.output
         return result.output
 
-    own = f"{installed.name}-{fresh}"
+    own = f"resift-{fresh}"
     assert f"search pipeline {own} made" in index(fresh)
     assert (row := pipeline_row(installed, fresh)) is not None
     assert row.state == "fails open, 0 searches since the node started"  # the reranker is away
@@ -301,7 +305,7 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
 def test_a_pipeline_outlives_its_index_and_says_so(
     cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, model: Model, fresh: str
 ) -> None:
-    own = f"{installed.name}-{fresh}"
+    own = f"resift-{fresh}"
     path = f"/_search/pipeline/{own}"
     cluster.create(fresh, ["text"], packaged)
     assert f"create search pipeline {own}" in installed.install()
@@ -326,10 +330,10 @@ def test_a_pipeline_outlives_its_index_and_says_so(
 def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
     cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, fresh: str
 ) -> None:
-    path = f"/_search/pipeline/{installed.name}-{fresh}"
+    path = f"/_search/pipeline/resift-{fresh}"
     cluster.create(fresh, ["text"], packaged)
     installed.install()
-    ours = rest.find(path, f"{installed.name}-{fresh}")
+    ours = rest.find(path, f"resift-{fresh}")
     theirs = [{"description": "mine", "request_processors": []}, {**ours, "request_processors": []}]
     for body in theirs:
         rest.request("PUT", path, body)
@@ -341,7 +345,7 @@ def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
     rest.request("PUT", path, {**ours, "description": ours["description"].replace("content ", "content 0")})
     assert (row := pipeline_row(installed, fresh)) is not None
     assert (row.state, row.fix) == ("changed", "resift install")
-    assert f"replace search pipeline {installed.name}-{fresh} (changed)" in installed.install()
+    assert f"replace search pipeline resift-{fresh} (changed)" in installed.install()
     rest.request("DELETE", path)
 
 
@@ -353,8 +357,8 @@ def test_an_index_with_the_name_of_another_pipeline_has_none(
     command = ["index", "docs.jsonl", "--index", index, "--engine", opensearch_url]
     try:
         said = CliRunner().invoke(main, command)
-        assert (said.exit_code, f"index {index!r} can have no search pipeline" in said.output) == (0, True)
-        assert rows(installed)[index].state == f"{installed.name}-{index} is no pipeline of its own"
+        assert (said.exit_code, f"index {index!r} can have no pipeline" in said.output) == (0, True)
+        assert rows(installed)[index].state == f"resift-{index} is no pipeline of its own"
         assert not any(index in step for step in installed.install())
     finally:
         cluster.drop_if_exists(index)

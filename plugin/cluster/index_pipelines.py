@@ -1,32 +1,60 @@
-"""The search pipelines of indices: one for each, since a request processor is not told which index is searched."""
+"""The pipelines of indices, which are both named ``resift-INDEX``.
+
+An index has a search pipeline of its own since a request processor is not told which index is searched, and an ingest
+pipeline since only the index says which fields are its texts, and where the vectors of each model belong.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from resift.errors import BadInput, ResiftError
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.index_record import IndexRecord, records
+from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline
-from resift.plugin.cluster.templates import Stamp, render
+from resift.plugin.cluster.templates import Stamp, fill, render
+from resift.plugin.documents import IndexInfo
+from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
-# These indices have none: it would have the name of another pipeline of the installation.
+_PREFIX = "resift-"
+# These indices have none: it would have the name of another pipeline of the installation that is named resift.
 WITHOUT = ("ingest", *PIPELINES)
 
 
+def pipeline_name(index: str) -> str:
+    """The name of the search pipeline of an index, and of its ingest pipeline."""
+    return f"{_PREFIX}{index}"
+
+
 class IndexPipeline(Pipeline):
-    """The pipeline ``NAME-INDEX``, whose one processor has the reranker rewrite each search of that index.
+    """A pipeline of an index; ``index`` is its name, and ``owners`` are the installations whose models it asks."""
+
+    def __init__(
+        self, cluster: Cluster, kind: str, index: str, owners: frozenset[str], rendered: tuple[dict[str, Any], Stamp]
+    ) -> None:
+        self.index, self.owners = index, owners
+        super().__init__(cluster, kind, pipeline_name(index), *rendered)
+
+    def _description(self, found: dict[str, Any]) -> str:
+        # An installation that is named resift-a has a pipeline of the name of that of the index a-ingest.
+        return super()._description(found) if _owners(found) else ""
+
+
+class SearchPipeline(IndexPipeline):
+    """The search pipeline of an index: its one processor has the reranker rewrite each search of that index.
 
     ``values`` are those of the installation, with the ``rewrite_id`` of its remote model.
     """
 
     def __init__(self, cluster: Cluster, index: str, values: dict[str, Any]) -> None:
-        self.owner = values["name"], index
         self._asked = values["rewrite_id"], values["model"]
-        body, stamp = render("index-pipeline", {**values, "index": index})
-        super().__init__(cluster, "search", "-".join(self.owner), body, stamp)
+        rendered = render("index-search-pipeline", {**values, "index": index})
+        super().__init__(cluster, "search", index, frozenset([values["name"]]), rendered)
 
     def ask(self) -> str:
         """Have the cluster ask the reranker to rewrite a search, as the pipeline does.
@@ -34,50 +62,113 @@ class IndexPipeline(Pipeline):
         Returns what is wrong, which a search that fails open does not tell; "" if nothing is.
         """
         model_id, model = self._asked
-        parameters = {"index": self.owner[1], "model": model, "body": "{}"}
+        parameters = {"index": self.index, "model": model, "body": "{}"}
         try:
             self.cluster.request("POST", f"/_plugins/_ml/models/{model_id}/_predict", {"parameters": parameters})
         except ResiftError as error:
             return error.message
         return ""
 
-    def _description(self, found: dict[str, Any]) -> str:
-        # The pipeline of the index b of an installation resift-a has the name of that of the index a-b of resift.
-        return super()._description(found) if _owner(found) == self.owner else ""
 
+class IngestPipeline(IndexPipeline):
+    """The ingest pipeline of an index: gathers the text of a document and has it encoded, once for each model.
 
-def indices_of(cluster: Cluster, model: str) -> list[str]:
-    """The indices, closed and hidden ones too, with vectors of the model that has this hash, and a pipeline each."""
-    meta = {"filter_path": "*.mappings._meta.resift.model", "expand_wildcards": "all"}
-    answer = cluster.request("GET", "/*,-.*/_mapping", **meta)
-    models = {index: entry["mappings"]["_meta"]["resift"]["model"] for index, entry in answer.items()}
-    return sorted(index for index in models if models[index] == model and index not in WITHOUT)
-
-
-def indices_with_pipelines(cluster: Cluster, name: str) -> list[str]:
-    """The indices for which the installation of that name has made a pipeline, whether they still exist or not."""
-    owners = map(_owner, (cluster.find("/_search/pipeline") or {}).values())
-    return sorted(owner[1] for owner in owners if owner is not None and owner[0] == name)
-
-
-def add_pipelines(cluster: Cluster, index: str, model: str) -> list[str]:
-    """Make the pipeline of a new index in each installation for its model; return the names of those that were made.
-
-    Raises BadInput for an index that can have none.
+    ``encoders`` are the values of each model's installation, with the ``query_id`` of its remote model, and with the
+    ``fields`` and the ``vector_field`` of the index. What cannot be encoded is written without a vector: a client's
+    write is never refused because of us, nor held up, which is why the remote model is the one with little patience.
     """
-    made = []
-    for installation in installations(cluster).values():
-        registered = cluster.named("models", f"{installation.name}-rewrite")
-        if installation.model.hash != model or not registered:
-            continue
-        if index in WITHOUT:
-            raise BadInput(f"index {index!r} can have no search pipeline", value=index, expected="another name")
-        values = {"name": installation.name, "version": __version__, "model": model, "rewrite_id": registered[0][0]}
-        pipeline = IndexPipeline(cluster, index, values)
-        if pipeline.state() == "missing":
+
+    def __init__(self, cluster: Cluster, index: str, encoders: list[dict[str, Any]]) -> None:
+        template = json.loads(read_resource("index-encoder.json"))
+        gather = read_resource("gather_text.painless")
+        processors = [one for values in encoders for one in fill(template, {**values, "gather_text": gather})]
+        rendered = render("index-ingest-pipeline", {**encoders[0], "processors": processors})
+        super().__init__(cluster, "ingest", index, frozenset(values["name"] for values in encoders), rendered)
+
+
+class IndexPipelines:
+    """The pipelines that indices should have in a cluster with the ``installed`` installations.
+
+    Of several with the model of an index, the one that its pipeline asks already goes on, else the first has it.
+    ``ids`` are those of remote models that may not have been found in the cluster yet, by their names.
+    """
+
+    def __init__(
+        self, cluster: Cluster, installed: Mapping[str, Installation], ids: Mapping[str, str] | None = None
+    ) -> None:
+        self.cluster, self._installed, self._ids = cluster, installed, dict(ids or {})
+        self._found = {kind: cluster.find(f"/_{kind}/pipeline") or {} for kind in ("search", "ingest")}
+
+    def wanted(self, record: IndexRecord) -> list[IndexPipeline]:
+        """The pipelines that an index should have."""
+        return [one for one in (self._search(record), self._ingest(record)) if one is not None]
+
+    def asking(self, name: str) -> list[IndexPipeline]:
+        """The pipelines of indices that ask the installation ``name``, as they are now."""
+        return [
+            IndexPipeline(self.cluster, kind, pipeline.removeprefix(_PREFIX), _owners(body), (body, stamp))
+            for kind, found in self._found.items()
+            for pipeline, body in sorted(found.items())
+            if (stamp := Stamp.read(body.get("description"))) and name in _owners(body) and pipeline.startswith(_PREFIX)
+        ]
+
+    def _search(self, record: IndexRecord) -> SearchPipeline | None:
+        # The vectors of another model serve on where nobody serves those that the index is searched by.
+        for entry in record.ready:
+            if (name := self._serving("search", record.index, entry, "rewrite")) is not None:
+                values = {**self._values(name, entry), "rewrite_id": self._id(name, "rewrite")}
+                return SearchPipeline(self.cluster, record.index, values)
+        return None
+
+    def _ingest(self, record: IndexRecord) -> IngestPipeline | None:
+        encoders = []
+        for entry in record.encoded:
+            if (name := self._serving("ingest", record.index, entry, "query")) is not None:
+                place = {"fields": list(entry.fields), "vector_field": entry.vector_field}
+                encoders.append({**self._values(name, entry), "query_id": self._id(name, "query"), **place})
+        return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
+
+    def _serving(self, kind: str, index: str, entry: IndexInfo, which: str) -> str | None:
+        """The installation that serves the vectors of ``entry``: the one that does so now, else the first that can."""
+        able = [
+            name for name, one in self._installed.items() if one.model.hash == entry.model and self._id(name, which)
+        ]
+        now = _owners(self._found[kind].get(pipeline_name(index), {}))
+        return next((name for name in able if name in now), next(iter(able), None))
+
+    def _id(self, name: str, which: str) -> str | None:
+        """The id of a remote model of an installation; None if there is none, as in a cluster without ML Commons."""
+        model = f"{name}-{which}"
+        if model not in self._ids:
+            self._ids[model] = next((id for id, _ in self.cluster.named("models", model)), "")
+        return self._ids[model] or None
+
+    def _values(self, name: str, entry: IndexInfo) -> dict[str, Any]:
+        return {"name": name, "version": __version__, "model": entry.model}
+
+
+def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list[str]:
+    """Make the pipelines of an index as they should be, for the installations that there are; return what was done.
+
+    Without ``replace`` those that are there stay as they are. Raises BadInput for an index that can have none, and
+    for a pipeline of that name that Resift did not make.
+    """
+    record = records(cluster, index).get(index) or IndexRecord(index)
+    installed = dict(sorted(installations(cluster).items()))
+    wanted = IndexPipelines(cluster, installed).wanted(record)
+    if wanted and index in WITHOUT:
+        raise BadInput(f"index {index!r} can have no pipeline", value=index, expected="another name")
+    done = []
+    for pipeline in wanted:
+        state = pipeline.state()
+        if state == "foreign":
+            raise BadInput(
+                f"{pipeline.kind} {pipeline.name} is not Resift's", value=pipeline.name, expected="one of another name"
+            )
+        if state == "missing" or (replace and state != "ok"):
             pipeline.make()
-            made.append(pipeline.name)
-    return made
+            done.append(f"{pipeline.kind} {pipeline.name} {'made' if state == 'missing' else 'changed'}")
+    return done
 
 
 def search_counts(cluster: Cluster) -> dict[str, int]:
@@ -90,11 +181,10 @@ def search_counts(cluster: Cluster) -> dict[str, int]:
     return counts
 
 
-def _owner(pipeline: dict[str, Any]) -> tuple[str, str] | None:
-    """The installation and the index that a search pipeline belongs to; None if it is not the pipeline of an index."""
-    try:
-        processor = pipeline["request_processors"][0]["ml_inference"]
-        owner = processor["tag"], processor["model_config"]["index"]
-    except (KeyError, IndexError, TypeError):
-        return None
-    return owner if Stamp.read(pipeline.get("description")) else None
+def _owners(pipeline: Mapping[str, Any]) -> frozenset[str]:
+    """The installations that the pipeline of an index asks; none if it is not one of ours."""
+    if Stamp.read(pipeline.get("description")) is None:
+        return frozenset()
+    found = [*pipeline.get("request_processors", ()), *pipeline.get("processors", ())]
+    asking = [one for each in found for kind, one in each.items() if kind in ("ml_inference", "text_embedding")]
+    return frozenset(one["tag"] for one in asking if isinstance(one, dict) and "tag" in one)

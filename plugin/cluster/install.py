@@ -19,10 +19,12 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     WITHOUT,
     IndexPipeline,
-    indices_of,
-    indices_with_pipelines,
+    IndexPipelines,
+    SearchPipeline,
+    pipeline_name,
     search_counts,
 )
+from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
     LAZY,
@@ -112,6 +114,12 @@ class Installer:
 
         Make each before the next is taken: the pipelines hold the ids that the remote models were given.
         """
+        yield from self._own_resources()
+        if not self.missing_plugins:
+            yield from self._index_pipelines()
+
+    def _own_resources(self) -> Iterator[Resource]:
+        """All but the pipelines of indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
@@ -122,7 +130,6 @@ class Installer:
             self.values[f"{which}_id"] = remote.model_id
         for kind, which in (("ingest", "ingest"), *(("search", which) for which in PIPELINES)):
             yield Pipeline(self.cluster, kind, f"{self.name}-{which}", *render(f"{which}-pipeline", self.values))
-        yield from map(self._index_pipeline, indices_of(self.cluster, self.model.hash))
 
     def install(self, dry_run: bool = False) -> list[str]:
         """Make what is missing or different; return the steps taken, or with ``dry_run`` those that would be.
@@ -160,7 +167,11 @@ class Installer:
         originals = self._settings_before()  # read now: the template that holds them is removed below
         steps = []
         # In reverse, so that clients never meet a pipeline whose model is gone.
-        for resource in reversed([*self.resources(), *map(self._index_pipeline, self._left_over())]):
+        for pipeline, heir in self._inherited():
+            steps.append(f"{'hand on' if heir else 'remove'} {pipeline.kind} {pipeline.name}")
+            if not dry_run:
+                heir.make() if heir else pipeline.remove()
+        for resource in reversed(list(self._own_resources())):
             if resource.state() in ("missing", "foreign"):
                 continue
             steps.append(f"remove {resource.kind} {resource.name}")
@@ -194,11 +205,12 @@ class Installer:
     def _resource_rows(self) -> list[StatusRow]:
         resources = list(self.resources())
         rows = [_resource_row(resource) for resource in resources]
-        pipelines = [resource for resource in resources if isinstance(resource, IndexPipeline)]
-        tried = self._tried({row.name for row in rows if row.in_order}, pipelines)
+        pipelines = [resource for resource in resources if isinstance(resource, SearchPipeline)]
+        searching = [row for row in rows if row.kind == "search pipeline"]
+        tried = self._tried({row.name for row in searching if row.in_order}, pipelines)
         return [tried.get(row.name, row) if row.kind == "search pipeline" else row for row in rows]
 
-    def _tried(self, in_order: Collection[str], pipelines: Sequence[IndexPipeline]) -> dict[str, StatusRow]:
+    def _tried(self, in_order: Collection[str], pipelines: Sequence[SearchPipeline]) -> dict[str, StatusRow]:
         """By the name of each pipeline that is ``in_order``, whether the cluster gets its searches rewritten.
 
         It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
@@ -207,7 +219,7 @@ class Installer:
         counts = search_counts(self.cluster) if tried else {}
         # at once: where the reranker does not answer, each of them takes a second
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            reasons = list(pool.map(IndexPipeline.ask, tried))
+            reasons = list(pool.map(SearchPipeline.ask, tried))
         rows = {}
         for pipeline, wrong in zip(tried, reasons, strict=True):
             state = f"{'fails open' if wrong else 'ok'}, {counts.get(pipeline.name, 0)} searches since the node started"
@@ -215,26 +227,46 @@ class Installer:
             rows[pipeline.name] = StatusRow(pipeline.kind, pipeline.name, state, fix)
         return rows
 
-    def _index_pipeline(self, index: str) -> IndexPipeline:
-        return IndexPipeline(self.cluster, index, self.values)
+    def _index_pipelines(self) -> list[IndexPipeline]:
+        """The pipelines of indices that are to ask this installation."""
+        ours = {self.name: self.installation}
+        ids = {f"{self.name}-{which}": self.values[f"{which}_id"] for which in REMOTE}
+        pipelines = IndexPipelines(self.cluster, {**ours, **installations(self.cluster), **ours}, ids)
+        return [
+            pipeline
+            for record in records(self.cluster).values()
+            if record.index not in WITHOUT
+            for pipeline in pipelines.wanted(record)
+            if self.name in pipeline.owners
+        ]
 
-    def _left_over(self) -> list[str]:
-        """The indices with a pipeline that are gone, or hold vectors of another model by now."""
+    def _inherited(self) -> list[tuple[IndexPipeline, IndexPipeline | None]]:
+        """The pipelines of indices that ask this installation, and what is to be in the place of each without it."""
         if self.missing_plugins:
             return []
-        wanted = indices_of(self.cluster, self.model.hash)
-        return [index for index in indices_with_pipelines(self.cluster, self.name) if index not in wanted]
+        others = {name: one for name, one in installations(self.cluster).items() if name != self.name}
+        pipelines, known = IndexPipelines(self.cluster, others), records(self.cluster)
+        found = []
+        for pipeline in pipelines.asking(self.name):
+            wanted = pipelines.wanted(known.get(pipeline.index) or IndexRecord(pipeline.index))
+            found.append((pipeline, next((one for one in wanted if one.kind == pipeline.kind), None)))
+        return found
 
     def _left_over_rows(self) -> list[StatusRow]:
+        """Pipelines of indices that are gone, or have no vectors of the model any more."""
         # Left where they are: a search that names a pipeline which is gone is refused, and with them it is answered.
+        if self.missing_plugins:
+            return []
+        wanted = {(one.kind, one.name) for one in self._index_pipelines()}
         return [
             StatusRow(
-                "search pipeline",
-                f"{self.name}-{index}",
-                f"no index {index} of this model",
-                f"index {index} with this model, or DELETE /_search/pipeline/{self.name}-{index}",
+                one.kind,
+                one.name,
+                f"no index {one.index} of this model",
+                f"index {one.index} with this model, or DELETE {one.path}",
             )
-            for index in self._left_over()
+            for one in IndexPipelines(self.cluster, {}).asking(self.name)
+            if (one.kind, one.name) not in wanted
         ]
 
     def _reranker_row(self) -> StatusRow:
@@ -300,7 +332,10 @@ class Installer:
         for index in index_states(self.cluster, self.name, self.model):
             other = others.get(index.model or "")
             if index.name in WITHOUT and index.state == "ok":
-                state, fix = f"{self.name}-{index.name} is no pipeline of its own", "copy it into one of another name"
+                state, fix = (
+                    f"{pipeline_name(index.name)} is no pipeline of its own",
+                    "copy it into one of another name",
+                )
                 rows.append(StatusRow("index", index.name, state, fix))
             elif index.model == self.model.hash or index.written or other is None:
                 rows.append(StatusRow("index", index.name, index.state, index.fix))
@@ -317,8 +352,12 @@ class Installer:
 
     def _refuse_if_used(self) -> None:
         """Raise EngineError for whatever names a pipeline of ours: without it, it would refuse writes or searches."""
-        ours = ("ingest", *PIPELINES, *indices_with_pipelines(self.cluster, self.name))
-        uses = pipeline_uses(self.cluster, {f"{self.name}-{which}" for which in ours})
+        ours = {("ingest pipeline", f"{self.name}-ingest")} | {
+            ("search pipeline", f"{self.name}-{one}") for one in PIPELINES
+        }
+        ours |= {(pipeline.kind, pipeline.name) for pipeline, heir in self._inherited() if heir is None}
+        found = pipeline_uses(self.cluster, {name for _, name in ours})
+        uses = [use for use in found if (use.pipeline_kind, use.pipeline) in ours]
         if uses:
             shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
             more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""

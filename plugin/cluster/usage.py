@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
 from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.mappings import GUARD_MAPPING
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
-_SETTINGS = (*_WRITING, "index.search.default_pipeline")
-# Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
-# writes to and which OpenSearch warns of.
-_INDICES, _ALL = "*,-.*,.ds-*", {"expand_wildcards": "all"}
+_SEARCHING = "index.search.default_pipeline"
+_SETTINGS = (*_WRITING, _SEARCHING)
 _LATEST = 100  # documents of an index that are looked at, those written last
 _AT_ONCE = 200  # searches of one request
 _CONSEQUENCES = {
@@ -36,6 +36,11 @@ class PipelineUse:
     setting: str
     pipeline: str
 
+    @property
+    def pipeline_kind(self) -> str:
+        """The kind of the pipeline: of an index, both have the same name."""
+        return "search pipeline" if self.setting == _SEARCHING else "ingest pipeline"
+
 
 def pipeline_uses(cluster: Cluster, pipelines: Collection[str]) -> list[PipelineUse]:
     """What names one of the ``pipelines``: indices, index and component templates, legacy ones, ingest pipelines."""
@@ -43,7 +48,7 @@ def pipeline_uses(cluster: Cluster, pipelines: Collection[str]) -> list[Pipeline
 
 
 def _all_uses(cluster: Cluster) -> Iterator[PipelineUse]:
-    indices = cluster.request("GET", f"/{_INDICES}/_settings/{','.join(_SETTINGS)}", flat_settings="true", **_ALL)
+    indices = cluster.request("GET", f"/{INDICES}/_settings/{','.join(_SETTINGS)}", flat_settings="true", **ALL)
     for name, entry in indices.items():
         yield from _uses("index", name, entry["settings"])
     for kind in ("index", "component"):
@@ -104,9 +109,9 @@ def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[I
 
     The pipeline writes to an index whose setting names it, and wrote to one that holds its fields without mapping them.
     """
-    parts = ["_meta.resift", "dynamic", *(f"properties.{field}" for field in (VECTOR_FIELD, GUARD_FIELD))]
+    parts = ["_meta.resift", "dynamic", *(f"properties.{field}" for field in (f"{VECTOR_FIELD}*", GUARD_FIELD))]
     filter_path = ",".join(f"*.mappings.{part}" for part in parts)
-    mappings = cluster.request("GET", f"/{_INDICES}/_mapping", filter_path=filter_path, **_ALL)
+    mappings = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
     uses = pipeline_uses(cluster, {f"{name}-ingest"})
     written = {use.name for use in uses if use.kind == "index" and use.setting in _WRITING}
     # The answer leaves out indices whose mappings have nothing of what was asked for.
@@ -115,7 +120,22 @@ def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[I
     # Only an index that ignores what it does not map takes documents from the pipeline without a trace in its mapping.
     unmapped = sorted(index for index in {*found} - ours if str(found[index].get("dynamic")).startswith("false"))
     ours |= written | _holding_vectors(cluster, unmapped)
+    ours -= {index for index in ours - written if _is_detached(cluster, index, found[index])}
     return [_index_state(index, found.get(index, {}), index in written, name, model) for index in sorted(ours)]
+
+
+def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
+    """Whether the vectors of an index were taken back: OpenSearch takes no field out of a mapping."""
+    properties = mapping.get("properties", {})
+    mapped = {field.get("type") for field in properties.values()}  # none, or ours and the guard's among them
+    if mapping.get("_meta", {}).get("resift") or mapped != {"knn_vector"}:
+        return False
+    query = {"bool": {"should": [{"exists": {"field": field}} for field in properties]}}
+    try:
+        found = cluster.request("POST", f"/{index}/_search", {"query": query, "size": 0, "search_pipeline": "_none"})
+    except EngineError:  # a closed index, of which nothing can be said
+        return False
+    return bool(found["hits"]["total"]["value"] == 0)
 
 
 def _holding_vectors(cluster: Cluster, indices: Sequence[str]) -> set[str]:
@@ -138,31 +158,37 @@ def _holding_vectors(cluster: Cluster, indices: Sequence[str]) -> set[str]:
 
 
 def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:
-    meta: dict[str, Any] = mapping.get("_meta", {}).get("resift") or {}
-    state, fix = _fault(index, meta, mapping, name, model)
+    record = IndexRecord.read(index, mapping.get("_meta", {}))
+    state, fix = _fault(record, mapping, name, model, written)
     if written and state != "ok":
         state, fix = f"{state}, but {name}-ingest writes to it", f"unset its pipeline and {fix}"
-    return IndexState(index, meta.get("model"), written, state, fix)
+    return IndexState(index, record.current.model if record.current else None, written, state, fix)
 
 
 def _fault(
-    index: str, meta: dict[str, Any], mapping: dict[str, Any], name: str, model: ModelDescription
+    record: IndexRecord, mapping: dict[str, Any], name: str, model: ModelDescription, written: bool
 ) -> tuple[str, str]:
     """What is wrong with an index, and what to do; ``ok`` and nothing if all is well."""
     properties, dynamic = mapping.get("properties", {}), str(mapping.get("dynamic", "true"))
-    vector = properties.get(VECTOR_FIELD)
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
-    if meta and meta.get("model") != model.hash:
-        return f"other model {meta.get('model')}", f"use model {meta.get('model_name')}, or {copy}"
+    entry, known = record.of(model.hash), record.current or record.filling
+    if entry is None and known is not None:
+        return f"other model {known.model}", f"use model {known.model_name}, or {copy}"
+    field = VECTOR_FIELD if entry is None else entry.vector_field
+    if not is_ours(field):
+        return "ok", ""  # the index's own, which OpenSearch looks after
+    vector = properties.get(field)
     if vector is None:
-        return f"no {VECTOR_FIELD}{_CONSEQUENCES.get(dynamic, '')}", copy
+        return f"no {field}{_CONSEQUENCES.get(dynamic, '')}", copy
     if vector.get("type") != "knn_vector":
-        return f"{VECTOR_FIELD} is {vector.get('type')}, not knn_vector", copy
+        return f"{field} is {vector.get('type')}, not knn_vector", copy
     if vector.get("dimension") != model.dim:
         return f"vectors of {vector.get('dimension')} dimensions, not {model.dim}", copy
-    if not meta:
+    if entry is None:
         return "vectors of an unknown model", copy
-    if GUARD_FIELD not in properties:
+    if record.filling == entry:
+        return "attaching was interrupted", f"resift attach {record.index}"
+    if GUARD_FIELD not in properties and (written or not record.attached):
         body = json.dumps({"properties": {GUARD_FIELD: GUARD_MAPPING}})
-        return f"no {GUARD_FIELD}: {name}-ingest cannot write to it", f"PUT {index}/_mapping {body}"
+        return f"no {GUARD_FIELD}: {name}-ingest cannot write to it", f"PUT {record.index}/_mapping {body}"
     return "ok", ""

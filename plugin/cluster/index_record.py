@@ -1,0 +1,118 @@
+"""What an index records about itself in the ``_meta`` of its mapping: the vectors that it has, and how it came by them.
+
+An index that was attached says under ``attached`` what is needed to take that back: which ``fields`` were added to its
+mapping, which ``settings`` were changed and what they were before, and which vectors are being written (``filling``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.plugin.query_dsl import VECTOR_FIELD, is_ours
+
+# Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
+# writes to and which OpenSearch warns of.
+INDICES, ALL = "*,-.*,.ds-*", {"expand_wildcards": "all"}
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """The record of one index.
+
+    ``current`` describes the vectors that it is searched by, None if it has none yet; ``others`` those of other models,
+    and ``filling`` those that are being written. ``added`` are the vector fields that attaching has added, ``settings``
+    the values before of those that it has changed (None: unset), and ``attached`` tells whether it ever was.
+    """
+
+    index: str
+    current: IndexInfo | None = None
+    others: tuple[IndexInfo, ...] = ()
+    filling: IndexInfo | None = None
+    added: tuple[str, ...] = ()
+    settings: Mapping[str, Any] | None = None
+    attached: bool = False
+
+    @classmethod
+    def read(cls, index: str, meta: Mapping[str, Any]) -> IndexRecord:
+        """The record in the ``_meta`` of an index; an empty one if there is none."""
+        ours: Mapping[str, Any] = meta.get("resift") or {}
+        info, attached = IndexInfo.read(index, ours), ours.get("attached")
+        details: Mapping[str, Any] = attached or {}
+        filling = IndexInfo.read(index, details["filling"]) if details.get("filling") else None
+        current = None if info.model is None else replace(info, others=())
+        added, settings = tuple(details.get("fields", ())), dict(details.get("settings") or {})
+        return cls(index, current, info.others, filling, added, settings, attached is not None)
+
+    @property
+    def ready(self) -> tuple[IndexInfo, ...]:
+        """All vectors that searches may use, those that are used first."""
+        return (*([self.current] if self.current else []), *self.others)
+
+    @property
+    def encoded(self) -> tuple[IndexInfo, ...]:
+        """All vectors that have to follow what is written; those in a field of the index's own do by its own means."""
+        found = (*self.ready, *([self.filling] if self.filling else []))
+        return tuple(one for one in found if is_ours(one.vector_field))
+
+    def of(self, model: str) -> IndexInfo | None:
+        """The vectors of the model that has this hash, whether all of them are written or not; None if it has none."""
+        found = (*self.ready, *([self.filling] if self.filling else []))
+        return next((one for one in found if one.model == model), None)
+
+    def is_attached(self, entry: IndexInfo) -> bool:
+        """Whether these vectors came by attaching, and not with the index."""
+        return entry.vector_field in self.added or not is_ours(entry.vector_field)
+
+    def begun(self, entry: IndexInfo) -> IndexRecord:
+        """The record while the vectors of ``entry`` are being written."""
+        fields = dict.fromkeys([*self.added, *([entry.vector_field] if is_ours(entry.vector_field) else [])])
+        return replace(self, filling=entry, added=tuple(fields), attached=True)
+
+    def switched(self, entry: IndexInfo) -> IndexRecord:
+        """The record once the index is searched by the vectors of ``entry``."""
+        others = tuple(one for one in self.ready if one.model != entry.model)
+        filling = None if self.filling and self.filling.model == entry.model else self.filling
+        return replace(self, current=entry, others=others, filling=filling, attached=True)
+
+    def without(self, model: str) -> IndexRecord:
+        """The record without the vectors of one model."""
+        left = tuple(one for one in self.ready if one.model != model)
+        filling = None if self.filling and self.filling.model == model else self.filling
+        gone = {one.vector_field for one in (self.of(model),) if one is not None}
+        added = tuple(name for name in self.added if name not in gone)
+        current = next(iter(left), None)
+        return replace(self, current=current, others=left[1:], filling=filling, added=added)
+
+    def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""
+        ours: dict[str, Any] = _meta(self.current) if self.current else {}
+        if self.others:
+            ours["others"] = [_meta(one) for one in self.others]
+        if self.attached:
+            details: dict[str, Any] = {"fields": list(self.added), "settings": dict(self.settings or {})}
+            ours["attached"] = {**details, "filling": _meta(self.filling)} if self.filling else details
+        if ours:
+            return {**other, "resift": ours}
+        return {name: value for name, value in other.items() if name != "resift"}
+
+
+def entry_of(index: str, fields: tuple[str, ...], model: ModelDescription, vector_field: str) -> IndexInfo:
+    """The record of the vectors of ``model`` in a field of an index, made of its text ``fields``."""
+    return IndexInfo(index, fields, model.hash, model.name, model.dim, (index,), vector_field)
+
+
+def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
+    """The records of all indices that have one, closed and hidden ones too, by their names."""
+    answer = cluster.request("GET", f"/{names}/_mapping", filter_path="*.mappings._meta.resift", **ALL)
+    found = {name: IndexRecord.read(name, entry["mappings"]["_meta"]) for name, entry in answer.items()}
+    return {name: found[name] for name in sorted(found)}
+
+
+def _meta(entry: IndexInfo) -> dict[str, Any]:
+    """An entry as it is written; the usual field is not named."""
+    meta = {"fields": list(entry.fields), "model": entry.model, "model_name": entry.model_name, "dim": entry.dim}
+    return meta if entry.vector_field == VECTOR_FIELD else {**meta, "vector_field": entry.vector_field}
