@@ -18,7 +18,6 @@ from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
 from resift.cli.train_self import adapt_files
-from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
@@ -119,7 +118,7 @@ def index(
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
         if own is None:
-            _add_pipelines(target, index, encoder)
+            _add_pipelines(target, index)
     _print_indexed(report, index, chosen, refused, as_json)
     if counted.unnamed:
         click.echo(
@@ -130,20 +129,20 @@ def index(
     _end(report, stop)
 
 
-def _add_pipelines(engine: Engine, index: str, model: Model) -> None:
-    """Make the search pipelines of a new index, where its cluster has an installation for its model."""
+def _add_pipelines(engine: Engine, index: str) -> None:
+    """Make the pipelines of a new index, where its cluster has an installation for its model."""
     from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import add_pipelines
+    from resift.plugin.cluster.index_pipelines import settle_pipelines
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
         return
     try:
-        for name in add_pipelines(Cluster(engine), index, model.hash):
-            click.echo(f"search pipeline {name} made", err=True)
+        for done in settle_pipelines(Cluster(engine), index, replace=False):
+            click.echo(done, err=True)
     except ResiftError as error:
         # Who may write documents may not change pipelines in every cluster, and the documents are all there.
-        click.echo(f"no search pipeline was made: {error.message}", err=True)
+        click.echo(f"no pipeline was made: {error.message}", err=True)
 
 
 def _end(report: Report, stop: Stop) -> None:
