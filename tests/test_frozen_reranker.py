@@ -23,6 +23,7 @@ from served import Server, serving
 from resift import Model
 from resift.plugin.cluster.guard import Guard
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -42,7 +43,8 @@ class Installed:
 
     def hits(self, pipeline: str, **body: Any) -> list[tuple[str, float]]:
         """Ids and scores of a plain ``_search``."""
-        params = {"search_pipeline": pipeline if pipeline == "_none" else f"resift-{pipeline}"}
+        owner = self.name if pipeline in PIPELINES else "resift"  # an index has the same name for each installation
+        params = {"search_pipeline": pipeline if pipeline == "_none" else f"{owner}-{pipeline}"}
         answer = self.client.search(index=self.name, body={"query": FIRE, **body}, params=params)
         return [(hit["_id"], hit["_score"]) for hit in answer["hits"]["hits"]]
 
