@@ -1,6 +1,7 @@
 """Mutants that no test can notice, since they change nothing that can be seen: (module, changed line) → the reason."""
 
 CACHE, SIZE = "what is kept for speed; nothing promises its age to the second", "how much is kept, for speed"
+NO_ZERO = "judgements of grade 0 only take others back, and are never learned from"
 CHOSEN = "a number that was chosen; one near it would do as well"
 EQUIVALENT = {
     (
@@ -11,6 +12,10 @@ EQUIVALENT = {
         "resift/ranking/fusion.py",
         "return np.asarray(scores / max(1.0, float(scores.max(initial=-1))), np.float32)",
     ): "the larger of it and 1 is 1 either way",
+    (
+        "resift/ranking/fusion.py",
+        "spread = scores.std() if len(scores) else -1",
+    ): "0 or less: of nothing there is no spread",
     (
         "resift/vectors/similarity.py",
         "shared, total = np.minimum(a, b).sum((1)), np.maximum(a, b).sum(-1)",
@@ -59,6 +64,31 @@ EQUIVALENT = {
         "resift/ranking/feedback.py",
         "relevant, irrelevant = (np.array(side, np.float32).reshape(-2, dim) for side in sides)",
     ): "any negative number means as many rows as there are",
+    (
+        "resift/ranking/feedback.py",
+        "sides = [[one.vector for one in ordered if (one.judgement.grade * sign >= 0)] for sign in (1, -1)]",
+    ): NO_ZERO,
+    (
+        "resift/ranking/feedback.py",
+        "sides = [(relevant, (self.grades >= 0)), (-irrelevant, self.grades < 0)]",
+    ): NO_ZERO,
+    (
+        "resift/ranking/feedback.py",
+        "sides = [(relevant, self.grades > 0), (-irrelevant, (self.grades <= 0))]",
+    ): NO_ZERO,
+    (
+        "resift/ranking/feedback.py",
+        "residuals: NDArray[np.float64] = ((self.grades >= 0)) - self.vectors @ prior",
+    ): NO_ZERO,
+    ("resift/ranking/feedback.py", "if (grade / sign) > 0"): "the sign is 1 or -1",
+    (
+        "resift/ranking/feedback.py",
+        "idf: Callable[[str], float] = lambda word: 2.0,",
+    ): "bags of words have length 1, whatever all words weigh",
+    (
+        "resift/ranking/feedback.py",
+        "scope = SCOPE_WEIGHT * (np.clip(0, (distance - low) / (high - low), 1)) * (self.grades > 0)",
+    ): "whichever of it and 0 is larger",
     ("ingest/indexing.py", "batch, size = [], 1"): "batches end at about so many characters",
     ("ingest/indexing.py", "batch, size = [], -1"): "batches end at about so many characters",
     ("reranker/sessions.py", "_PURGE_SECONDS = 61.0"): "about once a minute; nothing promises it to the second",

@@ -246,6 +246,23 @@ def test_scope_grows_from_one_to_three_deviations_above_other_documents(deviatio
     assert elsewhere.scoped(query, candidates[:4], "new").evidence == 0
 
 
+def test_a_skipped_document_says_nothing_of_what_else_was_judged_at_its_query() -> None:
+    similarities = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.3, 0.9])  # the last two were judged at another query
+    vectors = np.stack([similarities, np.sqrt(1 - similarities**2)], 1)
+    for grade, counted in ((-0.25, 0), (0.5, 2)):
+        one = Feedback.learn(vectors[5:], vectors[:0], grades=[1, grade])
+        scoped = replace(one, queries=("other", "other")).scoped(np.array([1, 0]), vectors[:5], "new")
+        assert len(scoped.grades) == counted
+
+
+def test_a_query_without_known_words_is_moved_to_what_is_relevant(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    feedback = Feedback.learn(judged[0][:1], judged[1][:0], "ridge")
+    alone = judged[0][0] / np.linalg.norm(judged[0][0])
+    np.testing.assert_allclose(feedback.transform_query(np.zeros(6)), alone, rtol=1e-5)
+    rocchio = Feedback.learn(judged[0][:1], judged[1][:0], "rocchio")
+    np.testing.assert_allclose(rocchio.transform_query(np.zeros(6)), 0.8 * alone, rtol=1e-5)
+
+
 def test_a_session_learns_from_its_judged_documents() -> None:
     vectors = 2 * np.eye(3, dtype=np.float32)
     marks = [("army gun", -1.0, "war"), ("fire bush", 1.0, "fire"), ("gun", -0.25, ""), ("fire", 0.5, "war")]

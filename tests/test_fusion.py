@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.ranking.fusion import NORMALIZATIONS, combine
+from resift.ranking.fusion import NORMALIZATIONS, combine, similarity_factor
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,12 @@ def test_weak_scores_stay_weak_when_bounded() -> None:
     assert NORMALIZATIONS["min_max"](weak).max() == 1
 
 
+@pytest.mark.parametrize("name", sorted({*NORMALIZATIONS} - {"bounded"}))
+def test_weak_scores_are_otherwise_told_apart_as_strong_ones_are(name: str) -> None:
+    scores = np.array([4.0, 1.0, 2.0])
+    np.testing.assert_allclose(NORMALIZATIONS[name](scores / 1000), NORMALIZATIONS[name](scores), rtol=1e-5)
+
+
 def test_equal_scores_are_all_the_best_or_nothing() -> None:
     for score, expected in [(0.5, 1), (1.0, 1), (7.0, 1), (0.0, 0), (-0.5, 0)]:
         np.testing.assert_array_equal(NORMALIZATIONS["min_max"](np.full(2, score)), [expected, expected])
@@ -55,6 +61,17 @@ def test_combine() -> None:
     np.testing.assert_allclose(combine(lexical, semantic, 1.0), [0, 0.5, 1])
     np.testing.assert_allclose(combine(lexical, semantic, 0.25), [0.75, 0.125, 0.25])
     assert np.isfinite(combine(np.full(2, np.nan), np.array([1.0, 2.0]), 0.5)).all()
+
+
+def test_scores_of_nothing_are_none() -> None:
+    assert NORMALIZATIONS["z_score"](np.zeros(0)).shape == (0,)
+
+
+def test_what_a_score_is_multiplied_with_is_never_below_one() -> None:
+    cosines = [similarity_factor("cosine", value, 2) for value in (-1.0000001, -1, 0, 0.5)]
+    assert cosines == pytest.approx([1, 1, np.exp(2), np.exp(3)])
+    assert cosines[0] == 1
+    assert [similarity_factor("jaccard", value, 2) for value in (0, 0.5)] == pytest.approx([1, np.e])
 
 
 @pytest.mark.parametrize(("alpha", "name"), [(-0.1, "l2"), (1.1, "l2"), (float("nan"), "l2"), (0.5, "none")])
