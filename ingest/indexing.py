@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from resift.encoders.model import Model
 from resift.errors import CorruptEngine, EngineError, EngineUnavailable, ResiftError
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
+from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.engine import Engine
@@ -26,7 +26,6 @@ __all__ = ["DeadLetters", "Indexer", "Report"]
 
 BATCH = 500
 BATCH_BYTES = 4 * 2**20
-ATTEMPTS = 8
 # what a document leads to that cannot be written as text or as JSON, such as lists nested a thousand deep
 _UNFIT = (ValueError, TypeError, OverflowError, RecursionError)
 
@@ -71,10 +70,9 @@ class Indexer:
     ) -> None:
         self.engine, self.model, self.index = engine, model, index
         self.stop = stop or Stop()
-        self.sleep = sleep or self.stop.wait
+        self._patience = Patience(sleep or self.stop.wait)
         self.dead_letters = dead_letters
         self.report = Report()
-        self._jitter = random.Random(0)
         # What was read and is neither acknowledged nor a dead letter yet, by the record's identity: ids may be equal.
         self._open: dict[int, Record] = {}
         self._is_giving_up = False
@@ -201,7 +199,7 @@ class Indexer:
             again = []
             for rejection in rejections:
                 record, vector = pending[rejection.position]
-                if not is_last and _is_temporary(rejection.status):
+                if not is_last and is_temporary(rejection.status):
                     again.append((record, vector))
                 else:
                     self._refuse(record, rejection.status, rejection.reason)
@@ -238,7 +236,7 @@ class Indexer:
             rejections = [
                 Rejection(i, document.id, error.status, error.message) for i, document in enumerate(documents)
             ]
-            return rejections, error if _is_temporary(error.status) else None
+            return rejections, error if is_temporary(error.status) else None
         except _UNFIT as error:
             if len(pending) > 1:
                 return self._bulk_in_halves(pending)
@@ -254,7 +252,7 @@ class Indexer:
         """Count a retry and wait before it, longer after each attempt (the first is 1)."""
         with self._lock:
             self.report.retries += 1
-        self.sleep(min(30, 0.5 * 2 ** (attempt - 1)) * self._jitter.uniform(0.75, 1.25))
+        self._patience.wait(attempt)
 
     def _refuse(self, record: Record, status: int, reason: str) -> None:
         """Put a document into the dead-letter file: it is open no longer."""
@@ -266,11 +264,6 @@ class Indexer:
         with self._lock:
             self.dead_letters.add(record, status, reason, document)
             self.report.dead += 1
-
-
-def _is_temporary(status: int) -> bool:
-    """Whether a request that was refused with this HTTP status may succeed later."""
-    return status == 429 or status >= 500
 
 
 def _batches(

@@ -1,21 +1,31 @@
-"""Checks that every vector of an index belongs to the text beside it, and repairs those that do not."""
+"""Checks that every vector of an index belongs to the text beside it, and repairs those that do not.
+
+A vector is told to be right by encoding the text again: that is exact, whoever wrote the document and by what way, asks
+for no hash beside each vector, which partial updates would leave behind as they do the vector, and takes less time than
+reading the document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from resift.arrays import Floats, batched
 from resift.encoders.model import Model
-from resift.plugin.documents import IndexInfo
+from resift.errors import IndexNotFound
+from resift.ingest.stopping import Stop
+from resift.ingest.vector_writing import VectorWriter
+from resift.plugin.documents import IndexInfo, Rejection, StoredDocument
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
+from resift.plugin.query_dsl import document_text, is_ours
 
 TOLERANCE = 1e-4
 BATCH = 500
-_ATTEMPTS = 10
+NAMED = 1000  # ids that a report has of each kind
+_ROUNDS = 10
 
 
 @dataclass
@@ -23,59 +33,170 @@ class Verification:
     """What was found in an index.
 
     Attributes:
+        index: its name.
         checked: number of documents.
-        missing: ids of documents without a vector.
-        stale: ids of documents whose vector belongs to another text.
+        missing: number of those without a vector.
+        stale: number of those whose vector belongs to another text, or is another model's.
+        missing_ids: ids of the first thousand without a vector.
+        stale_ids: ids of the first thousand with a stale one.
         repaired: number of documents that got a new vector.
+        unrepaired: number of documents whose vector is wrong as far as is known now.
+        refused: what the engine does not take a vector for.
+        fault: what is wrong with the field of the vectors as a whole, after which nothing is checked; "" if nothing is.
     """
 
+    index: str
     checked: int = 0
-    missing: list[str] = field(default_factory=list)
-    stale: list[str] = field(default_factory=list)
+    missing: int = 0
+    stale: int = 0
+    missing_ids: list[str] = field(default_factory=list)
+    stale_ids: list[str] = field(default_factory=list)
     repaired: int = 0
+    unrepaired: int = 0
+    refused: list[Rejection] = field(default_factory=list)
+    fault: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether every vector belongs to the text beside it now."""
+        return not (self.fault or self.unrepaired)
+
+    def note(self, document: StoredDocument) -> None:
+        """Count a document whose vector is wrong."""
+        if document.vector is None:
+            self.missing, ids = self.missing + 1, self.missing_ids
+        else:
+            self.stale, ids = self.stale + 1, self.stale_ids
+        if len(ids) < NAMED:
+            ids.append(document.id)
 
 
-def verify(engine: Engine, model: Model, index: str, repair: bool = False) -> Verification:
-    """Encode every text again and compare: components may differ by 1e-4. With ``repair`` write the right vectors.
+def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:
+    """The indices whose vectors of a model can be checked, and why those cannot that have other ones, by their names.
 
-    Vectors go stale by partial updates that bypass the ingest pipeline. A repair writes vectors alone, and only over
-    the version that was read, so that what others write at the same time stays. Raises ModelMismatch if the index
-    belongs to another model.
+    ``names`` are those of indices, aliases, data streams or patterns; without any all indices are looked at. Raises
+    IndexNotFound for a name that stands for none.
+    """
+    infos = [engine.info(own) for own in _own_names(engine, names)] if names else engine.indices()
+    chosen, others = [], {}
+    for info in infos:
+        entry = next((one for one in (info, *info.others) if one.model == model.hash), None)
+        if entry is None:
+            if info.model is not None or names:
+                others[info.name] = f"vectors of model {info.model_name} ({info.model})" if info.model else "no vectors"
+        elif is_ours(entry.vector_field):
+            chosen.append(entry)
+        else:
+            others[info.name] = f"vectors in its own field {entry.vector_field}, which Resift does not write"
+    return chosen, others
+
+
+def _own_names(engine: Engine, names: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        own = engine.resolve(name)
+        if not own:  # a pattern that matches nothing is not an error for OpenSearch
+            raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
+        found += own
+    return list(dict.fromkeys(found))
+
+
+Progress = Callable[[Verification], None]
+
+
+def verify(
+    engine: Engine,
+    model: Model,
+    index: str,
+    repair: bool = False,
+    stop: Stop | None = None,
+    progress: Progress = lambda found: None,
+) -> Verification:
+    """Encode every text of one index again and compare. With ``repair`` write the right vectors.
+
+    Components may differ by 1e-4 of the largest one, or of 1. A repair writes vectors alone, and only over the version
+    that was read, so that what others write at the same time stays; what they changed is read again. ``progress`` is
+    called after each batch. Where a ``stop`` is requested, the report is of what was checked until then. Raises
+    ModelMismatch if the index has no vectors of the model.
     """
     info = engine.info(index).of(model)
-    found = Verification()
-    changed = _check(engine, model, info, found, repair)
-    for _ in range(_ATTEMPTS):
-        if not changed:
+    if fault := engine.vector_fault(info):
+        return Verification(info.name, fault=fault)
+    documents = engine.scan(info.name, info.vector_field, info.fields)
+    return check(engine, model, info, documents, repair, stop or Stop(), progress)
+
+
+def check(
+    engine: Engine,
+    model: Model,
+    info: IndexInfo,
+    documents: Iterable[StoredDocument],
+    repair: bool,
+    stop: Stop,
+    progress: Progress = lambda found: None,
+) -> Verification:
+    """:func:`verify` for some documents of an index, which were read with the fields and the vectors of ``info``."""
+    found = Verification(info.name)
+    changed = _check(engine, model, info, documents, found, repair, stop, progress)
+    for _ in range(_ROUNDS):
+        if not changed or stop.requested:
             break
-        again = Verification()  # they have been counted
-        changed = _check(engine, model, info, again, repair, changed)
+        engine.refresh(info.name)  # what was changed meanwhile need not be visible yet
+        again = Verification(info.name)  # they have been counted
+        changed = _check(engine, model, info, _named(engine, info, changed), again, repair, stop)
         found.repaired += again.repaired
-    engine.refresh(index)
+        found.refused += again.refused
+    found.unrepaired = len(changed) + len(found.refused) if repair else found.missing + found.stale
+    if found.repaired:
+        engine.refresh(info.name)
     return found
 
 
 def _check(
-    engine: Engine, model: Model, info: IndexInfo, found: Verification, repair: bool, ids: Sequence[str] | None = None
+    engine: Engine,
+    model: Model,
+    info: IndexInfo,
+    documents: Iterable[StoredDocument],
+    found: Verification,
+    repair: bool,
+    stop: Stop,
+    progress: Progress = lambda found: None,
 ) -> list[str]:
-    """Check all documents, or those with these ``ids``; return the ids of those that were changed meanwhile."""
-    changed = []
-    for batch in batched(engine.scan(info.name, info.vector_field, info.fields, ids=ids), BATCH):
-        expected = model.encode([document_text(document.source, info.fields) for document in batch])
+    """Check documents; return the ids of those that are wrong, and were changed since they were read."""
+    with VectorWriter(engine, info, stop) if repair else nullcontext() as writer:
         wrong = []
-        for document, right in zip(batch, expected, strict=True):
-            found.checked += 1
-            if not _is_right(document.vector, right):
-                (found.missing if document.vector is None else found.stale).append(document.id)
-                wrong.append((document.id, document.version, right))
-        if repair and wrong:
-            late = engine.put_vectors(info.name, wrong, info.vector_field)
-            found.repaired += len(wrong) - len(late)
-            changed += late
-    if repair:
-        engine.refresh(info.name)
-    return changed
+        for batch in batched(documents, BATCH):
+            found.checked += len(batch)
+            expected = model.encode([document_text(document.source, info.fields) for document in batch])
+            for document, right in zip(batch, expected, strict=True):
+                if not is_right(document.vector, right):
+                    found.note(document)
+                    wrong.append((document.id, document.version, right))
+            # Few are wrong as a rule: one request for each batch that was read would be many small ones.
+            if writer is not None and len(wrong) >= BATCH:
+                writer.put(wrong)
+                found.repaired, wrong = writer.written, []
+            elif writer is None:
+                wrong = []
+            progress(found)
+            if stop.requested:
+                break
+        if writer is not None and wrong:
+            writer.put(wrong)
+    if writer is None:
+        return []
+    found.repaired, found.refused = writer.written, writer.refused
+    return writer.changed
 
 
-def _is_right(vector: Floats | None, right: Floats) -> bool:
-    return vector is not None and vector.shape == right.shape and bool(np.abs(vector - right).max() <= TOLERANCE)
+def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[StoredDocument]:
+    for some in batched(ids, BATCH):
+        yield from engine.scan(info.name, info.vector_field, info.fields, ids=some)
+
+
+def is_right(vector: Floats | None, right: Floats) -> bool:
+    """Whether a stored vector is the one that its text has."""
+    if vector is None or vector.shape != right.shape:
+        return False
+    # What is read may be rounded in proportion to its largest number, which is beyond 1 in vectors for fuzzy Jaccard.
+    return bool(np.abs(vector - right).max() <= TOLERANCE * max(1, np.abs(right).max()))

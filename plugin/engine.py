@@ -84,11 +84,11 @@ class Engine(ABC):
     @abstractmethod
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
-    ) -> list[str]:
+    ) -> list[Rejection]:
         """Give documents other vectors, in one request, where they still have their versions; their fields stay.
 
-        ``vectors`` are ids, versions and vectors (K,). Return the ids of documents that were changed or deleted since,
-        which stay as they are.
+        ``vectors`` are ids, versions and vectors (K,). What is not among the rejections has its vector for good; those
+        of documents that were changed or deleted since, which stay as they are, have status 409 or 404.
         """
 
     @abstractmethod
@@ -117,6 +117,10 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connections."""
+
+    def vector_fault(self, info: IndexInfo) -> str:
+        """What is wrong with the field of the vectors that ``info`` describes as a whole; "" if nothing is."""
+        return ""
 
     def drop_if_exists(self, index: str) -> None:
         """Delete an index with all its documents if it exists."""

@@ -47,7 +47,7 @@ def test_index_and_index_again(here: Path, model_folder: str) -> None:
         result = resift("index", "docs.jsonl.gz", "--index", "docs", "--model", model_folder)
         assert "5 documents in index docs" in result.output
     assert (
-        "5 documents: 0 without a vector, 0 with a stale one"
+        "5 documents in index docs: 0 without a vector, 0 with a stale one"
         in resift("verify", "docs", "--model", model_folder).output
     )
 
@@ -94,7 +94,7 @@ def test_index_adapts_to_the_documents_first(here: Path) -> None:
     assert "200 documents in index docs" in output
     assert "untrained  adapted" in output
     assert load_model("own").dim
-    assert "200 documents: 0 without a vector" in resift("verify", "docs", "--model", "own").output
+    assert "200 documents in index docs: 0 without a vector" in resift("verify", "docs", "--model", "own").output
     assert (
         "stdin cannot be read twice"
         in resift("index", "-", "--index", "docs", "--adapt", "own", status=2, input="{}").output

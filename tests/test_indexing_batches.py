@@ -14,8 +14,9 @@ import pytest
 from resift import Model
 from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable
 from resift.ingest.dead_letters import DeadLetters
-from resift.ingest.indexing import ATTEMPTS, BATCH, Indexer, Report
+from resift.ingest.indexing import BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
+from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import Document, Rejection
 from resift.plugin.query_dsl import VECTOR_FIELD

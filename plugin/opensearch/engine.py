@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from opensearchpy.exceptions import TransportError
@@ -26,7 +27,7 @@ from resift.plugin.documents import (
 from resift.plugin.engine import Engine, Headers
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
-from resift.plugin.opensearch.mappings import is_mapped_alike, mappings
+from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
@@ -78,9 +79,14 @@ class OpenSearchEngine(Engine):
         return sorted(call(self.client.indices.get_mapping, index=index, headers=headers))
 
     def indices(self) -> list[IndexInfo]:
-        # system indices left out by name: a cluster warns of requests for them
-        answer = call(self.client.indices.get_mapping, index="*,-.*", params={"expand_wildcards": "open"})
+        # System indices left out by name, as a cluster warns of requests for them; those behind data streams are not.
+        answer = call(self.client.indices.get_mapping, index="*,-.*,.ds-*", params={"expand_wildcards": "open"})
         return [_info(name, answer[name]["mappings"]) for name in sorted(answer)]
+
+    def vector_fault(self, info: IndexInfo) -> str:
+        found = call(self.client.indices.get_mapping, index=info.name)
+        faults = (vector_fault(entry["mappings"], info.vector_field, info.dim) for entry in found.values())
+        return next(filter(None, faults), "")
 
     def drop(self, index: str) -> None:
         # check_name refuses patterns and lists: they would delete more than one index.
@@ -101,14 +107,20 @@ class OpenSearchEngine(Engine):
             else:
                 rejected.append(Rejection(position, document.id, 400, reason))
         if sent:
-            filter_path = {"filter_path": "items.*.status,items.*.error"}
-            answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=filter_path)
-            for position, item in zip(sent, answer["items"], strict=True):
-                status = item["index"]["status"]
-                if status >= 300:
-                    reason = error_reason(item["index"]["error"])
-                    rejected.append(Rejection(position, documents[position].id, status, reason))
+            refused = self._bulk([documents[position].id for position in sent], index, lines, "index")
+            rejected += [replace(one, position=sent[one.position]) for one in refused]
         return sorted(rejected, key=lambda rejection: rejection.position)
+
+    def _bulk(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
+        """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return what it refused."""
+        filter_path = {"filter_path": "items.*.status,items.*.error"}
+        answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=filter_path)
+        results = [item[action] for item in answer["items"]]
+        return [
+            Rejection(position, id, result["status"], error_reason(result["error"]))
+            for position, (id, result) in enumerate(zip(ids, results, strict=True))
+            if result["status"] >= 300
+        ]
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         return _result(call(self.client.search, index=index, body=sent_body(body, vectors), headers=headers), vectors)
@@ -138,20 +150,11 @@ class OpenSearchEngine(Engine):
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
-    ) -> list[str]:
+    ) -> list[Rejection]:
         lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector, vector_field)]
         if not lines:  # OpenSearch refuses an empty bulk request
             return []
-        answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n")
-        changed = []
-        for item in answer["items"]:
-            result = item["update"]
-            if result["status"] in (404, 409):
-                changed.append(result["_id"])
-            elif result["status"] >= 300:
-                reason = error_reason(result["error"])
-                raise EngineError(f"OpenSearch: {reason}", status=result["status"], value=result["_id"])
-        return changed
+        return self._bulk([id for id, _, _ in vectors], index, lines, "update")
 
     def scan(
         self,

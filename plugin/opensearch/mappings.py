@@ -9,6 +9,12 @@ from resift.plugin.documents import ModelDescription, index_meta
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
+_CONSEQUENCES = {
+    "false": " (dynamic is false: documents are taken, their vectors ignored)",
+    "false_allow_templates": " (dynamic is false: documents are taken, their vectors ignored)",
+    "strict": " (dynamic is strict: documents are refused)",
+    "strict_allow_templates": " (dynamic is strict: documents are refused)",
+}
 
 
 def vector_mapping(model: ModelDescription) -> dict[str, Any]:
@@ -40,6 +46,18 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
         "_meta": {"resift": index_meta(fields, model)},
         "dynamic_templates": [{"strings": keyword}],
     }
+
+
+def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
+    """Why an index with a mapping cannot hold the vectors of ``dim`` numbers that a field is for; "" if it can."""
+    found = mapping.get("properties", {}).get(field)
+    if found is None:
+        return f"no {field}{_CONSEQUENCES.get(str(mapping.get('dynamic', 'true')), '')}"
+    if found.get("type") != "knn_vector":
+        return f"{field} is {found.get('type')}, not knn_vector"
+    if found.get("dimension") != dim:
+        return f"vectors of {found.get('dimension')} dimensions, not {dim}"
+    return ""
 
 
 def is_mapped_alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:

@@ -116,12 +116,13 @@ class SqliteEngine(Engine):
 
     def put_vectors(
         self, index: str, vectors: Sequence[tuple[str, Any, Floats]], vector_field: str = VECTOR_FIELD
-    ) -> list[str]:
+    ) -> list[Rejection]:
         with self._database.transaction() as db:
             tables = find_tables(db, index)
-            changed = [id for id, version, vector in vectors if not write_vector(db, tables, id, version, vector)]
+            written = [write_vector(db, tables, id, version, vector) for id, version, vector in vectors]
             count_change(db, tables)
-        return changed
+        reason = "changed or deleted since it was read"
+        return [Rejection(i, vectors[i][0], 409, reason) for i, done in enumerate(written) if not done]
 
     def scan(
         self,

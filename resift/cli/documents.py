@@ -1,4 +1,4 @@
-"""``resift index``, ``verify`` and ``encode``: documents indexed, checked, or only encoded."""
+"""``resift index`` and ``encode``: documents indexed, or only encoded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -23,7 +22,6 @@ from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import verify as verify_index
 from resift.plugin.documents import ANALYZERS, check_name
 from resift.plugin.engine import Engine
 
@@ -235,28 +233,6 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
         click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
-
-
-@click.command(epilog="Example: resift verify news --repair")
-@click.argument("index")
-@click.option("--repair", is_flag=True, help="Encode again where a vector is missing or does not belong to its text.")
-@engine_option
-@model_option
-@json_option
-def verify(index: str, repair: bool, engine: str, model: str, as_json: bool) -> None:
-    """Check that every vector of an index belongs to the text beside it.
-
-    The exit status is 3 if vectors are missing or stale and were not repaired.
-    """
-    with opened(engine) as target:
-        found = verify_index(target, load_model(model), index, repair)
-    missing, stale = len(found.missing), len(found.stale)
-    lines = [f"{found.checked} documents: {missing} without a vector, {stale} with a stale one"]
-    if repair:
-        lines.append(f"{found.repaired} repaired")
-    print_report({"index": index, **asdict(found)}, as_json, *lines)
-    if missing + stale > found.repaired:
-        sys.exit(NOT_RIGHT)
 
 
 @click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")

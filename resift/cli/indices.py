@@ -40,7 +40,7 @@ def indices(engine: str, model: str, as_json: bool) -> None:
 def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | None:
     """What is shown of an index; None if it was deleted since it was listed."""
     try:
-        documents = _count(engine, info.name)
+        documents = count_documents(engine, info.name)
     except IndexNotFound:
         return None
     return {
@@ -53,7 +53,7 @@ def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | N
     }
 
 
-def _count(engine: Engine, index: str) -> int:
+def count_documents(engine: Engine, index: str) -> int:
     """How many documents an index has."""
     counted = engine.search(index, {"size": 0, "track_total_hits": True})
     return int(counted.response["hits"]["total"]["value"])
@@ -70,7 +70,7 @@ def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) 
     check_name(index)
     with opened(engine) as target:
         _require_listed(target, index, session_index)
-        documents = _count(target, index)
+        documents = count_documents(target, index)
         if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
             raise BadInput(f"index {index} stays: nobody said yes", value=index, expected="y, or --yes")
         target.drop(index)

@@ -14,6 +14,7 @@ from resift.cli.sessions import sessions
 from resift.cli.train import train
 from resift.cli.train_judged import emboost_command, reranker_command
 from resift.cli.train_self import self_command
+from resift.cli.verify import verify
 from resift.version import __version__
 
 
@@ -29,7 +30,7 @@ def main() -> None:
 
 for command in (
     documents.index,
-    documents.verify,
+    verify,
     documents.encode,
     search.search,
     explain_search,

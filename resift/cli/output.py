@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,21 @@ from resift.ingest.readers import BadLine, Files, Record
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error. It yields a function to call with the steps that are done and all steps."""
-    with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
+def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error. It yields a function to call with the steps that are done and all steps.
+
+    With a ``unit``, which is what the steps are, it shows how many are done a second.
+    """
+    started = time.perf_counter()
+
+    def rate(done: int | None) -> str | None:
+        return f"{done / (time.perf_counter() - started):,.0f} {unit} a second" if unit and done else None
+
+    with click.progressbar(length=1, label=label, file=sys.stderr, item_show_func=rate) as bar:
 
         def progress(done: int, total: int) -> None:
             bar.length = total
-            bar.update(min(done, total) - bar.pos)
+            bar.update(min(done, total) - bar.pos, done)
 
         yield progress
 
