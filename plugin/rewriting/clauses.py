@@ -10,16 +10,40 @@ import numpy as np
 from resift.arrays import Floats
 from resift.plugin.query_dsl import Body
 from resift.plugin.resource_files import read_resource
+from resift.stop_words import FUNCTION_WORDS
 
 SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
 # A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: about as one that
 # has a word of the query.
 KNN_BOOST = 4.0
+FUNCTION_WORD_BOOST = 0.1
+_PUNCTUATION = ".,;:?!\"'()"
 
 
 def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
     """The query clause that asks for a text in an index's ``fields``, in all of them if it names none."""
     return {"multi_match": {"query": text, "fields": list(fields) or ["*"], **settings}}
+
+
+def question_clause(text: str, fields: Sequence[str]) -> Body:
+    """The query clause for what somebody typed: function words ("what", "about", "is") weigh a tenth of the others.
+
+    They match as they always do, and so decide between documents that are alike otherwise; with their full weight the
+    question's form outweighs its subject. One in capitals among small letters is a name ("US", "IT").
+    """
+    words = text.split()
+    is_function = [_is_function_word(word, may_be_name=not text.isupper()) for word in words]
+    weak = " ".join(word for word, found in zip(words, is_function, strict=True) if found)
+    if not weak or all(is_function):
+        return text_clause(text, fields)
+    strong = " ".join(word for word, found in zip(words, is_function, strict=True) if not found)
+    clauses = [text_clause(strong, fields), text_clause(weak, fields, boost=FUNCTION_WORD_BOOST)]
+    return {"bool": {"should": clauses}}
+
+
+def _is_function_word(word: str, may_be_name: bool) -> bool:
+    bare = word.strip(_PUNCTUATION)
+    return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
 
 
 def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: float) -> list[Body]:

@@ -50,14 +50,14 @@ class Parts(NamedTuple):
 
 
 def text_parts(query: Body) -> Parts | None:
-    """The parts of a query whose only scoring clause asks for a text; None of any other query.
+    """The parts of a query whose only scoring clause asks for a text, or is several that do; None of any other query.
 
     Such a query can be widened: other documents may be found, as long as they keep to its conditions.
 
     >>> text_parts({"bool": {"must": {"match": {"title": "fire"}}, "filter": [{"term": {"year": 2001}}]}})
     Parts(scoring={'match': {'title': 'fire'}}, filter=[{'term': {'year': 2001}}], must_not=[])
     """
-    if len(query) == 1 and next(iter(query)) in _TEXT_CLAUSES:
+    if _asks_for_text(query):
         return Parts(query, [], [])
     inner = query.get("bool")
     if set(query) != {"bool"} or not isinstance(inner, Mapping):
@@ -67,10 +67,20 @@ def text_parts(query: Body) -> Parts | None:
     if set(inner) - {"must", "filter", "must_not"}:
         return None
     must, filter, must_not = (_as_list(inner.get(name)) for name in ("must", "filter", "must_not"))
-    if len(must) != 1 or not isinstance(must[0], Mapping) or len(must[0]) != 1:
+    if len(must) != 1 or not _asks_for_text(must[0]):
         return None
-    (kind,) = must[0]
-    return Parts(dict(must[0]), filter, must_not) if kind in _TEXT_CLAUSES else None
+    return Parts(dict(must[0]), filter, must_not)
+
+
+def _asks_for_text(query: Any) -> bool:
+    """Whether a query is a clause that asks for a text, or several as alternatives and nothing else."""
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return False
+    ((kind, inner),) = query.items()
+    if kind == "bool" and isinstance(inner, Mapping):
+        alternatives = _as_list(inner.get("should"))
+        return set(inner) == {"should"} and bool(alternatives) and all(map(_asks_for_text, alternatives))
+    return kind in _TEXT_CLAUSES
 
 
 def _as_list(value: Any) -> list[Any]:

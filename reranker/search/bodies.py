@@ -7,7 +7,7 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.plugin.documents import IndexInfo
-from resift.plugin.rewriting.clauses import text_clause
+from resift.plugin.rewriting.clauses import question_clause
 from resift.reranker.search.request import Search
 from resift.reranker.search.rewriting import Asked, asked_in
 
@@ -22,7 +22,7 @@ def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
-        clause = text_clause(search.query, info.fields)
+        clause = question_clause(search.query, info.fields)
         query = {"bool": {"must": [clause], "filter": [search.filter]}} if search.filter else clause
         highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
         highlight = {"highlight": {"fields": highlighted, "encoder": "html"}} if search.highlight else {}

@@ -12,7 +12,7 @@ from resift.arrays import Floats
 from resift.evaluation.served import RANKED, Asked
 from resift.plugin.documents import Document
 from resift.plugin.query_dsl import MAX_RESULTS
-from resift.plugin.rewriting.clauses import text_clause
+from resift.plugin.rewriting.clauses import question_clause
 from resift.plugin.rewriting.rewrite import RewriteSettings, rewrite
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
@@ -73,7 +73,7 @@ class ServedSearch:
         feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(self._info))
         meaning = replace(meaning_of(asked.text, asked.vector, feedback, judged, self.similarity), text=text)
         settings = self._settings(asked, feedback)
-        body = {"query": text_clause(text, [_FIELD]), "size": max(RANKED, settings.window), "_source": False}
+        body = {"query": question_clause(text, [_FIELD]), "size": max(RANKED, settings.window), "_source": False}
         hits = self._engine.search(INDEX, rewrite(body, [_FIELD], meaning, settings).body).hits
         return np.array([int(hit["_id"]) for hit in hits], np.int64)
 

@@ -1,0 +1,63 @@
+"""What somebody typed as a query clause: its subject counts, and not the form of the question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_documents import ids
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+from resift.plugin.rewriting.clauses import question_clause
+from resift.plugin.rewriting.query_text import Parts, text_parts
+
+
+def weights(text: str) -> dict[str, float]:
+    """The words of a text's clause, and what they weigh."""
+    clause = question_clause(text, ["text"])
+    clauses = clause["bool"]["should"] if "bool" in clause else [clause]
+    asked = [one["multi_match"] for one in clauses]
+    assert all(one["fields"] == ["text"] for one in asked)
+    return {word: one.get("boost", 1.0) for one in asked for word in one["query"].split()}
+
+
+def test_function_words_weigh_a_tenth() -> None:
+    assert weights("What is the heat-shield made of?") == {
+        **{"What": 0.1, "is": 0.1, "the": 0.1, "of?": 0.1},
+        **{"heat-shield": 1.0, "made": 0.1},
+    }
+
+
+@pytest.mark.parametrize("text", ["heat shield", "to be or not to be", "The Who", "", "  ", "热防护 系统"])
+def test_texts_of_one_kind_of_word_are_one_clause(text: str) -> None:
+    assert set(weights(text).values()) <= {1.0}
+    assert question_clause(text, [])["multi_match"] == {"query": text, "fields": ["*"]}
+
+
+def test_a_function_word_in_capitals_is_a_name() -> None:
+    assert weights("the US economy") == {"the": 0.1, "US": 1.0, "economy": 1.0}
+    assert weights("A budget I had") == {"A": 0.1, "budget": 1.0, "I": 0.1, "had": 0.1}
+    assert weights("WHAT IS FIRE") == {"WHAT": 0.1, "IS": 0.1, "FIRE": 1.0}
+
+
+def test_the_same_documents_match_and_the_subject_decides(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model, "standard")
+    texts = {"form": "how can you do what", "subject": "a fire in forests of pine and oak", "other": "river"}
+    assert engine.bulk(index, [Document(id, {"text": text}) for id, text in texts.items()]) == []
+    engine.refresh(index)
+    whole: dict[str, Any] = {"multi_match": {"query": "what can you do about fire", "fields": ["text"]}}
+    assert ids(engine, index, whole) == ["form", "subject"]
+    assert ids(engine, index, question_clause("what can you do about fire", ["text"])) == ["subject", "form"]
+
+
+def test_such_a_query_can_be_widened() -> None:
+    clause = question_clause("what is fire", ["text"])
+    assert "bool" in clause
+    assert text_parts(clause) == Parts(clause, [], [])
+    condition = {"term": {"year": 2001}}
+    assert text_parts({"bool": {"must": [clause], "filter": [condition]}}) == Parts(clause, [condition], [])
+    for other in ({"bool": {"should": []}}, {"bool": {"should": [clause, condition]}}, {"bool": {"should": "fire"}}):
+        assert text_parts(other) is None
+        assert text_parts({"bool": {"must": [other]}}) is None
