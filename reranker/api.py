@@ -21,6 +21,7 @@ from resift.ranking.judgements import GRADES, collect_marks
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import engine_headers
+from resift.reranker.json_provider import to_json
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import Search
@@ -195,11 +196,12 @@ def rewrite() -> dict[str, Any]:
     search_body = _clause(body, "body", "a search body")
     if search_body is None:
         raise BadInput("body is missing", value="body", expected="a search body")
+    as_text = read.flag(body, "as_text", False)
     rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
     outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
     count_rewrite(outcome, reason)
     return {
-        "body": rewritten,
+        "body": to_json(rewritten).decode() if as_text else rewritten,
         "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
     }
 

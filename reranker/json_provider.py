@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,16 @@ class JsonProvider(DefaultJSONProvider):
 
     def response(self, *args: Any, **kwargs: Any) -> Response:
         """The response to a view's return value."""
-        value = self._prepare_response_obj(args, kwargs)
-        try:
-            raw: str | bytes = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-        except orjson.JSONEncodeError:
-            # texts of an index may hold lone surrogates, which the standard library writes as escapes
-            raw = self.dumps(value, default=_plain) + "\n"
-        return Response(raw, mimetype=self.mimetype)
+        return Response(to_json(self._prepare_response_obj(args, kwargs)) + b"\n", mimetype=self.mimetype)
+
+
+def to_json(value: Any) -> bytes:
+    """The JSON of a value, in UTF-8."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:
+        # texts of an index may hold lone surrogates, which the standard library writes as escapes
+        return json.dumps(value, default=_plain).encode()
 
 
 def _plain(value: Any) -> Any:

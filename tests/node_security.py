@@ -36,7 +36,7 @@ config:
       basic:
         http_enabled: true
         order: 0
-        http_authenticator: {type: basic, challenge: true}
+        http_authenticator: {type: basic, challenge: false}
         authentication_backend: {type: intern}
       certificate:
         http_enabled: true

@@ -27,7 +27,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, str]]  # what a server answers to
 
 def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
     """An answer in the shape of ``/v1/rewrite``, with the body that a function makes of the one that was sent."""
-    return lambda asked: (200, json.dumps({"body": change(asked["body"])}))
+    return lambda asked: (200, json.dumps({"body": json.dumps(change(asked["body"]))}))
 
 
 class Rewriter(ThreadingHTTPServer):
@@ -147,7 +147,7 @@ def test_the_reranker_is_told_index_and_model_and_what_it_answers_is_run(
     answer = search(cluster, installed, {"query": FIRE, "ext": ext, "size": 7, "_source": ["title"]})
     ((path, key, asked),) = rewriter.asked
     assert (path, key) == ("/v1/rewrite", "Bearer rsf_" + "k" * 43)
-    assert (asked["index"], asked["model"]) == (installed, packaged.hash)
+    assert (asked["index"], asked["model"], asked["as_text"]) == (installed, packaged.hash, True)
     assert (asked["body"]["ext"], asked["body"]["size"]) == (ext, 7)
     assert answer == plainly(cluster, installed, {**changes, "_source": ["title"]})
     assert answer["aggregations"] == {"n": {"value": float(BIG)}}
@@ -210,7 +210,7 @@ def test_status_counts_searches_and_says_where_they_fail_open(
     for _ in range(3):
         search(cluster, installed, {"query": FIRE})
     assert (row().state, row().fix) == (f"ok, {before + 3} searches since the node started", "")
-    asked = {"index": installed, "model": packaged.hash, "body": {}}
+    asked = {"index": installed, "model": packaged.hash, "body": {}, "as_text": True}
     assert ("/v1/rewrite", "Bearer rsf_" + "k" * 43, asked) in rewriter.asked
     rewriter.answer = WRONG["a refusal"]
     assert row().state == f"fails open, {before + 3} searches since the node started"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from dataclasses import replace
@@ -63,6 +64,15 @@ def test_the_query_text_may_stand_beside_the_query(client: FlaskClient, filled: 
     without = post(client, "/v1/rewrite", index=filled, body=asking(body))
     assert without["resift"] == {"rewritten": False, "reason": "the query has no text"}
     assert post(client, "/v1/rewrite", index=filled, body=asking(body, query="fire"))["resift"]["rewritten"] is True
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
+    body = {**asking(), "post_filter": {"terms": {"n": [2**63 - 1], "t": ["\ud800\"\\ ${body}"]}}}
+    plain = post(client, "/v1/rewrite", index=filled, body=body)
+    text = post(client, "/v1/rewrite", index=filled, body=body, as_text=True)
+    assert json.loads(text["body"]) == plain["body"]
+    assert text["resift"] == plain["resift"] == {"rewritten": True}
 
 
 @pytest.mark.parametrize(

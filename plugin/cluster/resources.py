@@ -143,7 +143,8 @@ class RemoteModel(Resource):
         models = self.cluster.named("models", self.name)
         if not models:
             return "not deployed" if self.cluster.named("connectors", self.name) else "missing"
-        source = models[0][1]
+        # by its id, since OpenSearch 2 lets a search see only a second later that a model was deployed
+        source = self.cluster.find(f"{self.path}/models/{models[0][0]}") or models[0][1]
         state = self._state_by(source.get("description", ""))
         if state == "ok" and source.get("is_enabled") is False:
             return "switched off"
