@@ -128,14 +128,14 @@ class Sessions:
         ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
         return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
 
-    def find(self, id: str, of_anyone: bool = False) -> Session | None:
+    def find(self, id: str, of_anyone: bool = False, wait: bool = False) -> Session | None:
         """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
 
         ``of_anyone``: whoever knows its id may have it. Through a search pipeline, it is the cluster that asks.
+        ``wait``: as long as the store takes; a search is not kept waiting for its session, nor for others who write.
         """
         try:
-            # a search is not kept waiting for its session, nor for others who write
-            session, stored = self._read(id, of_anyone, wait=False)
+            session, stored = self._read(id, of_anyone, wait)
         except SessionNotFound:
             return None
         if session is None or stored is None:
@@ -151,7 +151,7 @@ class Sessions:
 
     def get(self, id: str) -> Session:
         """A session. Raises SessionNotFound."""
-        found = self.find(id)
+        found = self.find(id, wait=True)
         if found is None:
             raise _not_found(id)
         return found

@@ -222,6 +222,26 @@ def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: O
     lossy.listener.close()
 
 
+def test_a_mark_waits_for_its_session_and_a_search_does_not(
+    cluster: OpenSearchEngine, two: tuple[Proxy, Proxy], index: str, model: Model
+) -> None:
+    cluster.create(index, ["title", "text"], model)
+    cluster.bulk(index, documents(model))
+    cluster.refresh(index)
+    config = Config(store=two[0].url, session_index=f"{index}-sessions")
+    client = create_app(config, engine=cluster, model=model).test_client()
+    marks = {"session": "anna", "index": index, "query": "fire", "relevant": ["1"]}
+    assert client.post("/v1/feedback", json=marks).status_code == 200
+    two[0].freeze()
+    found = client.post("/v1/search", json={"index": index, "query": "fire", "session": "anna"}).get_json()
+    assert "sessions" in found["resift"]["reason"]
+    threading.Timer(1.5, two[0].thaw).start()
+    marked = client.post("/v1/feedback", json={**marks, "relevant": ["2"]})
+    assert marked.status_code == 200
+    assert marked.get_json()["steps"] == 2
+    cluster.drop(f"{index}-sessions")
+
+
 def test_a_page_of_a_scan_is_never_left_out(
     opensearch_url: str, cluster: OpenSearchEngine, index: str, model: Model
 ) -> None:

@@ -59,7 +59,7 @@ class SessionFeedback:
         unknown = [id for id in marks if id not in existing]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        before = self.of(session, headers)
+        before = self.learned(self.documents.of(self.sessions.find(session, wait=True), headers))
         changed = self.sessions.add(session, query, [Judgement(index, id, grade) for id, grade in marks.items()])
         after = self.learned(self.documents.of(changed, headers))
         return {**self.describe(changed, headers), "changed": _change(before, after, self.model.dim)}
