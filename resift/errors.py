@@ -95,6 +95,12 @@ class AmbiguousDocument(BadInput):
     code = "ambiguous_document"
 
 
+class UnsupportedCluster(BadInput):
+    """What answers is not OpenSearch, or a version of it that is too old."""
+
+    code, status = "unsupported_cluster", 503
+
+
 class UnsupportedMediaType(BadInput):
     """The request's Content-Type is not JSON's, which pages of other sites could send unasked."""
 

@@ -29,6 +29,7 @@ from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
+from resift.plugin.opensearch.versions import supported_version
 from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
 _SAMPLE_SEED = 7
@@ -51,8 +52,7 @@ class OpenSearchEngine(Engine):
         self.client.close()
 
     def ping(self) -> str:
-        version = call(self.client.info)["version"]
-        return f"{version.get('distribution', 'elasticsearch')} {version['number']}"
+        return supported_version(call(self.client.info))
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)

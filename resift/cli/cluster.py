@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from resift.vectors.packaged import DEFAULT
 if TYPE_CHECKING:
     from resift.plugin.cluster.install import Installer
     from resift.plugin.documents import ModelDescription
+    from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), f"http://127.0.0.1:{PORT}"
 INSTALL = "resift install"
@@ -33,17 +35,18 @@ def _checked_key(context: click.Context, parameter: click.Parameter, value: str 
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
+cluster_option = click.option(
+    "--engine",
+    "url",
+    required=True,
+    envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"],
+    show_envvar=True,
+    metavar="URL",
+    callback=checked_address,
+    help="OpenSearch, or several of its nodes with commas.",
+)
 installation_options = combined(
-    click.option(
-        "--engine",
-        "url",
-        required=True,
-        envvar=["OPENSEARCH_URL", "RESIFT_ENGINE"],
-        show_envvar=True,
-        metavar="URL",
-        callback=checked_address,
-        help="OpenSearch, or several of its nodes with commas.",
-    ),
+    cluster_option,
     click.option(
         "--model",
         envvar="RESIFT_MODEL",
@@ -81,6 +84,22 @@ installation_options = combined(
 )
 
 
+@contextmanager
+def opened_cluster(url: str) -> Iterator[OpenSearchEngine]:
+    """The cluster at a URL, closed at the end.
+
+    Raises BadInput for the embedded engine's file, and for a cluster that is not OpenSearch, or too old.
+    """
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+    with opened(url) as engine:
+        if not isinstance(engine, OpenSearchEngine):
+            shown = without_credentials(url)
+            raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
+        engine.ping()  # a version that lacks what we need is refused before anything is made
+        yield engine
+
+
 def with_installer(command: Command) -> Command:
     """Give a command the installation's options, and the installer that they describe as its first argument.
 
@@ -101,12 +120,8 @@ def with_installer(command: Command) -> Command:
         from resift.plugin.cluster.client import Cluster
         from resift.plugin.cluster.install import Installer
         from resift.plugin.cluster.installation import installations
-        from resift.plugin.opensearch.engine import OpenSearchEngine
 
-        with opened(url) as engine:
-            if not isinstance(engine, OpenSearchEngine):
-                shown = without_credentials(url)
-                raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
+        with opened_cluster(url) as engine:
             found = installations(Cluster(engine))
             chosen = name or _only_name(sorted(found))
             installed = found.get(chosen)

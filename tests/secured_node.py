@@ -1,0 +1,80 @@
+"""A node with OpenSearch's security plugin: TLS, certificates, users, and roles of our own making."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+PASSWORD = "Quiet-river-47"
+VERSION = "2.19.1"  # the last one whose security plugin is in Maven Central
+
+
+@dataclass
+class SecuredNode:
+    """The node at ``url``. ``folder`` holds the authority ca.pem, and certificates of its administrator and of anna."""
+
+    url: str
+    folder: Path
+    context: ssl.SSLContext
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Any:
+        """The JSON of an answer to the administrator, who may do everything."""
+        connection = HTTPSConnection(urlsplit(self.url).netloc, context=self.context, timeout=60)
+        sent = {"Content-Type": "application/json", **headers}
+        connection.request(method, path, None if body is None else json.dumps(body), sent)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        assert answer.status < 300, (path, text)
+        return json.loads(text)
+
+    def grant(self, roles: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make roles, each with a user of the role's name and the usual password."""
+        security = "/_plugins/_security/api"
+        patches: dict[str, dict[str, Any]] = {"roles": {}, "internalusers": {}, "rolesmapping": {}}
+        for name, role in roles.items():
+            patches["roles"][name] = role
+            patches["internalusers"][name] = {"password": PASSWORD}
+            patches["rolesmapping"][name] = {"users": [name]}
+        for kind, entries in patches.items():
+            operations = [{"op": "add", "path": f"/{name}", "value": value} for name, value in entries.items()]
+            self.ask("PATCH", f"{security}/{kind}", operations)
+
+    def as_user(self, name: str) -> str:
+        """The node's address with a user and the usual password."""
+        return self.url.replace("https://", f"https://{name}:{PASSWORD}@")
+
+
+def authorization(user: str) -> dict[str, str]:
+    """The headers of a user with the usual password."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()}
+
+
+@pytest.fixture(scope="session")
+def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
+    """A node that lets nobody in but the administrator, and users that a test makes."""
+    node = pytest.importorskip("node", reason="nodes are started where there are file locks")
+    from node_releases import NodeUnavailable
+    from node_security import Certificates
+
+    if shutil.which("openssl") is None:
+        pytest.skip("needs OpenSearch with its security plugin, and openssl for certificates")
+    certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
+    certificates.issue("anna")
+    try:
+        options = "-Xms640m -Xmx640m -XX:TieredStopAtLevel=1"
+        started = node.start(version=VERSION, java_options=options, certificates=certificates)
+    except NodeUnavailable as error:
+        pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
+    yield SecuredNode(started.url, certificates.folder, certificates.context())
+    started.stop()

@@ -1,0 +1,180 @@
+"""OpenSearch 2.19.1 on a node of its own, from installing to uninstalling; other versions, and Elasticsearch."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opensearchpy import OpenSearch
+from served import Server, serving
+from test_install import snapshot
+
+from resift.cli.main import main
+from resift.errors import UnsupportedCluster
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.versions import supported_version
+
+OLD = "2.19.1"
+DOCUMENTS = [
+    {"_id": "plant", "title": "Strike at the power plant", "text": "Workers stopped work over wages and job security."},
+    {"_id": "air", "title": "Air strike", "text": "Warplanes bombed a camp; the army said that soldiers died."},
+    {"_id": "bank", "title": "Bank staff to strike", "text": "The union says that employees want higher wages."},
+    {"_id": "rocket", "title": "Rocket strike", "text": "Helicopters fired missiles at soldiers."},
+    {"_id": "storm", "title": "Lightning strike", "text": "A storm set a barn on fire."},
+]
+STRIKE = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
+
+
+@pytest.fixture(scope="module")
+def old_node() -> Iterator[str]:
+    """A node of the older version, beside whatever the other tests have."""
+    node = pytest.importorskip("node", reason="nodes are started where there are file locks")
+    from node_releases import NodeUnavailable
+
+    try:
+        started = node.start(version=OLD, java_options="-Xms640m -Xmx640m -XX:TieredStopAtLevel=1")
+    except NodeUnavailable as error:
+        pytest.skip(f"needs OpenSearch {OLD}: {error}")
+    yield started.url
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def reranker(old_node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """``resift serve`` beside that node."""
+    with serving(tmp_path_factory.mktemp("served"), "--engine", old_node) as server:
+        yield server
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    """What a command prints; it ends with ``status``."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def ids(hits: dict[str, Any]) -> list[str]:
+    """The ids of an answer's hits."""
+    return [hit["_id"] for hit in hits["hits"]["hits"]]
+
+
+@pytest.mark.usefixtures("here")
+def test_from_installing_to_uninstalling(old_node: str, reranker: Server, tmp_path: Path) -> None:
+    engine = OpenSearchEngine(old_node, timeout=60)
+    before = snapshot(Cluster(engine))
+    to = ("--engine", old_node)
+    run("install", *to, "--reranker", f"http://127.0.0.1:{reranker.port}")
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(json.dumps(document) + "\n" for document in DOCUMENTS))
+    run("index", str(file), *to, "--index", "news", "--fields", "title,text")
+    assert "ok" in run("status", *to)
+
+    marks = {"session": "anna", "index": "news", "query": "strike", "relevant": ["bank"], "irrelevant": ["air"]}
+    assert reranker.request("POST /v1/feedback", marks).status == 200
+    body = {"query": STRIKE, "ext": {"ml_inference": {"session": "anna"}}}
+    client: OpenSearch = engine.client
+    plain = client.search(index="news", body={"query": STRIKE})
+    rewritten = client.search(index="news", body=body, params={"search_pipeline": "resift-news"})
+    assert ids(rewritten)[0] == "bank" != ids(plain)[0]
+    assert all(hit["matched_queries"] == ["resift"] for hit in rewritten["hits"]["hits"])
+    served = reranker.request("POST /v1/search", {"index": "news", "query": STRIKE, "session": "anna"}).json()
+    assert ids(served) == ids(rewritten)
+    scores = [[hit["_score"] for hit in one["hits"]["hits"]] for one in (served, rewritten)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)
+
+    # a client's own write through the ingest pipeline, and one that leaves a vector stale
+    client.index(index="news", id="late", body={"title": "Dockers on strike"}, params={"pipeline": "resift-ingest"})
+    client.update(index="news", id="storm", body={"doc": {"text": "A ship sank."}}, params={"refresh": "true"})
+    run("verify", "news", *to, status=3)
+    run("verify", "news", *to, "--repair")
+    run("verify", "news", *to)
+    client.indices.delete(index="news")
+    run("uninstall", *to)
+    assert snapshot(Cluster(engine)) == before
+    engine.close()
+
+
+def answer(number: str, **version: str) -> dict[str, Any]:
+    """What a cluster of a version answers to ``GET /``."""
+    return {"name": "n", "version": {"number": number, "lucene_version": "9.12.1", **version}}
+
+
+@pytest.mark.parametrize("number", ["2.18.0", "2.19.1", "3.0.0-beta1", "3.6.0", "4.0.0", "7.10.2"])
+def test_versions_that_do(number: str) -> None:
+    assert supported_version(answer(number, distribution="opensearch")) == f"opensearch {number}"
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        (answer("1.3.20", distribution="opensearch"), "OpenSearch 1.3.20 is too old: it lacks hybrid queries, inner"),
+        (
+            answer("2.15.0", distribution="opensearch"),
+            "it lacks ml_inference processors of searches, parameters of ml_inference",
+        ),
+        (answer("2.17.1", distribution="opensearch"), "2.17.1 is too old: it lacks parameters of ml_inference in a"),
+        (answer("7.17.28", build_flavor="default"), "Elasticsearch 7.17.28 answers, not OpenSearch"),
+        (answer("9.0.1", build_flavor="default"), "Elasticsearch 9.0.1 answers, not OpenSearch"),
+        ({"version": "1"}, "something else answers, not OpenSearch"),
+        ({}, "something else answers, not OpenSearch"),
+    ],
+)
+def test_versions_that_do_not(info: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedCluster, match=re.escape(message)) as caught:
+        supported_version(info)
+    assert "2.18 or later" in str(caught.value.expected)
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
+    """A function that serves one JSON for whatever is asked, as proxies and other products do; gives its address."""
+    given: dict[str, Any] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = json.dumps(given).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    def serve(info: dict[str, Any]) -> str:
+        given.update(info)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield serve
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", ["install", "status", "uninstall"])
+def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], str], command: str) -> None:
+    url = answering(answer("2.11.1", distribution="opensearch"))
+    lines = run(command, "--engine", url, status=2).splitlines()
+    assert lines[0].startswith("Error: OpenSearch 2.11.1 is too old: it lacks inner products")
+    assert lines[1].startswith("  expected: OpenSearch 2.18 or later")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", [("install",), ("status",), ("attach", "news", "--dry-run")])
+def test_commands_tell_elasticsearch(answering: Callable[[dict[str, Any]], str], command: tuple[str, ...]) -> None:
+    url = answering(answer("8.15.0", build_flavor="default"))
+    assert "Elasticsearch 8.15.0 answers, not OpenSearch" in run(*command, "--engine", url, status=2)
