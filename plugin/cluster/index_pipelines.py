@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from resift.errors import BadInput, ResiftError
 from resift.plugin.cluster.client import Cluster
@@ -169,6 +170,14 @@ def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list
             pipeline.make()
             done.append(f"{pipeline.kind} {pipeline.name} {'made' if state == 'missing' else 'changed'}")
     return done
+
+
+def remove_pipelines(cluster: Cluster, index: str) -> None:
+    """Remove the pipelines of an index that Resift made."""
+    for kind in ("search", "ingest"):
+        path = f"/_{kind}/pipeline/{quote(pipeline_name(index), safe='')}"
+        if _owners(cluster.find(path, pipeline_name(index)) or {}):
+            cluster.request("DELETE", path)
 
 
 def search_counts(cluster: Cluster) -> dict[str, int]:

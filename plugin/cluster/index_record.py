@@ -6,7 +6,7 @@ mapping, which ``settings`` were changed and what they were before, and which ve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,14 +78,24 @@ class IndexRecord:
         filling = None if self.filling and self.filling.model == entry.model else self.filling
         return replace(self, current=entry, others=others, filling=filling, attached=True)
 
-    def without(self, model: str) -> IndexRecord:
-        """The record without the vectors of one model."""
-        left = tuple(one for one in self.ready if one.model != model)
-        filling = None if self.filling and self.filling.model == model else self.filling
-        gone = {one.vector_field for one in (self.of(model),) if one is not None}
-        added = tuple(name for name in self.added if name not in gone)
-        current = next(iter(left), None)
-        return replace(self, current=current, others=left[1:], filling=filling, added=added)
+    def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
+        """The record without these vectors, whose fields are to be emptied then."""
+        left = tuple(one for one in self.ready if one not in entries)
+        filling = None if self.filling in entries else self.filling
+        return replace(self, current=next(iter(left), None), others=left[1:], filling=filling)
+
+    @property
+    def abandoned(self) -> tuple[str, ...]:
+        """The fields whose vectors no model has any more."""
+        held = {one.vector_field for one in self.encoded}
+        return tuple(name for name in self.added if name not in held)
+
+    def emptied(self) -> IndexRecord:
+        """The record once no document has anything in the abandoned fields."""
+        added = tuple(name for name in self.added if name not in self.abandoned)
+        if added or any(map(self.is_attached, self.ready)):
+            return replace(self, added=added)
+        return replace(self, added=(), settings=None, attached=False)
 
     def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
         """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from resift.cli import cluster, demo, documents, indices, search, serve, vectors, word2doc
+from resift.cli.attach import attach, detach
 from resift.cli.evaluate import evaluate
 from resift.cli.explain_search import explain_search
 from resift.cli.failures import Resift
@@ -44,6 +45,8 @@ for command in (
     serve.serve,
     keys,
     serve.reranker_group,
+    attach,
+    detach,
     cluster.install,
     cluster.uninstall,
     cluster.status,

@@ -63,7 +63,7 @@ def self_command(
     """
     source, options = Files(files, format_), AdaptOptions(**settings)
     started = time.perf_counter()
-    model = _adapted(source, fields, load_vectors(vectors), options)
+    model = _adapted(list(CorpusTexts(source, fields, "reading")), load_vectors(vectors), options)
     found, better = model.table.info["adapted"], _is_better(model)
     saved = saved_model(model, out) if better else None
     lines = _found_lines(found, time.perf_counter() - started)
@@ -83,23 +83,28 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so
     that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
     """
-    started = time.perf_counter()
     table = load_vectors(vectors)
-    model = _adapted(files, fields, table, AdaptOptions())
-    found = model.table.info["adapted"]
-    click.echo("\n".join(_found_lines(found, time.perf_counter() - started)), err=True)
-    _warn(found)
+    model = adapt_texts(list(CorpusTexts(files, fields, "reading")), table) or build_model("mean", table)
     # indexing reads the files again, and its progress bar starts from here
     files.position = 0
-    if not _is_better(model):
-        click.echo("warning: adapting made nothing better; the untrained vectors are used", err=True)
-        model = build_model("mean", table)
     model.save(out)
     return model
 
 
-def _adapted(files: Files, fields: Sequence[str] | None, vectors: WordVectors, options: AdaptOptions) -> Model:
-    texts = list(CorpusTexts(files, fields, "reading"))
+def adapt_texts(texts: Sequence[str], vectors: WordVectors) -> Model | None:
+    """A model adapted to ``texts``; None, after a warning, if it is no better than the untrained ``vectors``."""
+    started = time.perf_counter()
+    model = _adapted(texts, vectors, AdaptOptions())
+    found = model.table.info["adapted"]
+    click.echo("\n".join(_found_lines(found, time.perf_counter() - started)), err=True)
+    _warn(found)
+    if _is_better(model):
+        return model
+    click.echo("warning: adapting made nothing better; the untrained vectors are used", err=True)
+    return None
+
+
+def _adapted(texts: Sequence[str], vectors: WordVectors, options: AdaptOptions) -> Model:
     with progress_bar("adapting") as progress:
         return adapt(texts, vectors, options, progress)
 

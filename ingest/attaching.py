@@ -1,0 +1,147 @@
+"""Vectors written into the documents of an index that exists, and taken out of them again, beside running traffic.
+
+Neither keeps a state of its own: what was done shows in the index, so whoever begins again after a kill does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from resift.encoders.model import Model
+from resift.errors import EngineError, EngineUnavailable
+from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
+from resift.ingest.stopping import Stop
+from resift.ingest.verify import Verification, check
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import IndexInfo, Rejection
+from resift.plugin.engine import Engine
+
+_PASSES = 20
+_PAGE, _BATCH = 3000, 500
+_WRITERS = 3
+_REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
+
+
+@dataclass
+class Written:
+    """What became of the documents of an index.
+
+    Attributes:
+        documents: how many were given vectors, or had them taken out.
+        refused: what the cluster would not write.
+        left: documents that lack a vector still, or have one still, beside those that were refused.
+        seconds: how long it took.
+    """
+
+    documents: int = 0
+    refused: list[Rejection] = field(default_factory=list)
+    left: int = 0
+    seconds: float = 0.0
+
+
+Progress = Callable[[int], None]  # is told how many documents are done
+
+
+def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
+    """Give all documents of an index that lack it a vector of ``entry``, in passes until none lacks it.
+
+    What clients write meanwhile is left for the next pass; where they write without pause, and faster than we do, an
+    end is made after twenty. Raises EngineUnavailable where the cluster does not come back.
+    """
+    report, started = Written(), time.perf_counter()
+    for _ in range(_PASSES):
+        engine.refresh(entry.name)
+        lacking = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
+        before = report.documents
+        found = check(engine, model, entry, lacking, True, stop, _shifted(progress, before))
+        report.documents += found.repaired
+        report.refused, report.left = found.refused, found.unrepaired - len(found.refused)
+        report.seconds = time.perf_counter() - started
+        # A document that is refused will be so in each pass, and found in each of them.
+        if found.checked <= len(found.refused) or stop.requested:
+            break
+    return report
+
+
+def _shifted(progress: Progress, before: int) -> Callable[[Verification], None]:
+    return lambda found: progress(before + found.repaired)
+
+
+def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progress: Progress) -> Written:
+    """Take the vectors of ``fields`` out of all documents of an index; the rest of each stays.
+
+    By updates of single documents, not ``_update_by_query``: that would have the index's ingest pipelines run, ours and
+    the user's. Raises EngineUnavailable where the cluster does not come back.
+    """
+    report, started, idle = Written(), time.perf_counter(), 0
+    path, patience = f"/{quote(index, safe='')}", Patience(stop.wait)
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        while fields and not stop.requested and idle < ATTEMPTS:
+            cluster.request("POST", f"{path}/_refresh")
+            hits, report.left = _holders(cluster, path, fields, [one.id for one in report.refused])
+            if not hits:
+                break
+            batches = [hits[start : start + _BATCH] for start in range(0, len(hits), _BATCH)]
+            before = report.documents
+            for removed, refused in pool.map(lambda batch: _remove(cluster, path, batch, fields, patience), batches):
+                report.documents += removed
+                report.refused += refused
+            # All of them were changed by clients since they were read, and come again.
+            idle = idle + 1 if report.documents == before else 0
+            report.seconds = time.perf_counter() - started
+            progress(report.documents)
+    return report
+
+
+def _holders(
+    cluster: Cluster, path: str, fields: Sequence[str], without: Sequence[str]
+) -> tuple[list[dict[str, Any]], int]:
+    """Some of the documents that have one of the ``fields``, and how many there are."""
+    having = [{"exists": {"field": name}} for name in fields]
+    query = {"bool": {"should": having, "must_not": [{"ids": {"values": list(without)}}], "minimum_should_match": 1}}
+    body = {"query": query, "size": _PAGE, "_source": False, "seq_no_primary_term": True, "sort": ["_doc"]}
+    answer = cluster.request("POST", f"{path}/_search", {**body, "search_pipeline": "_none", "track_total_hits": True})
+    return answer["hits"]["hits"], answer["hits"]["total"]["value"]
+
+
+def _remove(
+    cluster: Cluster, path: str, hits: Sequence[dict[str, Any]], fields: Sequence[str], patience: Patience
+) -> tuple[int, list[Rejection]]:
+    """Take ``fields`` out of the documents that are still as they were read: how many were changed, and the refused."""
+    lines = []
+    for hit in hits:
+        action = {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"]}
+        routed = {"routing": hit["_routing"]} if "_routing" in hit else {}
+        script = {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}
+        lines += [json.dumps({"update": {**action, **routed}}), json.dumps({"script": script})]
+    items = _sent(cluster, path, "\n".join(lines) + "\n", patience)
+    refused = []
+    for position, item in enumerate(items):
+        # what was changed since, or could not be written just now, comes again
+        if item["status"] >= 300 and item["status"] not in (404, 409) and not is_temporary(item["status"]):
+            reason = item["error"].get("reason", "")
+            refused.append(Rejection(position, item["_id"], item["status"], str(reason)))
+    return sum(item["status"] < 300 for item in items), refused
+
+
+def _sent(cluster: Cluster, path: str, lines: str, patience: Patience) -> list[dict[str, Any]]:
+    """The items that a bulk request is answered with, once the cluster has the time for it."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            answer = cluster.request("POST", f"{path}/_bulk", lines)
+        except (EngineUnavailable, EngineError) as error:
+            if attempt == ATTEMPTS or not is_temporary(error.status):
+                raise
+            patience.wait(attempt)
+            continue
+        items = [item["update"] for item in answer["items"]]
+        if any(is_temporary(item["status"]) for item in items) and attempt < ATTEMPTS:
+            patience.wait(attempt)  # only some of them: the next page has the rest
+        return items
+    raise AssertionError("the last attempt answers or raises")

@@ -1,0 +1,264 @@
+"""An index that exists, and what attaching changes of it: its mapping, its settings, and what it records about itself.
+
+Everything is recorded in the index before it is changed, so that detaching needs nothing but the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from resift.errors import BadInput, EngineError, IndexNotFound
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.index_record import IndexRecord, entry_of
+from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.plugin.opensearch.mappings import vector_mapping
+from resift.plugin.query_dsl import VECTOR_FIELD, is_ours
+
+TEXTS = ("text", "match_only_text")
+FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
+_BLOCKS = ("read_only", "read_only_allow_delete", "write", "read", "metadata")
+_FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
+_HASH_DIGITS = 8  # of a model's hash in the name of its field
+
+
+@dataclass(frozen=True)
+class Target:
+    """An index as it is: its ``mapping``, its ``settings`` by their flat names, its documents and bytes."""
+
+    cluster: Cluster
+    name: str
+    mapping: Mapping[str, Any]
+    settings: Mapping[str, str]
+    documents: int
+    bytes: int
+
+    @cached_property
+    def record(self) -> IndexRecord:
+        """What the index records about itself."""
+        return IndexRecord.read(self.name, self.mapping.get("_meta", {}))
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        """The type of each field of the mapping by its name, inner ones of objects and nested ones with dots."""
+        return dict(_fields(self.mapping.get("properties", {})))
+
+    @property
+    def text_fields(self) -> list[str]:
+        """The names of the fields that are analysed texts."""
+        return [name for name, kind in self.fields.items() if kind in TEXTS and not is_ours(name)]
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether vectors of this index get a graph, which k-NN searches of a whole index need."""
+        return self.settings.get("index.knn") == "true"
+
+    @property
+    def path(self) -> str:
+        """The index's path in requests."""
+        return f"/{quote(self.name, safe='')}"
+
+    def vector_mapping(self, model: ModelDescription) -> dict[str, Any]:
+        """The mapping of a field for the vectors of ``model``."""
+        # Without index.knn, which cannot be changed later, OpenSearch takes the field only without a method.
+        return vector_mapping(model) if self.has_graph else {"type": "knn_vector", "dimension": model.dim}
+
+    def entry(self, model: ModelDescription, fields: Sequence[str], own: str | None = None) -> IndexInfo:
+        """The record of the vectors of ``model``: the one that there is, or a new one with these text ``fields``.
+
+        ``own`` names a field of the index's own that has them already. Raises BadInput where the index has those of
+        ``model`` in another field or of other texts, and where ``own`` is no such field.
+        """
+        found = self.record.of(model.hash)
+        if own is not None:
+            self._check_own(own, model)
+        if found is None:
+            return entry_of(self.name, tuple(fields), model, own or self._free_field(model))
+        if own not in (None, found.vector_field):
+            message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
+            raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")
+        if fields and list(fields) != list(found.fields):
+            message = f"the vectors of this model in index {self.name!r} are of the fields {','.join(found.fields)}"
+            raise BadInput(message, value=list(fields), expected=f"no --fields, or resift detach {self.name} first")
+        return found
+
+    def _check_own(self, field: str, model: ModelDescription) -> None:
+        mapped = _mapped(self.mapping, field)
+        if is_ours(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
+            found = f"{mapped.get('type')} of {mapped.get('dimension')}" if mapped else "no field"
+            expected = f"a knn_vector of {model.dim} dimensions that the index has by itself"
+            raise BadInput(f"{field!r} is {found} in index {self.name!r}", value=field, expected=expected)
+
+    def _free_field(self, model: ModelDescription) -> str:
+        """The name of a field for the vectors of ``model``, which no other model has used."""
+        wanted, own = self.vector_mapping(model), f"{VECTOR_FIELD}_{model.hash[:_HASH_DIGITS]}"
+        properties, taken = self.mapping.get("properties", {}), {one.vector_field for one in self.record.encoded}
+        for name in (VECTOR_FIELD, own):
+            mapped = properties.get(name)
+            if name in taken or (mapped is not None and not _is_like(mapped, wanted)):
+                continue
+            # A field outlives its vectors, and may be had again; what is in it is of nobody knows which model.
+            if mapped is None or name == own or self.count({"exists": {"field": name}}) == 0:
+                return name
+        raise BadInput(
+            f"index {self.name!r} has a field {own!r} that is mapped otherwise", value=own, expected="no such field"
+        )
+
+    def count(self, query: dict[str, Any]) -> int:
+        """How many documents match a query."""
+        return int(self.cluster.request("POST", f"{self.path}/_count", {"query": query})["count"])
+
+    def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
+        """Add the field of the vectors, and record that they are being written; return the index as it is then."""
+        if entry in self.record.ready:
+            return self
+        record = self.record.begun(entry) if entry != self.record.filling else self.record
+        field = {entry.vector_field: self.vector_mapping(model)} if is_ours(entry.vector_field) else {}
+        return self._put(record, {"properties": field} if field else {})
+
+    def switch(self, entry: IndexInfo) -> Target:
+        """Record that the index is searched by the vectors of ``entry``; return the index as it is then."""
+        record = self.record.switched(entry)
+        return self if record == self.record else self._put(record)
+
+    def write_record(self, record: IndexRecord) -> Target:
+        """Change what the index records about itself; return the index as it is then."""
+        return self if record == self.record else self._put(record)
+
+    def _put(self, record: IndexRecord, mapping: Mapping[str, Any] | None = None) -> Target:
+        # _meta is replaced as a whole, and one that was written since the index was read is not to be lost
+        now = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
+        body = {**(mapping or {}), "_meta": record.meta(now.get("_meta", {}))}
+        self.cluster.request("PUT", f"{self.path}/_mapping", body)
+        return replace(self, mapping={**now, "_meta": body["_meta"]})
+
+    def defaults(self) -> tuple[dict[str, str], list[str]]:
+        """The settings that make the index's pipelines its defaults, and a sentence for each that is taken."""
+        ours, free, taken = pipeline_name(self.name), {}, []
+        for setting, use in ((FINAL, "documents get no vectors as they are written"), (SEARCH, "searches go without")):
+            value = self.settings.get(setting, "_none")
+            if value == "_none":
+                free[setting] = ours
+            elif value != ours:
+                call = "a pipeline processor" if setting == FINAL else "its processor"
+                taken.append(f"{setting} of {self.name} is {value}, and stays: {use} until {call} of {ours} is in it")
+        return free, taken
+
+    def set_defaults(self, free: Mapping[str, str]) -> Target:
+        """Set what :meth:`defaults` found free, and record it; return the index as it is then."""
+        if not free:
+            return self
+        before = {setting: self.settings.get(setting) for setting in free}
+        target = self.write_record(replace(self.record, settings={**before, **(self.record.settings or {})}))
+        self.cluster.request("PUT", f"{self.path}/_settings", dict(free))
+        return replace(target, settings={**target.settings, **free})
+
+    def restored_settings(self) -> dict[str, Any]:
+        """The settings that attaching has changed and nobody since, with their values before (None: unset)."""
+        ours = pipeline_name(self.name)
+        before = self.record.settings or {}
+        return {setting: value for setting, value in before.items() if self.settings.get(setting) == ours}
+
+    def restore_settings(self) -> Target:
+        """Put the settings back as they were; return the index as it is then."""
+        if restored := self.restored_settings():
+            self.cluster.request("PUT", f"{self.path}/_settings", restored)
+        left = {**self.settings, **{name: value for name, value in restored.items() if value is not None}}
+        return replace(self, settings={name: left[name] for name in left if restored.get(name, left[name]) is not None})
+
+
+def targets(cluster: Cluster, name: str) -> list[Target]:
+    """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
+
+    Raises IndexNotFound if there is none, and BadInput for one that cannot be attached: nothing was changed then.
+    """
+    path = "/" + quote(name, safe=",*")
+    try:
+        found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
+        mappings = cluster.request("GET", f"{path}/_mapping")
+    except EngineError as error:
+        if error.status == 400 and "index_closed" in error.message:
+            raise _closed(name) from error
+        raise
+    if not mappings:
+        raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
+    return [
+        _target(cluster, index, mappings[index]["mappings"], found[index]["settings"]) for index in sorted(mappings)
+    ]
+
+
+def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str]) -> Target:
+    if name.startswith(".") and not name.startswith(".ds-"):
+        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
+    columns = {"format": "json", "h": "status,pri.store.size", "bytes": "b", "expand_wildcards": "all"}
+    (row,) = cluster.request("GET", f"/_cat/indices/{quote(name, safe='')}", **columns)
+    if row["status"] != "open":
+        raise _closed(name)
+    for block in _BLOCKS:
+        if settings.get(f"index.blocks.{block}") == "true":
+            message = f"index {name!r} may not be written to: index.blocks.{block} is set"
+            expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
+            raise BadInput(message, value=name, expected=expected)
+    if settings.get("index.store.type") == "remote_snapshot":
+        raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
+    documents = int(cluster.request("GET", f"/{quote(name, safe='')}/_count")["count"])
+    return Target(cluster, name, mapping, settings, documents, int(row["pri.store.size"] or 0))
+
+
+def check_attachable(target: Target) -> None:
+    """Raise BadInput for an index whose documents could not be given vectors without loss."""
+    source = target.mapping.get("_source", {})
+    if source.get("enabled") is False:
+        message = f"index {target.name!r} keeps no _source: there is no text to encode"
+        raise BadInput(message, value=target.name, expected="an index with _source; copy it from where it came")
+    if source.get("excludes") or source.get("includes"):
+        message = f"index {target.name!r} keeps only a part of _source: what a vector is added to would lose the rest"
+        raise BadInput(message, value=target.name, expected="an index with the whole _source")
+    limit = int(target.settings.get(_FIELD_LIMIT, _MOST_FIELDS))
+    if (count := sum(1 for _ in _mappers(target.mapping.get("properties", {})))) >= limit:
+        message = f"index {target.name!r} has {count} fields, and {_FIELD_LIMIT} allows no more"
+        raise BadInput(
+            message, value=count, expected=f'PUT /{target.name}/_settings {{"{_FIELD_LIMIT}": {limit + 10}}}'
+        )
+
+
+def _closed(name: str) -> BadInput:
+    return BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first")
+
+
+def _fields(properties: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in properties.items():
+        if "properties" in field:
+            yield from _fields(field["properties"], f"{path}{name}.")
+        else:
+            yield f"{path}{name}", field.get("type", "object")
+
+
+def _mappers(properties: Mapping[str, Any]) -> Iterator[str]:
+    """Everything of a mapping that counts against the limit of fields."""
+    for name, field in properties.items():
+        yield name
+        yield from _mappers(field.get("properties", {}))
+        yield from _mappers(field.get("fields", {}))
+
+
+def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """The mapping of a field, whose name may have dots; an empty one if there is none."""
+    found: Mapping[str, Any] = mapping
+    for part in field.split("."):
+        found = found.get("properties", {}).get(part, {})
+    return found
+
+
+def _is_like(mapped: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a field that there is can hold the vectors of one that is ``wanted``."""
+    method, other = mapped.get("method", {}), wanted.get("method", {})
+    return (
+        mapped.get("type") == "knn_vector"
+        and mapped.get("dimension") == wanted["dimension"]
+        and all(method.get(key) == value for key, value in other.items())
+    )

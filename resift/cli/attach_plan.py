@@ -1,0 +1,191 @@
+"""What ``resift attach`` is about to do to each index, told before anything is changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from resift.encoders.model import Model
+from resift.errors import BadInput
+from resift.ingest.fields import guess_fields
+from resift.plugin.cluster.attachment import Target
+from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.documents import IndexInfo
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.query_dsl import document_text, is_ours, values_of
+
+_SAMPLE = 500  # documents that fields are guessed from, and encoding is measured with
+_PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
+_WRITES = 1000  # documents a second
+# Bytes that a vector takes for each of its numbers, once segments are merged: its values, their text in _source, and
+# the graph; measured with 6,000 messages. Where a graph is kept OpenSearch 3 leaves them out of _source.
+_BYTES_PLAIN, _BYTES_GRAPH, _BYTES_GRAPH_AND_SOURCE = 13, 11, 20
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """What is to be done to one index.
+
+    ``entry`` describes the vectors that it gets; ``lacking`` documents are without one, which take about ``seconds`` at
+    ``rate`` documents encoded a second. ``defaults`` are the settings that are to be set, and ``hints`` say why others
+    are not.
+    """
+
+    target: Target
+    entry: IndexInfo
+    lacking: int
+    rate: float
+    defaults: dict[str, str]
+    hints: list[str]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the vectors are in a field of the index's own, which is left to it."""
+        return not is_ours(self.entry.vector_field)
+
+    @property
+    def bytes_added(self) -> int:
+        """About how many bytes the vectors take on the disk, without replicas."""
+        derived = self.target.settings.get("index.knn.derived_source.enabled") == "true"
+        graph = _BYTES_GRAPH if derived else _BYTES_GRAPH_AND_SOURCE
+        return self.lacking * (self.entry.dim or 0) * (graph if self.target.has_graph else _BYTES_PLAIN)
+
+    @cached_property
+    def seconds(self) -> float:
+        """About how long it takes to encode and to write, which are done side by side."""
+        return self.lacking / min(self.rate, _WRITES)
+
+    def report(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "index": self.target.name,
+            "documents": self.target.documents,
+            "to_encode": self.lacking,
+            "fields": list(self.entry.fields),
+            "vector_field": self.entry.vector_field,
+            "graph": self.target.has_graph,
+            "seconds": round(self.seconds, 1),
+            "bytes": self.target.bytes,
+            "bytes_added": self.bytes_added,
+            "settings": self.defaults,
+            "hints": self.hints,
+        }
+
+    def lines(self) -> list[str]:
+        """The plan as text."""
+        entry, name = self.entry, self.target.name
+        lines = [f"{name}: {self.target.documents} documents, {_megabytes(self.target.bytes)}"]
+        lines.append(f"  texts       {', '.join(entry.fields)}")
+        if self.is_own:
+            lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
+        else:
+            graph = "with a graph" if self.target.has_graph else "without a graph, which only index.knn gives"
+            lines.append(f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}")
+            lines.append(
+                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and raises "
+                f"_version by 1; + about {_megabytes(self.bytes_added)} a copy"
+            )
+            lines.append(
+                f"  time        about {_duration(self.seconds)}: {self.rate:.0f} documents a second are encoded here "
+                f"(measured), {_WRITES} written (assumed: only writing would tell)"
+            )
+            lines.append(f"  _source     has {entry.vector_field} in answers to searches that do not go through Resift")
+        lines.append(f"  pipelines   {pipeline_name(name)}, for searches and for writing, where one is installed")
+        lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
+        return [*lines, *(f"  note        {hint}" for hint in self.hints)]
+
+
+def plan_index(
+    engine: OpenSearchEngine,
+    target: Target,
+    model: Model,
+    fields: Sequence[str] | None,
+    own: str | None,
+    defaults: bool,
+) -> IndexPlan:
+    """What is to be done to an index for the vectors of ``model``, or of one that will be made and is like it.
+
+    ``fields`` are those that the user names, ``own`` the field that has the vectors already, and ``defaults`` tells
+    whether the pipelines are to be the index's. Raises BadInput for what does not fit the index.
+    """
+    sources = sampled_sources(engine, target)
+    known = target.record.of(model.hash)
+    before = target.record.current
+    chosen = fields or (known or before or IndexInfo("", (), None, None, None)).fields or _guess(target, sources)
+    _check_fields(target, chosen, sources)
+    entry = target.entry(model, chosen if fields or known is None else (), own)
+    lacking = 0 if not is_ours(entry.vector_field) else target.documents
+    if known is not None and lacking:
+        lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
+    free, taken = target.defaults() if defaults else ({}, [])
+    return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, taken)
+
+
+def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
+    """Some documents of an index, drawn by chance."""
+    return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE).hits]
+
+
+def learned_texts(engine: OpenSearchEngine, plans: Sequence[IndexPlan]) -> list[str]:
+    """The texts that a model is learned from: all of small indices, some of each larger one, drawn by chance."""
+    texts = []
+    for plan in plans:
+        name, fields = plan.target.name, plan.entry.fields
+        if plan.target.documents <= _PAGE * _PAGES:
+            texts += [document_text(one.source, fields) for one in engine.scan(name, fields=fields)]
+            continue
+        for seed in range(_PAGES):
+            score = {"random_score": {"seed": seed, "field": "_seq_no"}}
+            body = {"query": {"function_score": score}, "size": _PAGE, "_source": list(fields)}
+            hits = engine.search(name, {**body, "search_pipeline": "_none", "track_total_hits": False}).hits
+            texts += [document_text(hit["_source"], fields) for hit in hits]
+    return list(dict.fromkeys(texts))
+
+
+def _guess(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
+    """The text fields of an index whose values are texts, those that are like titles first."""
+    names = target.text_fields
+    if not names:
+        expected = "an index with text fields, or --fields NAMES"
+        raise BadInput(f"the mapping of {target.name!r} has no text fields", value=target.name, expected=expected)
+    if not sources:
+        return names
+    return guess_fields([{name: _strings(source, name) for name in names} for source in sources])
+
+
+def _strings(source: dict[str, Any], name: str) -> list[str]:
+    return [value for value in values_of(source, name) if isinstance(value, str)]
+
+
+def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> None:
+    """Raise BadInput for fields that the mapping lacks, or that hold no text in any document that was looked at."""
+    texts = ", ".join(target.text_fields) or "none"
+    unknown = [name for name in fields if name not in target.fields]
+    if unknown:
+        message = f"index {target.name!r} has no field {', '.join(unknown)}"
+        raise BadInput(message, value=unknown, expected=f"its text fields: {texts}")
+    if sources and not any(document_text(source, fields).strip() for source in sources):
+        message = f"no document of {target.name!r} that was looked at has a text in {', '.join(fields)}"
+        raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
+
+
+def _rate(model: Model, sources: Sequence[dict[str, Any]], fields: Sequence[str]) -> float:
+    """How many documents like these are encoded a second on this machine."""
+    texts = [document_text(source, fields) for source in sources] or [""]
+    model.encode(texts)  # the first time, what encodes may have to be compiled
+    started = time.perf_counter()
+    model.encode(texts)
+    return len(texts) / max(time.perf_counter() - started, 1e-6)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

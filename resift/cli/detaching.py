@@ -1,0 +1,150 @@
+"""How an index is detached: what attaching changed is put back, in an order that may be killed anywhere."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.output import print_report, progress_bar
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, EngineError
+from resift.ingest.attaching import empty
+from resift.ingest.stopping import Stop
+from resift.plugin.cluster.attachment import Target, targets
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import pipeline_name, remove_pipelines, settle_pipelines
+from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.documents import IndexInfo
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+
+class Detaching:
+    """One run of ``resift detach`` over all indices that ``name`` stands for.
+
+    ``model`` is the hash or the folder of the one whose vectors are taken back, None for all. Raises BadInput for what
+    cannot be done, before anything is changed.
+    """
+
+    def __init__(self, engine: OpenSearchEngine, name: str, model: str | None, as_json: bool) -> None:
+        self.engine, self.cluster, self.as_json = engine, Cluster(engine), as_json
+        hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
+        self.indices = [_Detached(self.cluster, target, hash) for target in targets(self.cluster, name)]
+
+    @cached_property
+    def names(self) -> str:
+        """The indices' names, for people."""
+        return ", ".join(one.target.name for one in self.indices)
+
+    def tell_plan(self, alone: bool) -> None:
+        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+        lines = [line for one in self.indices for line in one.lines()]
+        if alone:
+            report = {"dry_run": True, "indices": [one.report() for one in self.indices]}
+            print_report(report, self.as_json, *lines)
+        else:
+            click.echo("\n".join(lines), err=True)
+
+    def run(self) -> int:
+        """Detach all indices; return the exit status."""
+        stop, found, status = Stop(), [], 0
+        with stop.at_signals():
+            for one in self.indices:
+                done = one.run(stop)
+                found.append(done)
+                status = status or (NOT_RIGHT if done["refused"] else 0)
+                if stop.requested:
+                    click.echo(f"interrupted: run it again, and it goes on with what is left of {self.names}", err=True)
+                    return 128 + (stop.signal or 2)
+        lines = [line for one in found for line in one.pop("lines")]
+        print_report({"indices": found}, self.as_json, *lines)
+        return status
+
+
+class _Detached:
+    """One index that is being detached."""
+
+    def __init__(self, cluster: Cluster, target: Target, model: str | None) -> None:
+        self.cluster, self.target = cluster, target
+        record = target.record
+        if not record.attached:
+            made = "was made by Resift, not attached: resift drop deletes it" if record.current else "is not attached"
+            raise BadInput(f"index {target.name!r} {made}", value=target.name, expected="an index that was attached")
+        self.entries = _entries(target, model)
+        self.record = record.without(self.entries)
+        self.is_all = not self.record.ready and self.record.filling is None
+        if self.is_all:
+            self._refuse_if_used()
+
+    def _refuse_if_used(self) -> None:
+        """Raise EngineError for whatever else names the pipelines that are to go."""
+        own, restored = self.target.name, self.target.restored_settings()
+        for use in pipeline_uses(self.cluster, {pipeline_name(own)}):
+            if (use.kind, use.name) != ("index", own) or use.setting not in restored:
+                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
+                raise EngineError(message, status=409, value=use.name, expected="unset it first")
+
+    def report(self) -> dict[str, Any]:
+        """What is to be done, as JSON."""
+        return {
+            "index": self.target.name,
+            "models": [entry.model for entry in self.entries],
+            "emptied": list(self.record.abandoned),
+            "settings": self.target.restored_settings() if self.is_all else {},
+        }
+
+    def lines(self) -> list[str]:
+        """What is to be done, as text."""
+        report = self.report()
+        lines = [f"{self.target.name}:"]
+        lines += [f"  {setting} back to {value or 'unset'}" for setting, value in report["settings"].items()]
+        if self.is_all:
+            lines.append(f"  pipelines {pipeline_name(self.target.name)} removed")
+        for name in self.record.abandoned:
+            count = self.target.count({"exists": {"field": name}})
+            lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
+        return lines
+
+    def run(self, stop: Stop) -> dict[str, Any]:
+        """Do it; return the report."""
+        target, report = self.target, self.report()
+        if self.is_all:
+            target = target.restore_settings()
+            remove_pipelines(self.cluster, target.name)
+        # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
+        target = target.write_record(self.record)
+        if not self.is_all:
+            settle_pipelines(self.cluster, target.name)
+        with progress_bar(f"emptying {target.name}") as progress:
+            total = max(1, sum(target.count({"exists": {"field": name}}) for name in self.record.abandoned))
+            emptied = empty(
+                self.cluster, target.name, self.record.abandoned, stop, lambda done: progress(done, max(total, done))
+            )
+        if not stop.requested and not emptied.left:
+            target.write_record(target.record.emptied())
+        lines = [f"{target.name}: detached, {emptied.documents} documents without their vectors again"]
+        lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
+        lines += [f"  the field {name} stays in the mapping, empty" for name in report["emptied"]]
+        return {**report, "documents": emptied.documents, "refused": len(emptied.refused), "lines": lines}
+
+
+def _entries(target: Target, model: str | None) -> list[IndexInfo]:
+    """The vectors that are to be taken back."""
+    record = target.record
+    found = [*record.ready, *([record.filling] if record.filling else [])]
+    if model is None:
+        return [entry for entry in found if record.is_attached(entry)]
+    entry = record.of(model)
+    known = ", ".join(str(one.model) for one in found) or "none"
+    if entry is None:
+        raise BadInput(f"index {target.name!r} has no vectors of model {model}", value=model, expected=known)
+    if not record.is_attached(entry):
+        expected = f"resift drop {target.name} deletes the index"
+        raise BadInput(f"index {target.name!r} was made with model {model}", value=model, expected=expected)
+    if entry == record.current and record.others:
+        message = f"index {target.name!r} is searched by the vectors of model {model}"
+        raise BadInput(message, value=model, expected=f"resift attach {target.name} --model, with another one, first")
+    return [entry]
