@@ -42,7 +42,7 @@ from node_assembly import (
     node_user,
     tail,
 )
-from node_releases import Release, release
+from node_releases import release
 from node_security import Certificates
 
 STAYS = 0  # the owner of a node that outlives the process that started it
@@ -312,7 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Start, stop or show an OpenSearch node for the tests.")
     parser.add_argument("command", choices=["start", "stop", "status"])
     parser.add_argument("--port", type=int, help="to start on (default: 9200), or of the node to stop or show")
-    parser.add_argument("--version", default="", help="of OpenSearch, to start (default: RESIFT_NODE_VERSION, or 3.6.0)")
+    parser.add_argument("--version", default="", help="of OpenSearch (default: RESIFT_NODE_VERSION, or 3.6.0)")
     options = parser.parse_args(arguments)
     if options.command == "start":
         try:
