@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from opensearchpy.exceptions import TransportError
-from opensearchpy.helpers import scan
 
 from resift.arrays import Floats
 from resift.errors import EngineError, IndexNotFound
@@ -29,11 +28,11 @@ from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
+from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
 from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
 _SAMPLE_SEED = 7
-_PAGE = 500  # documents of a scan that are read together
 
 
 class OpenSearchEngine(Engine):
@@ -112,7 +111,7 @@ class OpenSearchEngine(Engine):
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def _bulk(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
-        """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return what it refused."""
+        """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return the refused."""
         filter_path = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=filter_path)
         results = [item[action] for item in answer["items"]]
@@ -169,12 +168,32 @@ class OpenSearchEngine(Engine):
             conditions.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
         if ids is not None:
             conditions.append({"ids": {"values": list(ids)}})
+        return self._scan(index, vector_field, fields, conditions, packs=not missing)
+
+    def shard_states(self, index: str) -> dict[int, ShardState]:
+        """How far the writes of each shard of one index are."""
+        return shard_states(self.client, index)
+
+    def scan_shard(
+        self, index: str, shard: int, after: int, vector_field: str, fields: Sequence[str]
+    ) -> Iterator[StoredDocument]:
+        """:meth:`scan` for the documents of one shard that were written after that whose ``_seq_no`` is ``after``."""
+        conditions: list[Body] = [{"range": {"_seq_no": {"gt": after}}}]
+        return self._scan(index, vector_field, fields, conditions, preference=f"_shards:{shard}")
+
+    def _scan(
+        self,
+        index: str,
+        vector_field: str,
+        fields: Sequence[str] | None,
+        conditions: Sequence[Body],
+        packs: bool = True,
+        **params: Any,
+    ) -> Iterator[StoredDocument]:
         body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
         if fields is not None:
-            body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
-        seconds = self.client.transport.seconds  # a page of documents is larger than that of a search
-        hits = scan(self.client, body, index=index, size=_PAGE, request_timeout=seconds)
-        while (hit := call(next, hits, None)) is not None:
+            body = sent_body({**body, "_source": list(fields)}, vector_field if packs else None)
+        for hit in scroll(self.client, index, body, **params):
             (vector,) = take_vectors([hit], vector_field)
             yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 

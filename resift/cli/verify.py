@@ -11,27 +11,37 @@ from typing import Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
+from resift.cli.failures import INTERRUPTED, NOT_RIGHT
 from resift.cli.indices import count_documents
 from resift.cli.options import engine_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import ModelMismatch
+from resift.errors import BadInput, ModelMismatch
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, choose
 from resift.ingest.verify import verify as verify_index
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 
+SECONDS = 30.0  # between two rounds of watching
+
 
 @click.command(epilog="Example: resift verify news --repair")
 @click.argument("indices", nargs=-1, metavar="[INDEX]...")
 @click.option("--repair", is_flag=True, help="Encode again where a vector is missing or does not belong to its text.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=SECONDS,
+    type=click.FloatRange(0.1, 86_400),
+    metavar="[SECONDS]",
+    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS:.0f} or so many seconds.",
+)
 @engine_option
 @model_option
 @json_option
-def verify(indices: tuple[str, ...], repair: bool, engine: str, model: str, as_json: bool) -> None:
+def verify(indices: tuple[str, ...], repair: bool, watch: float | None, engine: str, model: str, as_json: bool) -> None:
     """Check that every vector of --model belongs to the text beside it, by encoding all texts again.
 
     INDEX is an index, an alias, a data stream or a pattern, and there may be several; without any all indices that have
@@ -41,6 +51,9 @@ def verify(indices: tuple[str, ...], repair: bool, engine: str, model: str, as_j
     """
     encoder, stop = load_model(model), Stop()
     with opened(engine) as target:
+        if watch is not None:
+            _watch(target, encoder, indices, watch, stop, as_json)
+            return
         chosen, others = _chosen(target, encoder, indices)
         started = time.perf_counter()
         with stop.at_signals():
@@ -52,6 +65,27 @@ def verify(indices: tuple[str, ...], repair: bool, engine: str, model: str, as_j
         sys.exit(128 + stop.signal)
     if not all(one.right for one in found):
         sys.exit(NOT_RIGHT)
+
+
+def _watch(engine: Engine, model: Model, names: Sequence[str], seconds: float, stop: Stop, as_json: bool) -> None:
+    """Mend until a signal comes. Raises BadInput for the embedded engine."""
+    from resift.ingest.watching import Watch
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+    if not isinstance(engine, OpenSearchEngine):
+        raise BadInput(
+            "the embedded engine cannot be watched: it is written to through Resift alone, with vectors",
+            expected="an OpenSearch cluster; or resift verify without --watch",
+        )
+
+    def found(what: Verification) -> None:
+        print_report(asdict(what), as_json, *told_lines(what, True))
+        sys.stdout.flush()  # who reads a pipe is to see it now
+
+    with stop.at_signals():
+        Watch(engine, model, names, stop, found, lambda line: click.echo(line, err=True)).run(seconds)
+    if stop.signal == signal.SIGINT:
+        sys.exit(INTERRUPTED)
 
 
 def _chosen(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[IndexInfo], dict[str, str]]:

@@ -1,0 +1,83 @@
+"""Documents read page by page, as all of them were at one time, and what tells which of them changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from opensearchpy import OpenSearch
+
+from resift.errors import EngineUnavailable, IndexNotFound, NotFound
+from resift.plugin.opensearch.client import call
+from resift.plugin.query_dsl import Body
+
+_PAGE = 500  # documents that are read together
+_KEPT = "10m"  # how long the cluster keeps its place, between two pages
+
+
+class ShardState(NamedTuple):
+    """How far the writes of a shard are.
+
+    ``history`` names the succession of its writes, within which each has a number, ``_seq_no``, of its own; a restored
+    index begins another. All writes up to ``settled`` are on every copy, and no failure takes them back; ``highest`` is
+    the last one that began.
+    """
+
+    history: str
+    settled: int
+    highest: int
+
+
+def shard_states(client: OpenSearch, index: str) -> dict[int, ShardState]:
+    """The state of each shard of one index. Raises EngineUnavailable where the primary of one is not there."""
+    seconds = client.transport.seconds
+    stats = call(client.indices.stats, index=index, params={"level": "shards", "request_timeout": seconds})
+    states = {
+        int(number): ShardState(
+            copy["commit"]["user_data"]["history_uuid"],
+            copy["seq_no"]["global_checkpoint"],
+            copy["seq_no"]["max_seq_no"],
+        )
+        for entry in stats["indices"].values()
+        for number, copies in entry["shards"].items()
+        for copy in copies
+        # of a shard that has been written to nowhere yet there are no numbers
+        if copy["routing"]["primary"] and copy["routing"]["state"] == "STARTED" and "seq_no" in copy
+    }
+    copies = stats["_shards"]
+    if copies["failed"] or not states:
+        raise EngineUnavailable(f"not all shards of {index} answer", expected="a cluster that is not red")
+    return states
+
+
+def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:
+    """Yield all hits of a search body on one index. Raises EngineUnavailable where a shard cannot be read.
+
+    Unlike opensearch-py's ``scan``, which ends without a word where shards fail before the first hit or behind the
+    last.
+    """
+    seconds = client.transport.seconds  # a page of documents is larger than that of a search
+    # No search pipeline: the index's default one is not meant for this.
+    asked = {**body, "sort": ["_doc"], "size": _PAGE, "search_pipeline": "_none"}
+    whole = {"scroll": _KEPT, "allow_partial_search_results": "false", "request_timeout": seconds, **params}
+    answer = _whole(call(client.search, index=index, body=asked, params=whole))
+    place = answer["_scroll_id"]
+    try:
+        while answer["hits"]["hits"]:
+            yield from answer["hits"]["hits"]
+            next_page = {"scroll_id": place, "scroll": _KEPT}
+            answer = _whole(call(client.scroll, body=next_page, params={"request_timeout": seconds}))
+            place = answer["_scroll_id"]
+    except IndexNotFound:
+        raise
+    except NotFound as error:
+        raise EngineUnavailable(f"a shard of {index} was lost while it was read: {error.message}") from error
+    finally:
+        call(client.clear_scroll, body={"scroll_id": [place]}, params={"ignore": 404})
+
+
+def _whole(answer: Mapping[str, Any]) -> Any:
+    shards = answer["_shards"]
+    if shards["failed"] or shards["successful"] + shards.get("skipped", 0) < shards["total"]:
+        raise EngineUnavailable(f"only {shards['successful']} of {shards['total']} shards could be read")
+    return answer
