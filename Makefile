@@ -6,7 +6,7 @@ CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 
-.PHONY: demo test lint mutants node node-stop papers bench bench-quick lock clean
+.PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale lock clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -23,6 +23,10 @@ lint: .venv/dev
 mutants: .venv/dev
 	$(BIN)/python benchmarks/mutants.py $(or $(MUTANTS),--sample 20)
 
+# All tests that need OpenSearch against the oldest version that they are for.
+test-versions: .venv/dev
+	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q
+
 node: .venv/dev
 	$(BIN)/python tests/node.py start
 
@@ -38,6 +42,14 @@ bench: .venv/bench
 
 bench-quick: .venv/bench
 	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)
+
+# Nodes and rerankers killed and frozen under load: what was lost, and what did clients see? CHAOS=--short for a minute.
+chaos: .venv/dev
+	$(BIN)/python benchmarks/chaos.py $(CHAOS)
+
+# What 10,000 to a million documents cost. SCALE="--documents 10000,50000" for less, "--nodes 3" for three nodes.
+scale: .venv/bench
+	$(BIN)/python benchmarks/scale.py $(SCALE)
 
 # The newest versions that pyproject.toml allows, for every Python that it allows.
 lock: .venv/core

@@ -1,0 +1,178 @@
+"""What a larger index costs: ``python benchmarks/scale.py [--documents 10000,100000,1000000] [--nodes 1]``.
+
+Parts, by ``--only``: ``index`` (attaching, bytes, searches with 1, 4 and 16 clients at each size), ``vectors`` (bytes
+and nDCG of float, half and byte numbers), ``memory`` (a worker over many searches) and ``replicas`` (two rerankers over
+one index of sessions). Prints one JSON object a line, and draws docs/plots/scale-*.png. Nodes are its own, of 1 GiB
+heap each. RESIFT_DATA names real texts; without it they are made. Needs the extra ``bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import scale_index
+import scale_serving
+import scale_vectors
+from scale_data import short_documents
+from scale_index import Target
+from served_reranker import Reranker
+from speed_cluster import FIELDS, ROOT
+
+from resift import load_model
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+sys.path.insert(0, str(ROOT / "tests"))
+import node
+
+PAPER = 10**8
+SESSIONS = "resift_sessions_scale"
+Points = list[dict[str, Any]]
+
+
+@contextlib.contextmanager
+def target(nodes: int, heap: str) -> Iterator[Target]:
+    """A cluster of so many nodes with everything installed, and a reranker of two workers."""
+    folder = Path(tempfile.mkdtemp(prefix="resift-scale-"))
+    with contextlib.ExitStack() as undone:
+        undone.callback(shutil.rmtree, folder, ignore_errors=True)
+        started = node.start_cluster(nodes, heap, compiler="")
+        for one in started:
+            undone.callback(one.stop)
+        urls = [one.url for one in started]
+        engine = OpenSearchEngine(",".join(urls), timeout=120)
+        undone.callback(engine.close)
+        reranker = Reranker(folder, ",".join(urls), SESSIONS)
+        undone.callback(reranker.kill)
+        reranker.start()
+        Installer(engine, load_model(), FIELDS, reranker.url, "resift").install()
+        yield Target(folder, urls, engine, reranker)
+
+
+def index(there: Target, sizes: Sequence[int], clients: Sequence[int], seconds: float) -> Iterator[dict[str, Any]]:
+    """Each size, and on paper what a hundred million would take."""
+    points = []
+    for size in sizes:
+        documents = short_documents(size)
+        points.append(scale_index.measure(there, documents, clients, seconds))
+        yield points[-1]
+    if len(points) > 1:
+        yield on_paper(points[-2], points[-1])
+
+
+def on_paper(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
+    """What PAPER documents would take if all goes on growing as between the two largest sizes: not measured."""
+
+    def grown(low: float, high: float) -> float:
+        power = math.log(max(high, 1e-9) / max(low, 1e-9)) / math.log(larger["documents"] / smaller["documents"])
+        return high * (PAPER / larger["documents"]) ** max(0.0, power)
+
+    latencies = {
+        way: {count: round(grown(smaller["p50 ms"][way][count], value), 1) for count, value in found.items()}
+        for way, found in larger["p50 ms"].items()
+    }
+    hours = grown(smaller["attach seconds"], larger["attach seconds"]) / 3600
+    gigabytes = {name: round(larger[name] * PAPER / 1e9) for name in ("text bytes a document", "bytes a document")}
+    return {"on paper": PAPER, "attach hours": round(hours, 1), "GB": gigabytes, "p50 ms": latencies}
+
+
+def draw(points: Points, folder: Path) -> None:
+    """Curves over the number of documents."""
+    sizes = [point["documents"] for point in points]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    left.loglog(sizes, [point["attach seconds"] for point in points], "o-", label="resift attach, seconds")
+    for name, style in (("bytes a document", "s-"), ("text bytes a document", "s--")):
+        left.loglog(
+            sizes, [point[name] * point["documents"] / 2**20 for point in points], style, label=_size_label(name)
+        )
+    for number, (way, what) in enumerate(scale_index.WAYS.items()):
+        for clients, style in zip(points[0]["p50 ms"][way], ("-", "--", ":"), strict=False):
+            values = [point["p50 ms"][way][clients] for point in points]
+            label = f"{what}, {clients} clients" if clients == "1" else None
+            right.loglog(sizes, values, f"C{number}o{style}", label=label and label.replace("1 clients", "1 client"))
+    left.set(xlabel="documents", title="Attaching an index")
+    right.set(xlabel="documents", ylabel="p50, ms", title="100 hits; 1 client –, 4 - -, 16 ···")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8)
+    figure.savefig(folder / "scale-documents.png", dpi=110)
+    plt.close(figure)
+
+
+def _size_label(name: str) -> str:
+    return "index, MiB" if name == "bytes a document" else "without vectors, MiB"
+
+
+def draw_memory(points: Points, folder: Path) -> None:
+    """Memory of the workers over searches."""
+    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
+    axes.plot([one["searches"] for one in points], [max(one["MiB of a worker"]) for one in points], "o-")
+    axes.set(xlabel="searches, a tenth in a new session", ylabel="MiB that a worker has alone", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    figure.savefig(folder / "scale-memory.png", dpi=110)
+    plt.close(figure)
+
+
+def printed(points: Iterator[dict[str, Any]]) -> Points:
+    """The points, printed as they come."""
+    found = []
+    for point in points:
+        print(json.dumps(point), flush=True)
+        found.append(point)
+    return found
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", default="10000,100000,1000000")
+    parser.add_argument("--clients", default="1,4,16")
+    parser.add_argument("--seconds", type=float, default=5, help="of searching, for each way and number of clients")
+    parser.add_argument("--searches", type=int, default=20_000, help="of the part memory")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--heap", default="1g")
+    parser.add_argument("--only", default="index,vectors,memory,replicas")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/plots", help="where plots are drawn")
+    options = parser.parse_args()
+    parts = options.only.split(",")
+    sizes, clients = ([int(one) for one in text.split(",")] for text in (options.documents, options.clients))
+    if "vectors" in parts and os.environ.get("RESIFT_DATA"):
+        printed(scale_vectors.quality(Path(os.environ["RESIFT_DATA"])))
+    with target(options.nodes, options.heap) as there:
+        if "vectors" in parts:
+            printed(scale_vectors.bytes_of_kinds(there.urls[0], short_documents(min(sizes[0], 20_000))))
+        if "index" in parts:
+            points = printed(index(there, sizes, clients, options.seconds))
+            draw([point for point in points if "documents" in point], options.out)
+        if "memory" in parts or "replicas" in parts:
+            serve(there, parts, options.searches, options.out)
+
+
+def serve(there: Target, parts: Sequence[str], searches: int, out: Path) -> None:
+    """The parts that measure rerankers."""
+    rows = scale_serving.filled(there.engine, there.folder)
+    if "replicas" in parts:
+        other = Reranker(there.folder, there.reranker.engine, SESSIONS)
+        other.start()
+        print(json.dumps(scale_serving.replicas([there.reranker, other])), flush=True)
+        other.kill()
+    if "memory" in parts:
+        draw_memory(printed(scale_serving.memory(there.reranker, rows, searches)), out)
+
+
+if __name__ == "__main__":
+    main()
