@@ -1,8 +1,9 @@
 """The fixture `opensearch_url`: a real OpenSearch for the tests that need one, wherever it can be had.
 
 In this order: the cluster that ``OPENSEARCH_URL`` names; a container of ``RESIFT_OPENSEARCH_IMAGE`` where a
-Docker engine answers; a node assembled from Maven artefacts. Where none can be had the tests skip, and the
-last lines of pytest's output say so; with ``RESIFT_REQUIRE_OPENSEARCH=1`` they fail.
+Docker engine answers; a node assembled from Maven artefacts, at once where ``RESIFT_NODE_VERSION`` names one. Where
+none can be had the tests skip, and the last lines of pytest's output say so; with ``RESIFT_REQUIRE_OPENSEARCH=1`` they
+fail.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
+from node_releases import VARIABLE
 from opensearchpy import OpenSearch, OpenSearchException
 
 # as it was at first: tests take settings from outside away, and the cluster is looked for when one of them needs it
@@ -59,6 +61,18 @@ def opensearch_url(pytestconfig: pytest.Config) -> Iterator[str]:
         pytest.skip(reason)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Skip a test that is marked ``since`` a later version than that of the OpenSearch at hand."""
+    marker, found = item.get_closest_marker("since"), item.config.stash.get(FOUND, None)
+    if marker is None or found is None or not found.source or "sqlite" in item.name:
+        return
+    major, why = marker.args
+    version = found.source.split()[1]
+    if int(version.partition(".")[0]) < major:
+        pytest.skip(f"OpenSearch {version}: {why}")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Say last which OpenSearch the tests had, or loudly that they had none."""
@@ -89,6 +103,8 @@ def _what_was_not_tested(reporter: pytest.TerminalReporter) -> str:
 def _choose(stack: ExitStack, found: Found) -> str | None:
     """The URL of the first source that has an OpenSearch; `stack` ends what was started for it."""
     sources: list[Source] = [_from_container, _from_maven]
+    if ENVIRONMENT.get(VARIABLE):  # a version was asked for
+        sources = [_from_maven]
     if ENVIRONMENT.get("OPENSEARCH_URL"):
         sources = [_from_environment]
     return next((url for source in sources if (url := _try(source, stack, found))), None)

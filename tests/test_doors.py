@@ -92,6 +92,7 @@ def test_one_order_on_opensearch(rewritten_node: Node, query: Body, asked: Body,
     assert of_library(Library(node.app.extensions["resift"]), node.index, body, asked) == through
 
 
+@pytest.mark.since(3, "scores of words are 2.2 times as high")
 @BOUNDED
 @given(query=queries, asked=options)
 def test_one_order_on_both_engines(rewritten_node: Node, embedded: Library, query: Body, asked: Body) -> None:

@@ -154,6 +154,7 @@ def assert_alike(body: dict[str, Any], ours: dict[str, Any], theirs: dict[str, A
     assert (ours["max_score"] or 0) == pytest.approx(theirs["max_score"] or 0, rel=1e-5), body
 
 
+@pytest.mark.since(3, "scores of words are 2.2 times as high")
 @BOUNDED
 @given(bodies=st.lists(rewritten(), min_size=20, max_size=20))
 def test_the_same_answer_to_rewritten_searches(twins: Twins, bodies: list[dict[str, Any]]) -> None:
@@ -161,6 +162,7 @@ def test_the_same_answer_to_rewritten_searches(twins: Twins, bodies: list[dict[s
         assert_alike(body, ours, theirs)
 
 
+@pytest.mark.since(3, "scores of words are 2.2 times as high")
 @BOUNDED
 @given(body=rewritten(), size=st.integers(1, 90))
 def test_pages_within_a_window_and_past_it(twins: Twins, body: dict[str, Any], size: int) -> None:
@@ -206,6 +208,7 @@ def test_scripts(twins: Twins, similarity: str, beta: float | None) -> None:
     assert list(ranking(rescored[1])) == list(ranking(rescored[2]))
 
 
+@pytest.mark.since(3, "clauses of a rescoring tell no names")
 def test_names_of_clauses(engine: Engine, indexed: str) -> None:
     def match(field: str, text: str, name: str) -> dict[str, Any]:
         return {"match": {field: {"query": text, "_name": name}}}

@@ -182,13 +182,25 @@ class RemoteModel(Resource):
     def remove(self) -> None:
         """Remove our models and connectors of this name, and the group when no other model is left in it."""
         for model in self._ours("models", self.name):
-            self.cluster.request("POST", f"{self.path}/models/{model}/_undeploy")
-            self.cluster.request("DELETE", f"{self.path}/models/{model}")
+            self._remove_model(model)
         for connector in self._ours("connectors", self.name):
             self.cluster.request("DELETE", f"{self.path}/connectors/{connector}")
         if not any(self.cluster.named("models", f"{self.group}-{which}") for which in REMOTE):
             for group in self._ours("model_groups", self.group):
                 self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
+
+    def _remove_model(self, id: str) -> None:
+        """Undeploy a model and delete it, which OpenSearch 2 may refuse for a while after it has said that it is."""
+        deadline = time.monotonic() + _DEPLOY_SECONDS
+        while True:
+            self.cluster.request("POST", f"{self.path}/models/{id}/_undeploy")
+            try:
+                self.cluster.request("DELETE", f"{self.path}/models/{id}")
+                return
+            except EngineError as error:
+                if "deployed state" not in error.message or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
 
     def _ours(self, kind: str, name: str) -> list[str]:
         """The ids of the objects of a name that carry our stamp."""
