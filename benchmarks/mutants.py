@@ -117,8 +117,10 @@ TARGETS = {
             "test_packed_vectors",
             "test_rescore",
             "test_search_answers",
+            "test_failover",
         ],
-        CLUSTER_ONLY,
+        # of failing nodes only the tests that need none of their own
+        f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out)",
         needs_node=True,
     ),
     "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits"]),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from engine_documents import ids
 
 from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import GUARD_FIELD
+from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
@@ -27,3 +30,29 @@ def test_other_texts_are_whole_values_however_long(engine: OpenSearchEngine, ind
     for id, found in (("1", ["1"]), ("2", ["2"]), ("3", [])):
         assert ids(engine, index, {"term": {"tag": tags[id]}}) == found
     assert ids(engine, index, {"term": {"tag": "blue"}}) == []
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, ""),
+        ({"properties": {}}, "no resift_vector"),
+        (
+            {"properties": {}, "dynamic": False},
+            "no resift_vector (dynamic is false: documents are taken, their vectors ignored)",
+        ),
+        ({"properties": {}, "dynamic": "strict"}, "no resift_vector (dynamic is strict: documents are refused)"),
+        ({"properties": {VECTOR_FIELD: {"type": "float"}}}, "resift_vector is float, not knn_vector"),
+        (
+            {"properties": {VECTOR_FIELD: {"type": "knn_vector", "dimension": 3}}},
+            "vectors of 3 dimensions, not 8",
+        ),
+    ],
+)
+def test_why_an_index_cannot_hold_its_models_vectors(
+    engine: OpenSearchEngine, index: str, model: Model, changes: dict[str, Any], fault: str
+) -> None:
+    body = {"settings": {"index.knn": True}, "mappings": {**mappings(["text"], model), **changes}}
+    engine.client.indices.create(index=index, body=body)
+    assert engine.vector_fault(engine.info(index)) == fault
