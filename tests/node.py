@@ -258,6 +258,7 @@ def _launch(how: Launch, run: Path) -> subprocess.Popen[bytes]:
     settings = {
         "path.data": run / "data",
         "path.logs": run / "logs",
+        "path.repo": run / "tmp",  # for snapshots
         "node.portsfile": "true",
         "cluster.name": "resift-tests",
         "network.host": "127.0.0.1",

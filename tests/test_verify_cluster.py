@@ -1,0 +1,113 @@
+"""Every way in which a vector of a real cluster comes to belong to another text is found and mended, and no other."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from click.testing import CliRunner
+from wrong_vectors import FIELDS, OTHER, PEACE, WAYS, body, hits, plain, wrong
+
+from resift import Model
+from resift.cli.main import main
+from resift.ingest.verify import choose, verify
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import index_meta
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+
+def test_every_way_to_a_wrong_vector_is_found_and_mended(
+    cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model, other_model: Model
+) -> None:
+    expected: list[str] = []
+    for way in WAYS:
+        expected += way(rest, hand_made)
+        assert wrong(cluster, model, hand_made) == sorted(expected, key=int), way.__name__
+    before = {hit["_id"]: hit for hit in hits(rest, hand_made)}
+    found = verify(cluster, model, hand_made, repair=True)
+    assert (found.checked, found.repaired, found.unrepaired) == (40, len(expected), 0)
+    assert wrong(cluster, model, hand_made) == []
+    # the vectors alone were written: no other byte of a document, no routing, and not those of the other model
+    after = {hit["_id"]: hit for hit in hits(rest, hand_made)}
+    assert {id: plain(hit) for id, hit in after.items()} == {id: plain(hit) for id, hit in before.items()}
+    assert wrong(cluster, other_model, hand_made) == sorted({*expected} - {"16"}, key=int)
+
+
+def test_a_search_pipeline_of_the_index_is_not_asked(
+    cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model
+) -> None:
+    """One that cuts the hits off, as an hand_made may have for its searches."""
+    path = f"/_search/pipeline/{hand_made}"
+    rest.request("PUT", path, {"response_processors": [{"truncate_hits": {"target_size": 1}}]})
+    rest.request("PUT", f"/{hand_made}/_settings", {"index.search.default_pipeline": hand_made})
+    assert len(rest.request("POST", f"/{hand_made}/_search")["hits"]["hits"]) == 1
+    assert verify(cluster, model, hand_made).checked == 40
+    cluster.drop(hand_made)
+    rest.request("DELETE", path)
+
+
+def test_indices_are_chosen_by_model_name_and_field(
+    cluster: OpenSearchEngine,
+    rest: Cluster,
+    hand_made: str,
+    model: Model,
+    other_model: Model,
+    opensearch_url: str,
+    here: Path,
+) -> None:
+    stream, template, plain_index = f"{hand_made}-stream", f"{hand_made}-template", f"{hand_made}-plain"
+    made = body(model, other_model)
+    pattern = {"index_patterns": [f"{stream}*"], "data_stream": {}, "template": made, "priority": 500}
+    rest.request("PUT", f"/_index_template/{template}", pattern)
+    own = {**index_meta(FIELDS, model), "vector_field": "embedding"}
+    try:
+        rest.request("POST", f"/{stream}/_doc", {"@timestamp": 0, **PEACE}, refresh="true")
+        rest.request("PUT", f"/{plain_index}", {"mappings": {"_meta": {"resift": own}}})
+        rest.request("POST", "/_aliases", {"actions": [{"add": {"index": hand_made, "alias": f"{hand_made}-alias"}}]})
+        chosen, others = choose(cluster, other_model, [f"{hand_made}*"])
+        names = [one.name for one in chosen]
+        assert names == [f".ds-{stream}-000001", hand_made]
+        assert {one.vector_field for one in chosen} == {OTHER}
+        assert list(others) == [plain_index]
+        assert {one.name for one in choose(cluster, other_model, [])[0]} >= {*names}
+        (one,), _ = choose(cluster, model, [f"{hand_made}-alias"])
+        assert (one.name, one.vector_field) == (hand_made, "resift_vector")
+
+        folder = str(model.save(here / "model"))
+        command = ["verify", f"{hand_made}*", "--engine", opensearch_url, "--model", folder, "--repair", "--json"]
+        report = json.loads(CliRunner().invoke(main, command).stdout)
+        assert [(one["index"], one["checked"], one["repaired"]) for one in report["indices"]] == [
+            (f".ds-{stream}-000001", 1, 1),
+            (hand_made, 40, 0),
+        ]
+        assert (report["checked"], report["missing"], report["unrepaired"]) == (41, 1, 0)
+        assert report["not_checked"] == {plain_index: "vectors in its own field embedding, which Resift does not write"}
+        alone = CliRunner().invoke(main, ["verify", plain_index, "--engine", opensearch_url, "--model", folder])
+        assert (alone.exit_code, "its own field embedding" in alone.output) == (2, True)
+    finally:
+        cluster.drop_if_exists(plain_index)
+        with suppress(Exception):
+            rest.request("DELETE", f"/_data_stream/{stream}")
+        rest.request("DELETE", f"/_index_template/{template}")
+
+
+def test_a_field_that_holds_no_vectors_is_said_and_not_written(
+    cluster: OpenSearchEngine,
+    rest: Cluster,
+    hand_made: str,
+    model: Model,
+    other_model: Model,
+    opensearch_url: str,
+    here: Path,
+) -> None:
+    cluster.drop(hand_made)
+    made = body(model, other_model)
+    made["mappings"]["properties"]["resift_vector"] = {"type": "float"}
+    rest.request("PUT", f"/{hand_made}", made)
+    rest.request("PUT", f"/{hand_made}/_doc/1", PEACE, refresh="true")
+    found = verify(cluster, model, hand_made, repair=True)
+    assert (found.fault, found.checked, found.right) == ("resift_vector is float, not knn_vector", 0, False)
+    command = ["verify", hand_made, "--engine", opensearch_url, "--model", str(model.save(here / "model")), "--repair"]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, "resift_vector is float" in result.output) == (3, True)

@@ -1,0 +1,156 @@
+"""An index on a real cluster that was made by hand, and the ways in which its vectors come to belong to other texts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from resift import Model, WordVectors, build_model
+from resift.ingest.verify import verify
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import index_meta
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+FIELDS = ["title", "parts.text"]
+OTHER = "resift_vector_other"
+TEXTS = ["bush fire", "army gun", "rain river", "smoke forest"]
+
+
+@pytest.fixture(scope="module")
+def rest(cluster: OpenSearchEngine) -> Cluster:
+    """The cluster's REST calls."""
+    return Cluster(cluster)
+
+
+@pytest.fixture(scope="module")
+def other_model(vectors: WordVectors) -> Model:
+    """Another model of as many dimensions."""
+    table = WordVectors.build(vectors.words, vectors.matrix[::-1].copy())
+    return build_model("mean", table)
+
+
+def source(title: str, *texts: str) -> dict[str, Any]:
+    """A document with two nested parts."""
+    return {"title": title, "parts": [{"text": text} for text in texts]}
+
+
+def body(model: Model, other: Model) -> dict[str, Any]:
+    """An index of three shards that was made by hand, with nested texts and vectors of two models."""
+    vector = {"type": "knn_vector", "dimension": model.dim}
+    text = {"type": "text", "analyzer": "english"}
+    properties = {"title": text, "parts": {"type": "nested", "properties": {"text": text}}}
+    meta = {**index_meta(FIELDS, model), "others": [index_meta(FIELDS, other, OTHER)]}
+    return {
+        "settings": {"number_of_shards": 3, "number_of_replicas": 0},
+        "mappings": {"properties": {**properties, "resift_vector": vector, OTHER: vector}, "_meta": {"resift": meta}},
+    }
+
+
+@pytest.fixture
+def hand_made(cluster: OpenSearchEngine, rest: Cluster, model: Model, other_model: Model) -> Iterator[str]:
+    """Such an index with 40 documents, every third of them routed, all with right vectors of both models."""
+    name = f"true-{uuid.uuid4().hex[:8]}"
+    rest.request("PUT", f"/{name}", body(model, other_model))
+    fill(cluster, rest, name, model, other_model)
+    yield name
+    cluster.drop_if_exists(name)
+
+
+def fill(cluster: OpenSearchEngine, rest: Cluster, index: str, model: Model, other: Model) -> None:
+    """Write the documents without vectors, and mend them."""
+    lines = []
+    for i in range(40):
+        routed = {"routing": f"r{i}"} if i % 3 == 0 else {}
+        document = source(TEXTS[i % 4], TEXTS[(i + 1) % 4], "water")
+        lines += [json.dumps({"index": {"_id": str(i), **routed}}), json.dumps(document)]
+    rest.request("POST", f"/{index}/_bulk", "\n".join(lines) + "\n", refresh="true")
+    for each in (model, other):
+        found = verify(cluster, each, index, repair=True)
+        assert (found.missing, found.repaired, found.unrepaired) == (40, 40, 0)
+
+
+def wrong(cluster: OpenSearchEngine, model: Model, index: str) -> list[str]:
+    """The ids of documents whose vectors are wrong."""
+    cluster.refresh(index)
+    found = verify(cluster, model, index)
+    return sorted([*found.missing_ids, *found.stale_ids], key=int)
+
+
+PEACE = source("peace", "war")
+
+
+def partial_update(rest: Cluster, index: str) -> list[str]:
+    rest.request("POST", f"/{index}/_update/3", {"doc": {"title": "peace"}}, routing="r3")
+    return ["3"]
+
+
+def script_update(rest: Cluster, index: str) -> list[str]:
+    script = {"source": "ctx._source.parts[0].text = params.text", "params": {"text": "peace"}}
+    rest.request("POST", f"/{index}/_update/4", {"script": script})
+    return ["4"]
+
+
+def update_by_query(rest: Cluster, index: str) -> list[str]:
+    script = {"source": "ctx._source.title = 'peace'"}
+    query = {"ids": {"values": ["5", "6", "7"]}}
+    rest.request("POST", f"/{index}/_update_by_query", {"script": script, "query": query}, refresh="true")
+    return ["5", "6", "7"]
+
+
+def bulk_without_pipeline(rest: Cluster, index: str) -> list[str]:
+    lines = [json.dumps({"index": {"_id": "8"}}), json.dumps(PEACE)]
+    lines += [json.dumps({"update": {"_id": "10"}}), json.dumps({"doc": PEACE})]
+    lines += [json.dumps({"delete": {"_id": "11"}}), json.dumps({"create": {"_id": "100"}}), json.dumps(PEACE)]
+    rest.request("POST", f"/{index}/_bulk", "\n".join(lines) + "\n")
+    return ["8", "10", "100"]
+
+
+def vectors_of_another_document(rest: Cluster, index: str) -> list[str]:
+    found = rest.request("GET", f"/{index}/_doc/13")["_source"]
+    rest.request("PUT", f"/{index}/_doc/14", {**found, "title": "peace"})
+    return ["14"]
+
+
+def vectors_of_another_model(rest: Cluster, index: str) -> list[str]:
+    found = rest.request("GET", f"/{index}/_doc/16")["_source"]
+    rest.request("POST", f"/{index}/_update/16", {"doc": {"resift_vector": found[OTHER]}})
+    return ["16"]
+
+
+def reindex_of_an_older_state(rest: Cluster, index: str) -> list[str]:
+    """Documents whose texts are those of some time ago, in part of the fields."""
+    older = f"{index}-older"
+    rest.request("PUT", f"/{older}/_doc/17", {"title": "peace"}, refresh="true")
+    script = {"source": "ctx.op = 'index'; ctx._source.resift_vector = params.v", "params": {"v": [0.5] * 8}}
+    asked = {"source": {"index": older}, "dest": {"index": index}, "script": script}
+    rest.request("POST", "/_reindex", asked, refresh="true")
+    rest.request("DELETE", f"/{older}")
+    return ["17"]
+
+
+WAYS: list[Callable[[Cluster, str], list[str]]] = [
+    partial_update,
+    script_update,
+    update_by_query,
+    bulk_without_pipeline,
+    vectors_of_another_document,
+    vectors_of_another_model,
+    reindex_of_an_older_state,
+]
+
+
+def hits(rest: Cluster, index: str) -> list[dict[str, Any]]:
+    """All documents as they are stored."""
+    found = rest.request("POST", f"/{index}/_search", {"size": 100, "version": True})["hits"]["hits"]
+    assert len(found) < 100
+    return list(found)
+
+
+def plain(hit: dict[str, Any]) -> Any:
+    """A document and its routing, without the vector that is mended."""
+    fields = {name: value for name, value in hit["_source"].items() if name != "resift_vector"}
+    return fields, hit.get("_routing")
