@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
+from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine
@@ -200,10 +201,20 @@ def rewrite() -> dict[str, Any]:
     rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
     outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
     count_rewrite(outcome, reason)
+    if read.flag(body, "hide_vectors", False):
+        rewritten = _without_vectors(rewritten)
     return {
         "body": to_json(rewritten).decode() if as_text else rewritten,
         "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
     }
+
+
+def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
+    """A search body whose hits do not show our vectors to clients that know nothing of them."""
+    try:
+        return sent_body(body, None)
+    except BadInput:  # of a malformed _source OpenSearch says itself what is wrong
+        return body
 
 
 def _query(body: dict[str, Any]) -> str | dict[str, Any]:

@@ -139,7 +139,8 @@ def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
     with frozen(installed.processes()):
         told += [guard.check() for _ in range(3)]
         rows = {row.name: row.state for row in installed.installer.status() if row.kind == "remote model"}
-        assert rows[f"{installed.name}-rewrite"] == rows[f"{installed.name}-rerank"] == "switched off"
+        assert {rows[f"{installed.name}-{which}"] for which in ("rewrite", "rerank", "query")} == {"switched off"}
+        assert rows[f"{installed.name}-embed"] == "ok"
         assert not installed.is_rewritten()
         another = Guard(installed.installer.cluster, installed.name, installed.installer.url)
         assert [another.check(), another.check()] == ["", ""]  # it is off already

@@ -147,7 +147,8 @@ def test_the_reranker_is_told_index_and_model_and_what_it_answers_is_run(
     answer = search(cluster, installed, {"query": FIRE, "ext": ext, "size": 7, "_source": ["title"]})
     ((path, key, asked),) = rewriter.asked
     assert (path, key) == ("/v1/rewrite", "Bearer rsf_" + "k" * 43)
-    assert (asked["index"], asked["model"], asked["as_text"]) == (installed, packaged.hash, True)
+    assert (asked["index"], asked["model"]) == (installed, packaged.hash)
+    assert asked["as_text"] is asked["hide_vectors"] is True
     assert (asked["body"]["ext"], asked["body"]["size"]) == (ext, 7)
     assert answer == plainly(cluster, installed, {**changes, "_source": ["title"]})
     assert answer["aggregations"] == {"n": {"value": float(BIG)}}
@@ -210,7 +211,7 @@ def test_status_counts_searches_and_says_where_they_fail_open(
     for _ in range(3):
         search(cluster, installed, {"query": FIRE})
     assert (row().state, row().fix) == (f"ok, {before + 3} searches since the node started", "")
-    asked = {"index": installed, "model": packaged.hash, "body": {}, "as_text": True}
+    asked = {"index": installed, "model": packaged.hash, "body": {}, "as_text": True, "hide_vectors": True}
     assert ("/v1/rewrite", "Bearer rsf_" + "k" * 43, asked) in rewriter.asked
     rewriter.answer = WRONG["a refusal"]
     assert row().state == f"fails open, {before + 3} searches since the node started"

@@ -75,6 +75,21 @@ def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskCl
     assert text["resift"] == plain["resift"] == {"rewritten": True}
 
 
+@pytest.mark.usefixtures("engine")
+def test_vectors_are_left_out_of_source_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
+    def asked(source: Any, **body: Any) -> Any:
+        body |= {} if source is None else {"_source": source}
+        return post(client, "/v1/rewrite", index=filled, body={**asking(), **body}, hide_vectors=True)["body"].get("_source")
+
+    hidden = ["resift_vector*", "resift_code", "resift_needs_mapping"]
+    assert asked(None) == {"includes": [], "excludes": hidden}
+    assert asked(["t*"]) == {"includes": ["t*"], "excludes": hidden}
+    assert asked(["title", "resift_vector"]) == {"includes": ["title", "resift_vector"], "excludes": []}
+    assert asked(False) is False
+    assert asked({"includes": 3}) == {"includes": 3}  # for OpenSearch to say what is wrong
+    assert asked(None, stored_fields=["_none_"]) is None
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
