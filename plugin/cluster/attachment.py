@@ -205,6 +205,8 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
             raise BadInput(message, value=name, expected=expected)
     if settings.get("index.store.type") == "remote_snapshot":
         raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
+    # what is not visible yet would be missing from the plan, and not be found to be encoded
+    cluster.request("POST", f"/{quote(name, safe='')}/_refresh")
     documents = int(cluster.request("GET", f"/{quote(name, safe='')}/_count")["count"])
     return Target(cluster, name, mapping, settings, documents, int(row["pri.store.size"] or 0))
 

@@ -1,0 +1,68 @@
+"""An index made by hand is attached and detached on a real OpenSearch: what changes, what does not, what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from attached_index import COUNT, MAPPINGS, Index, other, own, run, shop
+
+from resift import Model
+from resift.plugin.query_dsl import document_text
+
+FIELDS = ["title", "text", "meta.note", "comments.says"]
+
+__all__ = ["other", "own", "shop"]
+
+
+def stored(index: Index, field: str = "resift_vector") -> dict[str, Any]:
+    """The vector of each document, None where it has none."""
+    index.cluster.request("POST", f"/{index.name}/_refresh")
+    return {one.id: one.vector for one in index.engine.scan(index.name, field)}
+
+
+def assert_right(index: Index, model: Model, fields: list[str], field: str = "resift_vector") -> None:
+    """Every document has the vector of its text."""
+    for one in index.engine.scan(index.name, field):
+        assert one.vector is not None, one.id
+        np.testing.assert_allclose(one.vector, model.encode([document_text(one.source, fields)])[0], atol=1e-5)
+
+
+def test_attached_and_detached_leaves_everything_as_it_was(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    model, folder = own
+    before = shop.mapping(), shop.settings(), shop.aliases(), shop.documents()
+    attached = run("attach", f"{shop.name}-odd", opensearch_url, "--model", folder, "--json")
+    (report,) = json.loads(attached.stdout)["indices"]
+    assert set(report["fields"]) == set(FIELDS)
+    assert (report["documents"], report["verified"], report["missing"], report["stale"]) == (COUNT, COUNT, 0, 0)
+    assert_right(shop, model, report["fields"])
+    mapping = shop.mapping()
+    assert {**mapping["_meta"], "resift": None} == {**MAPPINGS["_meta"], "resift": None}
+    assert mapping["properties"].pop("resift_vector") == {"type": "knn_vector", "doc_values": True, "dimension": 8}
+    assert mapping["properties"] == before[0]["properties"]
+    assert (shop.settings(), shop.aliases()) == before[1:3]
+    assert shop.engine.info(shop.name).model == model.hash
+    assert "nothing" not in run("detach", shop.name, opensearch_url).output
+    mapping = shop.mapping()
+    assert mapping["properties"].pop("resift_vector")["type"] == "knn_vector"
+    assert json.dumps(mapping) == json.dumps(before[0])
+    assert (shop.settings(), shop.aliases(), shop.documents()) == before[1:]
+    assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output
+    # the field that was left is had again
+    run("attach", shop.name, opensearch_url, "--model", folder)
+    assert_right(shop, model, report["fields"])
+
+
+def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    before = shop.mapping(), shop.settings()
+    plan = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run", "--json")
+    (planned,) = json.loads(plan.stdout)["indices"]
+    assert (planned["documents"], planned["to_encode"], planned["vector_field"]) == (COUNT, COUNT, "resift_vector")
+    told = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
+    assert "+ resift_vector: knn_vector, 8 dimensions, without a graph" in told
+    assert (shop.mapping(), shop.settings()) == before
