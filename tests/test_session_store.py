@@ -106,6 +106,22 @@ def test_what_nobody_changes_meanwhile_is_deleted_by_one_request(
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_a_session_is_written_by_one_request_where_the_index_is_known(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(store, OpenSearchSessionStore)
+    assert store.write("a", ONE)
+    requests, perform = [], store.client.transport.perform_request
+    monkeypatch.setattr(
+        store.client.transport,
+        "perform_request",
+        lambda *given, **named: requests.append(given) or perform(*given, **named),
+    )
+    assert store.write("b", ONE)
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
 def test_no_index_is_made_by_a_write_where_ours_cannot_be(
     store: SessionStore, session_index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
