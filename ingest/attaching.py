@@ -6,6 +6,7 @@ Neither keeps a state of its own: what was done shows in the index, so whoever b
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,6 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.documents import IndexInfo, Rejection
 from resift.plugin.engine import Engine
 
-_PASSES = 20
 _PAGE, _BATCH = 3000, 500
 _WRITERS = 3
 _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
@@ -51,11 +51,11 @@ Progress = Callable[[int], None]  # is told how many documents are done
 def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: Progress) -> Written:
     """Give all documents of an index that lack it a vector of ``entry``, in passes until none lacks it.
 
-    What clients write meanwhile is left for the next pass; where they write without pause, and faster than we do, an
-    end is made after twenty. Raises EngineUnavailable where the cluster does not come back.
+    What clients write meanwhile is left for the next pass. Where they write without pause an end is made when passes
+    have no less to do any more. Raises EngineUnavailable where the cluster does not come back.
     """
-    report, started = Written(), time.perf_counter()
-    for _ in range(_PASSES):
+    report, started, last = Written(), time.perf_counter(), math.inf
+    while True:
         engine.refresh(entry.name)
         lacking = engine.scan(entry.name, entry.vector_field, entry.fields, missing=True)
         before = report.documents
@@ -64,9 +64,9 @@ def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: P
         report.refused, report.left = found.refused, found.unrepaired - len(found.refused)
         report.seconds = time.perf_counter() - started
         # A document that is refused will be so in each pass, and found in each of them.
-        if found.checked <= len(found.refused) or stop.requested:
-            break
-    return report
+        if found.checked <= len(found.refused) or found.checked > last / 2 or stop.requested:
+            return report
+        last = found.checked
 
 
 def _shifted(progress: Progress, before: int) -> Callable[[Verification], None]:

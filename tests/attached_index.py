@@ -17,6 +17,7 @@ from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.query_dsl import document_text
 
 COUNT = 300
 SETTINGS: dict[str, Any] = {
@@ -134,6 +135,13 @@ class Index:
         ):
             if self.cluster.find(f"/_{kind}/pipeline/{name}"):
                 self.cluster.request("DELETE", f"/_{kind}/pipeline/{name}")
+
+
+def assert_right(index: Index, model: Model, fields: list[str], field: str = "resift_vector") -> None:
+    """Every document has the vector of its text."""
+    for one in index.engine.scan(index.name, field):
+        assert one.vector is not None, one.id
+        np.testing.assert_allclose(one.vector, model.encode([document_text(one.source, fields)])[0], atol=1e-5)
 
 
 def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str]:

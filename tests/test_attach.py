@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-from attached_index import COUNT, MAPPINGS, Index, other, own, run, shop
+from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
 
 from resift import Model
-from resift.plugin.query_dsl import document_text
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 
@@ -20,13 +18,6 @@ def stored(index: Index, field: str = "resift_vector") -> dict[str, Any]:
     """The vector of each document, None where it has none."""
     index.cluster.request("POST", f"/{index.name}/_refresh")
     return {one.id: one.vector for one in index.engine.scan(index.name, field)}
-
-
-def assert_right(index: Index, model: Model, fields: list[str], field: str = "resift_vector") -> None:
-    """Every document has the vector of its text."""
-    for one in index.engine.scan(index.name, field):
-        assert one.vector is not None, one.id
-        np.testing.assert_allclose(one.vector, model.encode([document_text(one.source, fields)])[0], atol=1e-5)
 
 
 def test_attached_and_detached_leaves_everything_as_it_was(
