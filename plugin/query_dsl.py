@@ -15,6 +15,7 @@ CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier versio
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
+PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its own name
 HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
 _VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")

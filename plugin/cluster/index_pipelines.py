@@ -19,17 +19,17 @@ from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline
 from resift.plugin.cluster.templates import Stamp, fill, render
 from resift.plugin.documents import IndexInfo
+from resift.plugin.query_dsl import PIPELINE_PREFIX
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
-_PREFIX = "resift-"
 # These indices have none: it would have the name of another pipeline of the installation that is named resift.
 WITHOUT = ("ingest", *PIPELINES)
 
 
 def pipeline_name(index: str) -> str:
     """The name of the search pipeline of an index, and of its ingest pipeline."""
-    return f"{_PREFIX}{index}"
+    return f"{PIPELINE_PREFIX}{index}"
 
 
 class IndexPipeline(Pipeline):
@@ -107,10 +107,12 @@ class IndexPipelines:
     def asking(self, name: str) -> list[IndexPipeline]:
         """The pipelines of indices that ask the installation ``name``, as they are now."""
         return [
-            IndexPipeline(self.cluster, kind, pipeline.removeprefix(_PREFIX), _owners(body), (body, stamp))
+            IndexPipeline(self.cluster, kind, pipeline.removeprefix(PIPELINE_PREFIX), _owners(body), (body, stamp))
             for kind, found in self._found.items()
             for pipeline, body in sorted(found.items())
-            if (stamp := Stamp.read(body.get("description"))) and name in _owners(body) and pipeline.startswith(_PREFIX)
+            if (stamp := Stamp.read(body.get("description")))
+            and name in _owners(body)
+            and pipeline.startswith(PIPELINE_PREFIX)
         ]
 
     def _search(self, record: IndexRecord) -> SearchPipeline | None:

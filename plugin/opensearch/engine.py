@@ -25,6 +25,7 @@ from resift.plugin.documents import (
 )
 from resift.plugin.engine import Engine, Headers
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
+from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
@@ -33,6 +34,8 @@ from resift.plugin.opensearch.versions import supported_version
 from resift.plugin.query_dsl import VECTOR_FIELD, Body
 
 _SAMPLE_SEED = 7
+# What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
+_LOCAL = {"local": "true"}
 
 
 class OpenSearchEngine(Engine):
@@ -46,6 +49,7 @@ class OpenSearchEngine(Engine):
 
     def __init__(self, url: str, timeout: float = 30) -> None:
         self.client = connect(url, timeout)
+        self._default_pipelines = DefaultPipelines(self.client)
 
     def close(self) -> None:
         self.client.close()
@@ -68,14 +72,14 @@ class OpenSearchEngine(Engine):
         return all(is_mapped_alike(entry["mappings"], wanted) for entry in answer.values())
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        answer = call(self.client.indices.get_mapping, index=index, headers=headers)
+        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
         if not answer:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
         return IndexInfo.combine(index, [_info(name, answer[name]["mappings"]) for name in sorted(answer)])
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         # the mappings, which who may search an index may read, unlike its aliases
-        return sorted(call(self.client.indices.get_mapping, index=index, headers=headers))
+        return sorted(call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers))
 
     def indices(self) -> list[IndexInfo]:
         # System indices left out by name, as a cluster warns of requests for them; those behind data streams are not.
@@ -111,10 +115,16 @@ class OpenSearchEngine(Engine):
         return sorted(rejected, key=lambda rejection: rejection.position)
 
     def _bulk(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
-        """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return the refused."""
+        """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return the refused.
+
+        Raises EngineError if the caller lacks a right to write, which is no document's fault.
+        """
         filter_path = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=filter_path)
         results = [item[action] for item in answer["items"]]
+        for result in results:
+            if result.get("error", {}).get("type") == "security_exception":
+                raise EngineError(f"OpenSearch: {error_reason(result['error'])}", status=result["status"])
         return [
             Rejection(position, id, result["status"], error_reason(result["error"]))
             for position, (id, result) in enumerate(zip(ids, results, strict=True))
@@ -122,12 +132,14 @@ class OpenSearchEngine(Engine):
         ]
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        return _result(call(self.client.search, index=index, body=sent_body(body, vectors), headers=headers), vectors)
+        sent = self._default_pipelines.passed_by(index, sent_body(body, vectors), headers)
+        return _result(call(self.client.search, index=index, body=sent, headers=headers), vectors)
 
     def search_all(
         self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
     ) -> list[SearchResult]:
-        lines = "".join(f"{{}}\n{to_json(sent_body(body, vectors))}\n" for body in bodies)
+        sent = [self._default_pipelines.passed_by(index, sent_body(body, vectors), headers) for body in bodies]
+        lines = "".join(f"{{}}\n{to_json(body)}\n" for body in sent)
         answer = call(self.client.msearch, index=index, body=lines, headers=headers)
         for response in answer["responses"]:
             status = response.pop("status", 200)  # of this body alone, and no part of a search's answer

@@ -1,0 +1,54 @@
+"""Indices whose default search pipeline is ours, and which our own searches pass by."""
+
+from __future__ import annotations
+
+import time
+
+from opensearchpy import OpenSearch
+
+from resift.errors import ResiftError
+from resift.plugin.engine import Headers
+from resift.plugin.opensearch.client import call
+from resift.plugin.query_dsl import PIPELINE_PREFIX, Body
+
+_SECONDS = 5.0  # for which it is remembered what an index has, as its fields are
+_SETTING = "index.search.default_pipeline"
+
+
+class DefaultPipelines:
+    """Knows of which indices the default search pipeline is ours.
+
+    Our own searches are rewritten already, or are meant to be plain. Through the pipeline the cluster would ask the
+    reranker about each, which costs five milliseconds where all is well; where all its threads wait for searches, or it
+    hangs, it costs a second.
+    """
+
+    def __init__(self, client: OpenSearch) -> None:
+        self.client = client
+        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
+
+    def passed_by(self, index: str, body: Body, headers: Headers) -> Body:
+        """The body of a search of ours; a default pipeline of somebody else's is for it too."""
+        if "search_pipeline" in body or not self._are_ours(index, headers):
+            return body
+        return {**body, "search_pipeline": "_none"}
+
+    def _are_ours(self, index: str, headers: Headers) -> bool:
+        key, now = (index, str(headers)), time.monotonic()
+        asked, found = self._known.get(key, (-_SECONDS, False))
+        if now - asked >= _SECONDS:
+            found = self._ask(index, headers)
+            self._known = {**self._known, key: (now, found)} if len(self._known) < 1000 else {key: (now, found)}
+        return found
+
+    def _ask(self, index: str, headers: Headers) -> bool:
+        if "*" in index or index in ("", "_all"):  # a cluster warns who asks for all settings, its own indices' too
+            return False
+        # local: of what the node knows that is asked, as the one that manages the cluster may hang
+        params = {"flat_settings": "true", "local": "true"}
+        try:
+            answer = call(self.client.indices.get_settings, index=index, name=_SETTING, params=params, headers=headers)
+        except ResiftError:  # such as for who may search and may not read settings: the pipeline does no harm
+            return False
+        own = [answer[name]["settings"].get(_SETTING) == f"{PIPELINE_PREFIX}{name}" for name in answer]
+        return bool(own) and all(own)
