@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -142,16 +142,39 @@ class Rejection:
     reason: str
 
 
-@dataclass
 class SearchResult:
     """A response in OpenSearch's shape, and the vectors of its hits.
 
     ``vectors`` has one entry for each hit: its vector (K,) float32, or None if the document has none or none was
-    asked for.
+    asked for. ``unparsed``: the response as JSON text, and what parses it, where the engine gave it so. Few look into
+    it, and others are handed the ``text``, which is None once somebody has looked.
     """
 
-    response: dict[str, Any]
-    vectors: list[Floats | None] = field(default_factory=list)
+    def __init__(
+        self,
+        response: dict[str, Any] | None = None,
+        vectors: Sequence[Floats | None] | None = None,
+        unparsed: tuple[str, Callable[[str], dict[str, Any]]] | None = None,
+    ) -> None:
+        self._response, self._vectors, self._unparsed = response or {}, vectors, unparsed
+
+    @property
+    def text(self) -> str | None:
+        """The response as the engine wrote it."""
+        return None if self._unparsed is None else self._unparsed[0]
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response, which may be changed."""
+        if self._unparsed is not None:
+            text, parse = self._unparsed
+            self._response, self._unparsed = parse(text), None
+        return self._response
+
+    @property
+    def vectors(self) -> Sequence[Floats | None]:
+        """The vectors of the hits."""
+        return [None] * len(self.hits) if self._vectors is None else self._vectors
 
     @property
     def hits(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from flask import Blueprint, current_app, request
+from flask import Blueprint, Response, current_app, request
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
@@ -164,7 +164,7 @@ def _normalization(body: dict[str, Any], default: str) -> str:
 
 
 @api.post("/search")
-def search() -> dict[str, Any]:
+def search() -> dict[str, Any] | Response:
     """The engine's answer to a search, reranked."""
     body, service = read.json_body(), _service()
     requested = Search(
@@ -180,13 +180,15 @@ def search() -> dict[str, Any]:
         widen=None if body.get("widen") is None else read.flag(body, "widen", False),
         knn=None if body.get("knn") is None else read.natural(body, "knn", 0, MAX_WINDOW),
         judged=read.choice(body, "judged", "keep", list(JUDGED)),
+        reasons=read.flag(body, "reasons", False),
         baseline=read.flag(body, "baseline", False),
         highlight=read.flag(body, "highlight", False),
         headers=engine_headers(),
     )
-    response = service.search(requested)
-    count_search(response)
-    return response
+    answer = service.search(requested)
+    count_search(answer.resift)
+    text = answer.json()
+    return answer.body if text is None else Response(text, mimetype="application/json")
 
 
 @api.post("/rewrite")

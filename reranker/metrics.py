@@ -72,8 +72,7 @@ def count_rewrite(outcome: str, reason: str) -> None:
     current_app.extensions["rewrites"].labels(outcome, label).inc()
 
 
-def count_search(response: dict[str, Any]) -> None:
-    """Count the answer to a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
-    told = response["resift"]
+def count_search(told: dict[str, Any]) -> None:
+    """Count what is said of a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
     outcome = "engine_order" if not told["reranked"] else "in_part" if "reason" in told else "reranked"
     current_app.extensions["searches"].labels(outcome).inc()

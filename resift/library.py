@@ -54,6 +54,7 @@ class SearchOptions(TypedDict, total=False):
     widen: bool | None
     knn: int | None
     judged: str
+    reasons: bool
     baseline: bool
     highlight: bool
     filter: dict[str, Any] | None
@@ -79,7 +80,7 @@ class Hit(dict[str, Any]):
 
     @property
     def because(self) -> dict[str, Any] | None:
-        """The judgement that moved this hit, and by how much; None where no judgement did."""
+        """The judgement that moved this hit, and by how much, of a search with ``reasons``; None where none did."""
         because: dict[str, Any] | None = self.get("resift", {}).get("because")
         return because
 
@@ -256,8 +257,8 @@ class Index:
             _check_text("query", query, service.config.max_text)
         values: dict[str, Any] = {"size": size, **options}
         _check_options(values)
-        response = service.search(Search(self.name, query, session, **values))
-        return Hits(response, self.fields, values.get("start", 0))
+        answer = service.search(Search(self.name, query, session, **values))
+        return Hits(answer.body, self.fields, values.get("start", 0))
 
 
 class Session:
@@ -389,7 +390,7 @@ def _check_options(values: Mapping[str, Any]) -> None:
     for name, choices in (("method", _METHODS), ("judged", JUDGED)):
         if values.get(name, choices[0]) not in choices:
             raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected=" | ".join(choices))
-    for name in ("widen", "baseline", "highlight"):
+    for name in ("widen", "reasons", "baseline", "highlight"):
         if not isinstance(values.get(name), (bool, NoneType)):
             raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected="True or False")
     if not isinstance(values.get("filter") or {}, dict):

@@ -55,7 +55,7 @@ def suggestion(service: Reranker, index: str, query: Any, **more: Any) -> str | 
     """What a search is answered once the sample is there."""
     service.search(Search(index, query, **more))
     wait_for_sample()
-    found: str | None = service.search(Search(index, query, **more))["resift"].get("did_you_mean")
+    found: str | None = service.search(Search(index, query, **more)).resift.get("did_you_mean")
     return found
 
 
@@ -74,10 +74,10 @@ def test_who_is_patient_has_the_suggestion_at_once(
     sample = service.did_you_mean._sample
     monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (sampled.append(given), sample(*given)))
     service.did_you_mean.patience = 60.0
-    assert "did_you_mean" not in service.search(Search(filled, "bush fire"))["resift"]
+    assert "did_you_mean" not in service.search(Search(filled, "bush fire")).resift
     assert sampled == [], "words of the index need no suggestion, and nobody waits for one"
-    assert service.search(Search(filled, "bush fier"))["resift"]["did_you_mean"] == "bush fire"
-    assert service.search(Search(filled, "forrest"))["resift"]["did_you_mean"] == "forest"
+    assert service.search(Search(filled, "bush fier")).resift["did_you_mean"] == "bush fire"
+    assert service.search(Search(filled, "forrest")).resift["did_you_mean"] == "forest"
     assert len(sampled) == 1
 
 
@@ -86,10 +86,10 @@ def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.Monke
     sample = service.did_you_mean._sample
     monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
     service.did_you_mean.patience = 0.05
-    assert "did_you_mean" not in service.search(Search(filled, "bush fier"))["resift"]
+    assert "did_you_mean" not in service.search(Search(filled, "bush fier")).resift
     goes_on.set()
     wait_for_sample()
-    assert service.search(Search(filled, "bush fier"))["resift"]["did_you_mean"] == "bush fire"
+    assert service.search(Search(filled, "bush fier")).resift["did_you_mean"] == "bush fire"
 
 
 def test_a_query_that_is_right_gives_nothing(service: Reranker, filled: str) -> None:
@@ -171,8 +171,8 @@ def test_no_search_waits_for_the_sample(
     try:
         for _ in range(3):
             answer = service.search(Search(filled, "bush fier"))
-            assert answer["hits"]["hits"]
-            assert "did_you_mean" not in answer["resift"]
+            assert answer.result.hits
+            assert "did_you_mean" not in answer.resift
         assert began.acquire(timeout=30)
         assert [thread.name for thread in threading.enumerate()].count(THREAD_NAME) == 1
     finally:
@@ -205,8 +205,8 @@ def test_its_failures_fail_no_search(
 
         monkeypatch.setattr(engine, "search_all", broken)
         answer = service.search(Search(filled, "bush fier"))
-    assert answer["hits"]["hits"]
-    assert "did_you_mean" not in answer["resift"]
+    assert answer.result.hits
+    assert "did_you_mean" not in answer.resift
     assert "too large" in caplog.text
     assert "out of order" in caplog.text
 

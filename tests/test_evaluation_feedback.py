@@ -123,7 +123,7 @@ def test_what_is_served_is_measured(
             service.feedback("person", "docs", bench.queries[1], marks)
         for query, text in enumerate(bench.queries):
             served = service.search(Search("docs", text, session="person", size=40))
-            expected = [int(hit["_id"]) for hit in served["hits"]["hits"]]
+            expected = [int(hit["_id"]) for hit in served.result.hits]
             scores = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.argsort(-scores, kind="stable")[: len(expected)].tolist() == expected
             assert np.isfinite(scores).sum() == len(expected) > 0

@@ -122,8 +122,9 @@ def test_the_order_is_the_service_s(
     app = create_app(service.config, engine=library.engine, model=library.model)
     query = " ".join(words)
     body = {"index": news.name, "query": query, "size": size, "from": start, "alpha": alpha, "session": session}
+    body["reasons"] = True
     answer = app.test_client().post("/v1/search", json=body).get_json()
-    options: Any = {"start": start, "alpha": alpha}
+    options: Any = {"start": start, "alpha": alpha, "reasons": True}
     hits = news.search(query, size, **options) if session is None else anna.search(query, size, **options)
     assert [(hit.id, hit.score, hit.because) for hit in hits] == [
         (hit["_id"], hit["_score"], hit["resift"].get("because") if "resift" in hit else None)
@@ -143,7 +144,7 @@ def test_hits(news: Index) -> None:
     assert repr(hits).splitlines()[0] == f"  1. {first.score:<6.4g}  {first.id}: {first.source['text']}"
     assert repr(news.search("fire", start=4)).startswith("  5. ")
     assert repr(news.search("qqq zzz")) == "no hits"
-    beyond = news.search("fire", window=1, size=2)[1]
+    beyond = news.search("fire", window=1, size=2, reasons=True)[1]
     assert beyond["resift"]["engine_score"] is None
     assert beyond.score is not None
     unscored = Hits({"hits": {"hits": [{"_id": "1", "_score": None}]}, "resift": {}})[0]
@@ -221,14 +222,15 @@ def test_a_session_follows_its_marks_and_goes_back(news: Index) -> None:
     marked = anna.mark(relevant=[before[-1]], irrelevant=[before[0].id])
     assert marked["changed"]["shift"] > 0
     assert [one["query"] for one in marked["judgements"]] == ["fire"] * 2
-    learned = anna.search("fire")
+    assert anna.search("fire")[0].because is None
+    learned = anna.search("fire", reasons=True)
     assert learned[0].id == before[-1].id
     assert learned[0].because is not None
     assert learned[0].because["document"] == before[-1].id
     anna.mark(clicked=["rain"], query="water")
     assert anna.explain()["judgements"][-1]["query"] == "water"
     assert anna.undo()["steps"] == 1
-    assert anna.search("fire") == learned
+    assert anna.search("fire", reasons=True) == learned
     assert anna.undo()["judgements"] == []
     assert anna.search("fire") == before
     with pytest.raises(BadInput, match="no step to undo"):

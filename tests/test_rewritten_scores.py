@@ -101,7 +101,7 @@ def test_the_order_is_that_of_the_formula(
             factor = np.exp(used / (1 - used) * (plus + similarities(compared, query, mask)))
             for widen in (False, True):
                 asked = {"index": corpus, "query": QUERY, "session": "a", "alpha": alpha, "widen": widen, "size": COUNT}
-                answer = post(client, "/v1/search", **asked, window=WINDOW)
+                answer = post(client, "/v1/search", **asked, window=WINDOW, reasons=True)
                 scores = {int(hit["_id"]): hit["_score"] for hit in answer["hits"]["hits"]}
                 # what is added finds documents only if it may, and only by the strongest words
                 found = set(

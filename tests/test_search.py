@@ -32,7 +32,7 @@ def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model:
     similar = model.score(model.encode(["fire forest"])[0], model.encode([TEXTS[hit["_id"]] for hit in hits]))
     expected = np.array([hit["_score"] for hit in hits]) * np.exp(1 + similar)
     assert "engine_rank" not in str(post(client, "/v1/search", index=filled, query="fire forest"))
-    answer = post(client, "/v1/search", index=filled, query="fire forest", baseline=True)
+    answer = post(client, "/v1/search", index=filled, query="fire forest", baseline=True, reasons=True)
     assert ids(answer) == [hits[i]["_id"] for i in np.argsort(-expected, kind="stable")]
     for hit in answer["hits"]["hits"]:
         i = hit["resift"]["engine_rank"] - 1
@@ -43,6 +43,13 @@ def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model:
         assert hit["_score"] == pytest.approx(expected[i], rel=1e-5)
         assert "resift_vector" not in hit["_source"]
     assert answer["hits"]["max_score"] == answer["hits"]["hits"][0]["_score"]
+    # where nobody asks for reasons, hits are the engine's own
+    bare = post(client, "/v1/search", index=filled, query="fire forest")
+    for hit in answer["hits"]["hits"]:
+        del hit["resift"]
+    assert bare | {"took": 0} == answer | {"took": 0}
+    ranks = post(client, "/v1/search", index=filled, query="fire forest", baseline=True)["hits"]["hits"]
+    assert [list(hit["resift"]) for hit in ranks] == [["engine_rank"]] * len(ranks)
     assert answer["hits"]["total"]["value"] == 5
     assert answer["resift"]["reranked"] is True
     assert answer["resift"]["model"] == model.hash
@@ -82,7 +89,7 @@ def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> Non
         )
     ]
     assert paged == whole
-    beyond = post(client, "/v1/search", index=filled, query="fire forest smoke rain", window=3, size=7)
+    beyond = post(client, "/v1/search", index=filled, query="fire forest smoke rain", window=3, size=7, reasons=True)
     assert len(set(ids(beyond))) == 6
     assert [hit["resift"]["engine_score"] is None for hit in beyond["hits"]["hits"]] == [False] * 3 + [True] * 3
     plain = post(client, "/v1/search", index=filled, query="fire forest smoke rain", alpha=0, size=7)
@@ -151,7 +158,8 @@ def test_a_document_without_a_vector_is_similar_to_nothing(client: FlaskClient, 
     engine.refresh(filled)
     before = post(client, "/v1/search", index=filled, query="fire forest", alpha=0)["hits"]["hits"]
     for session in (None, "a"):
-        after = post(client, "/v1/search", index=filled, query="fire forest", session=session)["hits"]["hits"]
+        asked = {"index": filled, "query": "fire forest", "session": session, "reasons": True}
+        after = post(client, "/v1/search", **asked)["hits"]["hits"]
         assert {hit["_id"] for hit in after} == {hit["_id"] for hit in before}
         found = next(hit["resift"] for hit in after if hit["_id"] == "tree")
         assert found["similarity"] is None
@@ -176,7 +184,7 @@ def test_of_an_index_without_resift_the_words_count(client: FlaskClient, engine:
     assert post(client, "/v1/feedback", session="a", index=index, query="rain", relevant=["rain"])["steps"] == 1
     assert ids(post(client, "/v1/search", index=index, query="rain", session="a"))[0] == "rain"
     post(client, "/v1/feedback", session="a", index=index, query="fire forest", relevant=["army"])
-    learned = post(client, "/v1/search", index=index, query="fire forest", session="a")
+    learned = post(client, "/v1/search", index=index, query="fire forest", session="a", reasons=True)
     assert (learned["resift"]["reranked"], learned["resift"]["session"]) == (True, "a")
     before, after = (ids(one).index("army") for one in (answer, learned))
     assert after < before
@@ -209,7 +217,7 @@ def test_a_failing_model_leaves_the_engines_order(
 
     monkeypatch.setattr(Model, "score", broken)
     with caplog.at_level(logging.CRITICAL):
-        answer = post(client, "/v1/search", index=filled, query="fire forest")
+        answer = post(client, "/v1/search", index=filled, query="fire forest", reasons=True)
     hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
     assert ids(answer) == [hit["_id"] for hit in hits]
     assert answer["resift"] == {"reranked": False, "reason": "rewriting failed: RuntimeError"}

@@ -67,7 +67,8 @@ def test_an_index_without_vectors_is_ranked_among_others(
     client: FlaskClient, filled: str, others: list[str], engine: OpenSearchEngine, model: Model
 ) -> None:
     write(engine, others[0], bush="fire flame and smoke", other="a river of fire")
-    answer = post(client, "/v1/search", index=f"{filled}*", query="fire", knn=5, highlight=True, size=20)
+    asked = {"knn": 5, "highlight": True, "size": 20, "reasons": True}
+    answer = post(client, "/v1/search", index=f"{filled}*", query="fire", **asked)
     assert "reason" not in answer["resift"]
     assert answer["_shards"]["failed"] == 0
     found = {(hit["_index"], hit["_id"]): hit["resift"]["similarity"] for hit in answer["hits"]["hits"]}

@@ -94,8 +94,8 @@ def test_a_session_says_why(client: FlaskClient, filled: str) -> None:
     assert because["bush"]["words"]
     assert set(because["bush"]["words"]) <= set(TEXTS["bush"].split())
     assert "army" in because["army"]["words"]
-    hits = post(client, "/v1/search", index=filled, query="fire", session="a")["hits"]["hits"]
-    plain = post(client, "/v1/search", index=filled, query="fire")["hits"]["hits"]
+    hits = post(client, "/v1/search", index=filled, query="fire", session="a", reasons=True)["hits"]["hits"]
+    plain = post(client, "/v1/search", index=filled, query="fire", reasons=True)["hits"]["hits"]
     before = {hit["_id"]: hit["resift"]["similarity"] for hit in plain}
     for hit in hits:
         if hit["_id"] in before:
@@ -112,7 +112,7 @@ def test_nothing_gains_where_the_similarity_weighs_nothing(
     client: FlaskClient, filled: str, alpha: float, explained: bool
 ) -> None:
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
-    answer = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=alpha)
+    answer = post(client, "/v1/search", index=filled, query="fire", session="a", alpha=alpha, reasons=True)
     assert answer["resift"]["reranked"] is True
     assert any(hit["resift"]["because"] for hit in answer["hits"]["hits"]) == explained
 

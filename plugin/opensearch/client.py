@@ -55,6 +55,12 @@ def to_json(value: Any) -> str:
     return text
 
 
+def from_json(text: str) -> dict[str, Any]:
+    """What the client makes of an answer's JSON text. Raises BadInput for what is no JSON, as :func:`call` does."""
+    value: dict[str, Any] = call(JsonSerializer().loads, text)
+    return value
+
+
 def connect(address: str, timeout: float) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 

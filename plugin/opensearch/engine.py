@@ -24,9 +24,10 @@ from resift.plugin.documents import (
     json_fault,
 )
 from resift.plugin.engine import Engine, Headers
-from resift.plugin.opensearch.client import call, connect, error_reason, to_json, translated
+from resift.plugin.opensearch.client import call, connect, error_reason, from_json, to_json, translated
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
+from resift.plugin.opensearch.failover import AS_TEXT
 from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
@@ -133,6 +134,9 @@ class OpenSearchEngine(Engine):
 
     def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
         sent = self._default_pipelines.passed_by(index, sent_body(body, vectors), headers)
+        if vectors is None:
+            text = call(self.client.search, index=index, body=sent, params={AS_TEXT: True}, headers=headers)
+            return SearchResult(unparsed=(text, from_json))
         return _result(call(self.client.search, index=index, body=sent, headers=headers), vectors)
 
     def search_all(
@@ -253,5 +257,4 @@ def _vector_lines(id: str, version: Any, vector: Floats, vector_field: str) -> l
 
 
 def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
-    hits = response["hits"]["hits"]
-    return SearchResult(response, [None] * len(hits) if vectors is None else take_vectors(hits, vectors))
+    return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))

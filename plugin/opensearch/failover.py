@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from opensearchpy import Transport
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
-from opensearchpy.exceptions import ConnectionTimeout, TransportError
+from opensearchpy.exceptions import ConnectionTimeout, SerializationError, TransportError
 from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
@@ -21,6 +22,8 @@ PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there i
 # A node that failed is left alone for 30 s, then 60, 120, 240: opensearch-py's own hour would outlast a restart.
 _DEAD_SECONDS, _DEAD_DOUBLINGS = 30, 3
 _SNIFF_SECONDS = 60
+# A parameter of requests whose answers are wanted as they are.
+AS_TEXT = "resift_as_text"
 # The requests that may be sent twice although their method is POST. Not _search/scroll: the first one may have moved
 # on, and the second one would leave out a page.
 _REPEATABLE_POSTS = {"_search", "_msearch", "_count", "_bulk", "_refresh", "_delete_by_query"}
@@ -62,8 +65,12 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         ignore: Collection[int] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does."""
+        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does.
+
+        With the parameter AS_TEXT the answer is its text, which has not been parsed.
+        """
         params = dict(params or {})
+        ask = self._ask_for_text if params.pop(AS_TEXT, False) else super().perform_request
         usual = self.search_seconds if _only_reads(method, url) else self.seconds
         seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or usual
         deadline = time.monotonic() + seconds
@@ -74,7 +81,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_quick(method, url) else left
             limits = Timeout(connect=min(CONNECT_SECONDS, wait), read=wait)
             try:
-                return super().perform_request(method, url, {**params}, body, limits, ignore, headers)
+                return ask(method, url, {**params}, body, limits, ignore, headers)
             except TransportError as error:
                 late = time.monotonic() >= deadline
                 if late or not others or not self._may_try_again(error, method, url):
@@ -82,6 +89,34 @@ class FailoverTransport(Transport):  # type: ignore[misc]
                         raise ConnectionTimeout("TIMEOUT", f"none within {seconds:g} seconds", error.info) from error
                     raise
         raise AssertionError("the loop returns or raises")  # pragma: no cover
+
+    def _ask_for_text(
+        self,
+        method: str,
+        url: str,
+        params: Mapping[str, Any],
+        body: Any,
+        timeout: Timeout,
+        ignore: Collection[int],
+        headers: Mapping[str, str],
+    ) -> str:
+        """Ask one node, once: what opensearch-py does, but for the parsing. Raises what it raises."""
+        connection = self.get_connection()
+        sent = self.serializer.dumps(body).encode("utf-8", "surrogatepass")
+        try:
+            _, answered, text = connection.perform_request(
+                method, url, params, sent, headers=headers, ignore=ignore, timeout=timeout
+            )
+        except TransportError as error:
+            if isinstance(error, ConnectionFailed) or error.status_code in self.retry_on_status:
+                with suppress(TransportError):  # where it asks the other nodes for their names
+                    self.mark_dead(connection)
+            raise
+        self.connection_pool.mark_live(connection)
+        kind = answered.get("content-type", "")
+        if not kind.startswith("application/json"):
+            raise SerializationError(f"the answer is {kind or 'of no type'}, and not JSON")
+        return str(text)
 
     def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
         """A caller's headers by names in lower case, as opensearch-py has its own: they replace those of one name."""

@@ -1,20 +1,44 @@
-"""The answer to a search: the engine's own, with sub-scores and reasons beside its hits."""
+"""The answer to a search: the engine's own, with sub-scores and reasons beside its hits where they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import orjson
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
+from resift.plugin.documents import SearchResult
 from resift.plugin.rewriting.rewrite import score_factor
 from resift.ranking.explain import reasons
 from resift.reranker.search.hits import hit_key
 from resift.reranker.search.rewriting import SessionQuery
 
 Hits = list[dict[str, Any]]
+
+
+@dataclass
+class Answer:
+    """The engine's ``result``, and what is said of it as ``resift``."""
+
+    result: SearchResult
+    resift: dict[str, Any]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Both in one."""
+        return {**self.result.response, "resift": self.resift}
+
+    def json(self) -> bytes | None:
+        """The same as JSON, if the engine's own text can be handed on; its hits are most of the answer."""
+        text = self.result.text
+        if text is None:
+            return None
+        own = text.rstrip().removesuffix("}").encode("utf-8", "surrogatepass")
+        return b'%b,"resift":%b}\n' % (own, orjson.dumps(self.resift))
 
 
 def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
@@ -68,4 +92,4 @@ def add_engine_ranks(hits: Hits, plain: Hits) -> None:
     """Give each hit its rank, from 1, among the first ones of the engine's own answer; None for one that is not."""
     ranks = {hit_key(hit): rank for rank, hit in enumerate(plain, 1)}
     for hit in hits:
-        hit["resift"]["engine_rank"] = ranks.get(hit_key(hit))
+        hit.setdefault("resift", {})["engine_rank"] = ranks.get(hit_key(hit))

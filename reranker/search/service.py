@@ -26,7 +26,7 @@ from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.search.late import LateReranking
 from resift.reranker.search.request import Search
-from resift.reranker.search.response import add_engine_ranks, add_reasons, add_sub_scores
+from resift.reranker.search.response import Answer, add_engine_ranks, add_reasons, add_sub_scores
 from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
@@ -118,12 +118,12 @@ class Reranker:
         """All that is kept of a session, and what it has learned, in words."""
         return self._feedback.describe(session, headers)
 
-    def search(self, search: Search) -> dict[str, Any]:
+    def search(self, search: Search) -> Answer:
         """The engine's answer to the rewritten search.
 
-        ``resift`` in it tells whether its hits were reranked, and if not the ``reason``; each hit's sub-scores; and
-        what a query text with misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself
-        leaves the engine's order. Raises what is wrong with the search, and EngineUnavailable.
+        ``resift`` in it tells whether its hits were reranked, and if not the ``reason``; and what a query text with
+        misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself leaves the engine's
+        order. Raises what is wrong with the search, and EngineUnavailable.
         """
         for name, clause in (("query", search.query), ("filter", search.filter)):
             if isinstance(clause, dict):
@@ -131,12 +131,12 @@ class Reranker:
         info = self.info(search.index, search.headers)
         for other in indices_in([search.query, search.filter]):
             self.require_served(other, search.headers)
-        response = self._search(search, info, search_body(search, info))
+        answer = self._search(search, info, search_body(search, info))
         if isinstance(search.query, str):
             suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
             if suggestion is not None:
-                response["resift"]["did_you_mean"] = suggestion
-        return response
+                answer.resift["did_you_mean"] = suggestion
+        return answer
 
     def rewrite(self, index: str, body: dict[str, Any], headers: Headers = None) -> tuple[dict[str, Any], str]:
         """A search body of a pipeline, rewritten, and why it is left as it was, wholly or in part, or "".
@@ -155,7 +155,7 @@ class Reranker:
             return body, f"failed: {type(error).__name__}"
         return query.rewritten.body, query.reason
 
-    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> dict[str, Any]:
+    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
         asked = asked_by(search, body)
         search = replace(search, session=asked.session, alpha=asked.alpha)
         late = self.late_interaction(search.method) if asked.text else None
@@ -173,12 +173,12 @@ class Reranker:
         except Exception as error:
             log.exception("rewriting failed")
             reason = f"rewriting failed: {type(error).__name__}"
-        response = self.engine.search(search.index, body, headers=search.headers).response
-        return {**response, "resift": {"reranked": False, "reason": reason}}
+        result = self.engine.search(search.index, body, headers=search.headers)
+        return Answer(result, {"reranked": False, "reason": reason})
 
     def _answer(
         self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, late: LateInteraction | None
-    ) -> dict[str, Any]:
+    ) -> Answer:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
         step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
         asked = query.rewritten.body
@@ -187,20 +187,21 @@ class Reranker:
         if step is not None:
             asked = step.window_body(asked, query.settings.window)
         reranked = step is not None or query.rewritten.is_scored
+        explained = step is not None or (reranked and search.reasons)
         bodies = [asked, *([self._plain(body, query)] if search.baseline else [])]
-        result, *plain = self._results(search, bodies, info.vector_field if reranked else None)
+        result, *plain = self._results(search, bodies, info.vector_field if explained else None)
         if step is not None:
             result = step.page(search, info, body, query, result)
-        elif reranked:
+        elif explained:
             add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
         alpha = query.settings.alpha if step is None else step.alpha
-        if reranked:
+        if explained:
             add_reasons(self.model, query, result.hits, result.vectors, alpha)
-            for answer in plain:
-                add_engine_ranks(result.hits, answer.hits)
+        for answer in plain if reranked else ():
+            add_engine_ranks(result.hits, answer.hits)
         method = "vectors" if step is None else "late"
         described = self._described(search, query, method, alpha) if reranked else {"reranked": False}
-        return {**result.response, "resift": {**described, **({"reason": query.reason} if query.reason else {})}}
+        return Answer(result, {**described, **({"reason": query.reason} if query.reason else {})})
 
     def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
         if len(bodies) > 1:

@@ -41,7 +41,7 @@ async function search(keepBefore) {
   const query = $("query").value.trim(), index = $("index").value.trim();
   if (!query || !index) return;
   const started = performance.now();
-  const answer = await call("POST", "v1/search", { index, query, session, size: 10, highlight: true, baseline: true, alpha: Number($("alpha").value) });
+  const answer = await call("POST", "v1/search", { index, query, session, size: 10, highlight: true, reasons: true, baseline: true, alpha: Number($("alpha").value) });
   if (!keepBefore) before = null;
   shown = answer.hits.hits;
   const how = answer.resift.reranked ? `reranked${answer.resift.session ? " with this session" : ""}` : `engine's order: ${answer.resift.reason}`;
