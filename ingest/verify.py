@@ -194,6 +194,19 @@ def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[Stor
         yield from engine.scan(info.name, info.vector_field, info.fields, ids=some)
 
 
+def stale_share(engine: Engine, model: Model, info: IndexInfo, size: int) -> tuple[int, int]:
+    """Of ``size`` random documents how many have a vector, and how many of these vectors belong to another text."""
+    result = engine.sample(info.name, size, list(info.fields), info.vector_field)
+    pairs = [
+        (hit.get("_source", {}), vector)
+        for hit, vector in zip(result.hits, result.vectors, strict=True)
+        if vector is not None
+    ]
+    expected = model.encode([document_text(source, info.fields) for source, _ in pairs])
+    wrong = sum(not is_right(vector, right) for (_, vector), right in zip(pairs, expected, strict=True))
+    return len(pairs), wrong
+
+
 def is_right(vector: Floats | None, right: Floats) -> bool:
     """Whether a stored vector is the one that its text has."""
     if vector is None or vector.shape != right.shape:

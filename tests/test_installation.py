@@ -64,15 +64,15 @@ def test_flags_are_remembered_and_overruled(
         assert result.exit_code == status, result.output
         return result.output
 
-    def own(status: str) -> list[str]:
+    def own(status: str) -> set[str]:
         # Not the indices: others may have made some meanwhile; and no reranker runs.
-        return [line for line in status.splitlines()[1:] if not line.startswith(("index ", "reranker "))]
+        return {part["state"] for part in json.loads(status)["parts"] if part["kind"] not in ("index", "reranker")}
 
     resift("install", "--name", name, "--model", folder, "--fields", "body,head", "--reranker", URL)
     shutil.rmtree(folder)  # what the cluster knows of the model is enough
     try:
         assert resift("install", "--name", name) == "nothing to do\n"
-        assert all(line.endswith(" ok") for line in own(resift("status", "--name", name, status=3)))
+        assert own(resift("status", "--name", name, "--json", status=3)) == {"ok"}
         # What another installation's model made is for that one to judge.
         cluster.create(f"{name}-docs", ["text"], packaged)
         assert rows(Installer(cluster, model, ["text"], URL, name))[f"{name}-docs"].in_order

@@ -14,6 +14,8 @@ from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.documents import index_meta
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import GUARD_MAPPING
+from resift.plugin.query_dsl import GUARD_FIELD
 
 FIELDS = ["title", "parts.text"]
 OTHER = "resift_vector_other"
@@ -43,10 +45,11 @@ def body(model: Model, other: Model) -> dict[str, Any]:
     vector = {"type": "knn_vector", "dimension": model.dim}
     text = {"type": "text", "analyzer": "english"}
     properties = {"title": text, "parts": {"type": "nested", "properties": {"text": text}}}
+    vectors = {"resift_vector": vector, OTHER: vector}
     meta = {**index_meta(FIELDS, model), "others": [index_meta(FIELDS, other, OTHER)]}
     return {
         "settings": {"number_of_shards": 3, "number_of_replicas": 0},
-        "mappings": {"properties": {**properties, "resift_vector": vector, OTHER: vector}, "_meta": {"resift": meta}},
+        "mappings": {"properties": {**properties, **vectors, GUARD_FIELD: GUARD_MAPPING}, "_meta": {"resift": meta}},
     }
 
 

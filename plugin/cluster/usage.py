@@ -11,7 +11,7 @@ from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
 from resift.plugin.documents import ModelDescription
-from resift.plugin.opensearch.mappings import GUARD_MAPPING
+from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
@@ -19,12 +19,6 @@ _SEARCHING = "index.search.default_pipeline"
 _SETTINGS = (*_WRITING, _SEARCHING)
 _LATEST = 100  # documents of an index that are looked at, those written last
 _AT_ONCE = 200  # searches of one request
-_CONSEQUENCES = {
-    "false": " (dynamic is false: documents are taken, their vectors ignored)",
-    "false_allow_templates": " (dynamic is false: documents are taken, their vectors ignored)",
-    "strict": " (dynamic is strict: documents are refused)",
-    "strict_allow_templates": " (dynamic is strict: documents are refused)",
-}
 
 
 @dataclass(frozen=True)
@@ -169,7 +163,7 @@ def _fault(
     record: IndexRecord, mapping: dict[str, Any], name: str, model: ModelDescription, written: bool
 ) -> tuple[str, str]:
     """What is wrong with an index, and what to do; ``ok`` and nothing if all is well."""
-    properties, dynamic = mapping.get("properties", {}), str(mapping.get("dynamic", "true"))
+    properties = mapping.get("properties", {})
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
     entry, known = record.of(model.hash), record.current or record.filling
     if entry is None and known is not None:
@@ -177,13 +171,8 @@ def _fault(
     field = VECTOR_FIELD if entry is None else entry.vector_field
     if not is_ours(field):
         return "ok", ""  # the index's own, which OpenSearch looks after
-    vector = properties.get(field)
-    if vector is None:
-        return f"no {field}{_CONSEQUENCES.get(dynamic, '')}", copy
-    if vector.get("type") != "knn_vector":
-        return f"{field} is {vector.get('type')}, not knn_vector", copy
-    if vector.get("dimension") != model.dim:
-        return f"vectors of {vector.get('dimension')} dimensions, not {model.dim}", copy
+    if wrong := vector_fault(mapping, field, model.dim):
+        return wrong, copy
     if entry is None:
         return "vectors of an unknown model", copy
     if record.filling == entry:

@@ -1,8 +1,7 @@
-"""``resift install``, ``uninstall`` and ``status``: what a cluster needs to search with a reranker."""
+"""``resift install`` and ``uninstall``: what a cluster needs to search with a reranker."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import PORT, Command, checked_address, combined, field_names, json_option, opened
-from resift.cli.output import print_report, print_table
+from resift.cli.output import print_report
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.plugin.addresses import without_credentials
@@ -173,33 +171,3 @@ def install(installer: Installer, dry_run: bool, as_json: bool) -> None:
 def uninstall(installer: Installer, dry_run: bool, as_json: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
     _print_steps(installer.uninstall(dry_run), dry_run, as_json)
-
-
-def _with_flags(fix: str) -> str:
-    """A fix that is to install, with the options that this command was given: without them it would change nothing."""
-    if not fix.startswith(INSTALL):
-        return fix
-    given = {name: click.get_current_context().params[name] for name in ("model", "fields", "reranker", "name")}
-    flags = [f"--{name} {','.join(value) if name == 'fields' else value}" for name, value in given.items() if value]
-    return " ".join([INSTALL, *flags]) + fix.removeprefix(INSTALL)
-
-
-@click.command(epilog="Example: resift status --engine http://127.0.0.1:9200")
-@json_option
-@with_installer
-def status(installer: Installer, as_json: bool) -> None:
-    """Print what a cluster has, lacks, or has of another version or model, and how to fix it.
-
-    Compared is with what was installed, or with the options that are given. The exit status is 3 unless everything is
-    in order.
-    """
-    found = installer.status()
-    rows = [[row.kind, row.name, row.state, _with_flags(row.fix)] for row in found]
-    ok = all(row.in_order for row in found)
-    if as_json:
-        names = ("kind", "name", "state", "fix")
-        print_report({"ok": ok, "parts": [dict(zip(names, row, strict=True)) for row in rows]}, as_json)
-    else:
-        print_table(["KIND", "NAME", "STATE", "FIX"], rows)
-    if not ok:
-        sys.exit(NOT_RIGHT)

@@ -12,6 +12,7 @@ from resift.cli.failures import Resift
 from resift.cli.guard import guard
 from resift.cli.keys import keys
 from resift.cli.sessions import sessions
+from resift.cli.status import status
 from resift.cli.train import train
 from resift.cli.train_judged import emboost_command, reranker_command
 from resift.cli.train_self import self_command
@@ -49,7 +50,7 @@ for command in (
     detach,
     cluster.install,
     cluster.uninstall,
-    cluster.status,
+    status,
     guard,
     demo.demo,
 ):

@@ -8,6 +8,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -52,12 +53,14 @@ def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
         click.echo(line)
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows below their head, in columns as wide as they have to be."""
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
+    """Print rows below their head, in columns as wide as they have to be; below each row its lines of ``notes``."""
     widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
+    for row, note in zip_longest((head, *rows), ("", *notes), fillvalue=""):
         cells = (cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+        for line in note.splitlines():
+            click.echo(f"  {line}")
 
 
 def display_width(text: str) -> int:
