@@ -1,0 +1,182 @@
+"""Which indices can be attached, and how: those with a graph, with vectors of their own, behind other names."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attached_index import Index, other, own, run, shop
+from engine_documents import CONTENT_WORDS
+
+from resift import Model, load_model
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+__all__ = ["other", "own", "shop"]
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"settings": {"index.blocks.write": True}}, "index.blocks.write is set", "null"),
+    ({"settings": {"index.blocks.read_only_allow_delete": True}}, "index.blocks.read_only_allow_delete is set", "null"),
+    ({"mappings": {"_source": {"enabled": False}}}, "keeps no _source", "copy it"),
+    ({"mappings": {"_source": {"excludes": ["x"]}}}, "keeps only a part of _source", "the whole _source"),
+    ({"settings": {"index.mapping.total_fields.limit": 2}}, "has 2 fields", '"index.mapping.total_fields.limit": 12'),
+    ({"mappings": {"properties": {"n": {"type": "long"}}}}, "has no field title", "its text fields: none"),
+]
+
+
+@pytest.fixture
+def made(cluster: OpenSearchEngine) -> Iterator[Any]:
+    """A function that makes an index with a body, and with some documents; deleted at the end."""
+    names: list[str] = []
+    rest = Cluster(cluster)
+
+    def make(body: dict[str, Any], documents: list[dict[str, Any]] | None = None, name: str = "") -> str:
+        name = name or f"made-{uuid.uuid4().hex[:8]}"
+        names.append(name)
+        rest.request("PUT", f"/{name}", body)
+        lines = [line for n, one in enumerate(documents or []) for line in ({"index": {"_id": str(n)}}, one)]
+        if lines:
+            text = "\n".join(map(json.dumps, lines)) + "\n"
+            assert not rest.request("POST", f"/{name}/_bulk", text, refresh="true")["errors"]
+        return name
+
+    yield make
+    for name in names:
+        rest.request("PUT", f"/{name}/_settings", {"index.blocks.read_only_allow_delete": None})
+        cluster.drop(name)
+
+
+TEXTS = {"title": {"type": "text"}, "text": {"type": "text"}}
+
+
+@pytest.mark.parametrize(("body", "message", "expected"), REFUSED, ids=[one[1] for one in REFUSED])
+def test_what_cannot_be_attached_is_refused_before_anything_is_changed(
+    made: Any,
+    cluster: OpenSearchEngine,
+    own: tuple[Model, str],
+    opensearch_url: str,
+    body: dict[str, Any],
+    message: str,
+    expected: str,
+) -> None:
+    mapped = body.get("mappings", {})
+    name = made({**body, "mappings": {"properties": TEXTS, **mapped}})
+    before = Cluster(cluster).request("GET", f"/{name}/_mapping")
+    said = run("attach", name, opensearch_url, "--model", own[1], "--fields", "title", status=2).output
+    assert message in said
+    assert expected in said
+    assert Cluster(cluster).request("GET", f"/{name}/_mapping") == before
+
+
+def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    name = made({"mappings": {"properties": TEXTS}})
+
+    def refused(name: str, *flags: str) -> str:
+        return run("attach", name, opensearch_url, *(flags or ("--model", own[1])), status=2).output
+
+    assert "no such index" in refused("none-of-these")
+    assert "no index 'none-of-*'" in refused("none-of-*")
+    assert "--no-adapt with --model" in refused(name, "--no-adapt", "--model", own[1])
+    assert "--field without --model" in refused(name, "--field", "v")
+    assert "'title' is text of None in index" in refused(name, "--field", "title", "--model", own[1])
+    assert "has no field nope" in refused(name, "--fields", "nope", "--model", own[1])
+    assert "was made by Resift" in _detached_own(cluster, own[0], opensearch_url)
+    Cluster(cluster).request("POST", f"/{name}/_close")
+    assert "is closed" in refused(name)
+
+
+def _detached_own(cluster: OpenSearchEngine, model: Model, url: str) -> str:
+    name = f"made-{uuid.uuid4().hex[:8]}"
+    cluster.create(name, ["text"], model)
+    try:
+        return run("detach", name, url, status=2).output
+    finally:
+        cluster.drop(name)
+
+
+def test_an_index_for_k_nn_gets_a_graph_and_keeps_a_field_that_has_our_name(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    model, folder = own
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "l2"}  # the usual one lacks its libraries here
+    theirs = {"resift_vector": {"type": "knn_vector", "dimension": 2, "method": method}}
+    body = {"settings": {"index.knn": True}, "mappings": {"properties": {**TEXTS, **theirs}}}
+    documents = [{"text": word, "resift_vector": [1, 2]} for word in CONTENT_WORDS]
+    name = made(body, documents)
+    field = f"resift_vector_{model.hash[:8]}"
+    run("attach", name, opensearch_url, "--model", folder, "--fields", "text")
+    properties = Cluster(cluster).request("GET", f"/{name}/_mapping")[name]["mappings"]["properties"]
+    assert properties[field]["method"]["engine"] == "lucene"
+    query = {"knn": {field: {"vector": model.encode(["forest"])[0].tolist(), "k": 1}}}
+    assert cluster.search(name, {"query": query, "size": 1}).hits[0]["_source"]["text"] == "forest"
+    run("detach", name, opensearch_url)
+    hit = Cluster(cluster).request("GET", f"/{name}/_doc/3")["_source"]
+    assert hit == documents[3]
+
+
+def test_vectors_of_the_indexs_own_are_used_and_left_alone(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    model, folder = own
+    texts = [" ".join(CONTENT_WORDS[i : i + 4]) for i in range(10)]
+    vectors = model.encode(texts)
+    mapped = {**TEXTS, "deep": {"properties": {"dense": {"type": "knn_vector", "dimension": 8}}}}
+    documents = [
+        {"text": text, "deep": {"dense": vector.tolist()}} for text, vector in zip(texts, vectors, strict=True)
+    ]
+    name = made({"mappings": {"properties": mapped}}, documents)
+    before = Cluster(cluster).request("GET", f"/{name}/_mapping"), Cluster(cluster).request("GET", f"/{name}/_doc/2")
+    told = run("attach", name, opensearch_url, "--model", folder, "--field", "deep.dense", "--json")
+    (report,) = json.loads(told.stdout)["indices"]
+    assert (report["documents"], report["verified"], report["vector_field"]) == (0, None, "deep.dense")
+    info = cluster.info(name).of(model)
+    assert (info.vector_field, info.fields) == ("deep.dense", ("text",))
+    run("detach", name, opensearch_url)
+    after = Cluster(cluster).request("GET", f"/{name}/_mapping"), Cluster(cluster).request("GET", f"/{name}/_doc/2")
+    assert after[1] == before[1]
+    assert after[0][name]["mappings"].pop("_meta") == {}
+    assert after[0] == before[0]
+
+
+def test_a_data_stream_and_a_pattern_stand_for_their_indices(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    rest, name = Cluster(cluster), f"logs-{uuid.uuid4().hex[:8]}"
+    template = {"index_patterns": [f"{name}-*"], "data_stream": {}, "template": {"mappings": {"properties": TEXTS}}}
+    rest.request("PUT", f"/_index_template/{name}", {**template, "priority": 7})
+    try:
+        for n, word in enumerate(CONTENT_WORDS):
+            body = {"@timestamp": "2030-01-01", "text": f"{word} and {word} in the {n}"}
+            rest.request("POST", f"/{name}-a/_doc", body, op_type="create")
+            if n == 5:
+                rest.request("POST", f"/{name}-a/_rollover")
+        run("attach", f"{name}-*", opensearch_url, "--model", own[1])
+        backing = cluster.resolve(f"{name}-a")
+        assert len(backing) == 2
+        assert cluster.info(f"{name}-a").model == own[0].hash
+        for index in backing:
+            assert all(one.vector is not None for one in cluster.scan(index))
+        run("detach", f"{name}-a", opensearch_url)
+        assert cluster.info(f"{name}-a").model is None
+    finally:
+        rest.request("DELETE", f"/_data_stream/{name}-a")
+        rest.request("DELETE", f"/_index_template/{name}")
+
+
+def test_a_model_is_learned_from_the_documents_and_not_twice(here: Path, shop: Index, opensearch_url: str) -> None:
+    told = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json")
+    report = json.loads(told.stdout)
+    folder = here / f"{shop.name}-model"
+    if folder.exists():
+        assert report["model"] == load_model(folder).hash
+    else:
+        assert "the packaged" in told.stderr or "the untrained vectors are used" in told.stderr
+    again = run("attach", shop.name, opensearch_url)
+    assert "adapting" not in again.output
+    assert shop.engine.info(shop.name).model == report["model"]

@@ -1,0 +1,218 @@
+"""An attached index changes its model and goes back, while clients search and write through the pipelines."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attached_index import Index, assert_right, other, own, routed, run, shop, source
+from opensearch_fixture import reranker_host
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from resift import Model
+from resift.errors import EngineError
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+__all__ = ["other", "own", "shop"]
+
+QUERY = {"query": {"multi_match": {"query": "forest river", "fields": ["text", "everything"]}}, "size": 5}
+
+
+@dataclass
+class Served:
+    """A model, the folder that it is in, its reranker and its installation."""
+
+    model: Model
+    folder: str
+    server: BaseWSGIServer
+    installer: Installer
+
+    @property
+    def field(self) -> str:
+        """The name of the model's field where another model was first."""
+        return f"resift_vector_{self.model.hash[:8]}"
+
+
+def serve(engine: OpenSearchEngine, found: tuple[Model, str], host: str, store: Path) -> Iterator[Served]:
+    """A reranker of a model, and its installation."""
+    model, folder = found
+    app = create_app(Config(store=str(store)), engine=engine, model=model)
+    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    installer = Installer(engine, model, ["text"], f"http://{host}:{server.server_port}", f"own-{uuid.uuid4().hex[:8]}")
+    installer.install()
+    yield Served(model, folder, server, installer)
+    installer.uninstall()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def old(
+    cluster: OpenSearchEngine, own: tuple[Model, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Served]:
+    """The model that the index has first."""
+    yield from serve(cluster, own, reranker_host(request.config), tmp_path / "old.db")
+
+
+@pytest.fixture
+def new(
+    cluster: OpenSearchEngine, other: tuple[Model, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Served]:
+    """The model that it changes to."""
+    yield from serve(cluster, other, reranker_host(request.config), tmp_path / "new.db")
+
+
+class Searches:
+    """A client that searches until the end of a ``with``; ``failed`` are errors and answers that were not rewritten."""
+
+    def __init__(self, index: Index) -> None:
+        self.index, self.count, self.failed = index, 0, []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Searches:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                hits = search(self.index)
+                if not all("resift" in hit.get("matched_queries", ()) for hit in hits):
+                    self.failed.append(hits)
+                self.count += 1
+            except Exception as error:
+                self.failed.append(error)
+
+
+def search(index: Index) -> list[dict[str, Any]]:
+    """The hits of a client that knows nothing of us."""
+    hits: list[dict[str, Any]] = index.cluster.request("POST", f"/{index.name}/_search", QUERY)["hits"]["hits"]
+    assert hits
+    return hits
+
+
+def asked_model(index: Index) -> str:
+    """The hash of the model that the search pipeline of the index asks for."""
+    name = f"resift-{index.name}"
+    (processor,) = index.cluster.find(f"/_search/pipeline/{name}", name)["request_processors"]
+    return str(processor["ml_inference"]["model_config"]["model"])
+
+
+def write(index: Index, *numbers: int) -> None:
+    """Write documents as a client does, and see that nothing is refused."""
+    lines = []
+    for n in numbers:
+        lines += [json.dumps({"index": {"_id": str(n), **routed(n)}}), json.dumps(source(n))]
+    assert {item["status"] for item in index.bulk(lines)} <= {200, 201}
+    index.cluster.request("POST", f"/{index.name}/_refresh")
+
+
+def vector(index: Index, n: int, field: str) -> Any:
+    """The stored vector of a document, and its other fields."""
+    found = index.cluster.request("GET", f"/{index.name}/_doc/{n}", **routed(n))["_source"]
+    assert found["stamped"] is True  # by the index's own default pipeline
+    assert "resift_text" not in found
+    return found.get(field)
+
+
+def test_a_model_is_changed_and_changed_back_under_searches(
+    shop: Index, old: Served, new: Served, opensearch_url: str
+) -> None:
+    name = shop.name
+    run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    settings = shop.settings()
+    assert settings["index.final_pipeline"] == settings["index.search.default_pipeline"] == f"resift-{name}"
+    assert settings["index.default_pipeline"] == f"{name}-own"
+    fields = list(shop.engine.info(name).fields)
+    write(shop, 7, 8, 10_001, 10_002)
+    assert_right(shop, old.model, fields)
+    assert not any("resift_vector" in hit["_source"] for hit in search(shop))
+    assert "resift_vector" in shop.cluster.request("GET", f"/{name}/_doc/1")["_source"]
+
+    with Searches(shop) as searches:
+        assert asked_model(shop) == old.model.hash
+        run("attach", name, opensearch_url, "--model", new.folder, "--default-pipelines")
+        assert asked_model(shop) == new.model.hash
+        write(shop, 8, 9, 10_003)
+        assert_right(shop, old.model, fields)
+        assert_right(shop, new.model, fields, new.field)
+        refused = run("detach", name, opensearch_url, "--model", new.folder, status=2).output
+        assert "is searched by the vectors of model" in refused
+        run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")
+        assert asked_model(shop) == old.model.hash
+        run("detach", name, opensearch_url, "--model", new.model.hash)
+        assert vector(shop, 8, new.field) is None
+        write(shop, 11)
+        assert_right(shop, old.model, fields)
+        assert vector(shop, 11, new.field) is None
+    assert not searches.failed
+    assert searches.count > 5
+    with pytest.raises(EngineError, match=f"of index {name} is resift-{name}"):
+        old.installer.uninstall()
+    run("detach", name, opensearch_url)
+    assert not {"index.final_pipeline", "index.search.default_pipeline"} & shop.settings().keys()
+    for kind in ("search", "ingest"):
+        assert shop.cluster.find(f"/_{kind}/pipeline/resift-{name}") is None
+
+
+# OpenSearch means to run no pipelines for updates some day, and says so.
+@pytest.mark.filterwarnings("ignore:the index .* pipeline")
+def test_what_is_written_while_the_reranker_is_away_is_taken_without_a_vector(
+    shop: Index, old: Served, opensearch_url: str
+) -> None:
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    old.server.shutdown()
+    old.server.server_close()
+    write(shop, *range(20, 50), 10_001)
+    update = {"doc": {"text": "river"}}
+    shop.cluster.request("POST", f"/{shop.name}/_update/61", update)
+    assert [vector(shop, n, "resift_vector") for n in (20, 49, 10_001, 61)] == [None] * 4
+    assert vector(shop, 62, "resift_vector") is not None
+    shop.cluster.request("POST", f"/{shop.name}/_search", QUERY)
+    # again with the same model: only what is missing
+    again = run("attach", shop.name, opensearch_url, "--model", old.folder, "--json")
+    (report,) = json.loads(again.stdout)["indices"]
+    assert (report["documents"], report["missing"], report["stale"]) == (32, 0, 0)
+    run("detach", shop.name, opensearch_url)
+
+
+def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
+    shop: Index, old: Served, opensearch_url: str
+) -> None:
+    cluster, name = shop.cluster, shop.name
+    cluster.request("PUT", f"/_search/pipeline/{name}-own", {"request_processors": []})
+    taken = {"index.search.default_pipeline": f"{name}-own"}
+    cluster.request("PUT", f"/{name}/_settings", taken)
+    told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
+    assert f"index.search.default_pipeline of {name} is {name}-own, and stays" in told
+    assert shop.settings()["index.final_pipeline"] == f"resift-{name}"
+    # another pipeline that calls ours is not left with a hole
+    cluster.request(
+        "PUT", f"/_ingest/pipeline/{name}-calls", {"processors": [{"pipeline": {"name": f"resift-{name}"}}]}
+    )
+    refused = run("detach", name, opensearch_url, status=1).output
+    assert f"a processor of ingest pipeline {name}-calls is resift-{name}" in refused
+    cluster.request("DELETE", f"/_ingest/pipeline/{name}-calls")
+    # what somebody has changed since is not put back
+    cluster.request("PUT", f"/{name}/_settings", {"index.final_pipeline": f"{name}-own"})
+    run("detach", name, opensearch_url)
+    assert {key: shop.settings()[key] for key in taken} == taken
+    assert shop.settings()["index.final_pipeline"] == f"{name}-own"
+    cluster.request("PUT", f"/{name}/_settings", {**dict.fromkeys(taken), "index.final_pipeline": None})
+    cluster.request("DELETE", f"/_search/pipeline/{name}-own")
