@@ -230,6 +230,10 @@ EQUIVALENT = {
     ("plugin/sqlite/query.py", "boost = -2.0"): "any negative number is refused",
     ("plugin/opensearch/engine.py", "writers = 4"): "a number that was chosen for speed",
     ("plugin/opensearch/engine.py", "writers = 2"): "a number that was chosen for speed",
+    (
+        "plugin/opensearch/packed_vectors.py",
+        'if vectors and body.get("size") != -1 and not _names(body.get("_source"), vectors) and isinstance(scripted, Mapping):',  # noqa: E501
+    ): "where there are no hits their fields are asked for in vain",
     ("plugin/opensearch/scanning.py", "_PAGE = 499  # documents that are read together"): SIZE,
     ("plugin/opensearch/scanning.py", "_PAGE = 501  # documents that are read together"): SIZE,
     ("plugin/opensearch/engine.py", "_SAMPLE_SEED = 6"): "any seed will do",

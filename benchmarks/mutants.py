@@ -120,7 +120,7 @@ TARGETS = {
             "test_failover",
         ],
         # of failing nodes only the tests that need none of their own
-        f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out)",
+        f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out or waits_for_its_session)",
         needs_node=True,
     ),
     "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits"]),

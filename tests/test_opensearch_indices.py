@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from engine_documents import ids
 
@@ -30,6 +31,22 @@ def test_other_texts_are_whole_values_however_long(engine: OpenSearchEngine, ind
     for id, found in (("1", ["1"]), ("2", ["2"]), ("3", [])):
         assert ids(engine, index, {"term": {"tag": tags[id]}}) == found
     assert ids(engine, index, {"term": {"tag": "blue"}}) == []
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_vectors_find_documents_that_are_routed(engine: OpenSearchEngine, index: str, model: Model) -> None:
+    body = {"settings": {"index.knn": True, "number_of_shards": 5}, "mappings": mappings(["text"], model)}
+    engine.client.indices.create(index=index, body=body)
+    for number in range(5):
+        engine.client.index(index=index, id=f"{number}", body={"text": "fire"}, routing=f"r{number}")
+    engine.refresh(index)
+    vector = model.encode_one("fire")
+    assert not engine.put_vectors(index, [(one.id, one.version, vector) for one in engine.scan(index)])
+    engine.refresh(index)
+    stored = list(engine.scan(index))
+    assert sorted(one.id for one in stored) == ["0", "1", "2", "3", "4"]
+    for one in stored:
+        np.testing.assert_allclose(one.vector, vector, atol=1e-3)
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
