@@ -13,6 +13,7 @@ from attached_index import Index, other, own, run, shop
 from engine_documents import CONTENT_WORDS
 
 from resift import Model, load_model
+from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -180,3 +181,23 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(here: Path, shop: I
     again = run("attach", shop.name, opensearch_url)
     assert "adapting" not in again.output
     assert shop.engine.info(shop.name).model == report["model"]
+
+
+def test_versions_that_clients_set_are_told_of(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    name, rest = made({"mappings": {"properties": TEXTS}}), Cluster(cluster)
+
+    def put(version: int, kind: str = "external") -> None:
+        rest.request("PUT", f"/{name}/_doc/1", {"text": "fire in the forest"}, version=version, version_type=kind)
+
+    for text in ("fire", "water"):
+        rest.request("PUT", f"/{name}/_doc/own", {"text": f"{text} in the river"})
+    put(70)
+    said = run("attach", name, opensearch_url, "--model", own[1], status=2).output
+    assert "1 of 2 documents, '1' has 70" in said
+    assert "--raise-versions" in said
+    run("attach", name, opensearch_url, "--model", own[1], "--raise-versions")
+    with pytest.raises(EngineError, match="current version \\[71\\] is higher or equal"):
+        put(71)
+    put(72)

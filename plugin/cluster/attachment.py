@@ -23,6 +23,7 @@ TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
 _BLOCKS = ("read_only", "read_only_allow_delete", "write", "read", "metadata")
 _FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
+_LOOKED_AT = 500  # documents
 _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
 
@@ -226,6 +227,34 @@ def check_attachable(target: Target) -> None:
         raise BadInput(
             message, value=count, expected=f'PUT /{target.name}/_settings {{"{_FIELD_LIMIT}": {limit + 10}}}'
         )
+
+
+def check_versions(target: Target) -> None:
+    """Raise BadInput for an index whose clients give documents versions of their own (``version_type=external``).
+
+    Every write raises a document's version by one, also that of a vector: a client that counts them would find its next
+    write refused as one that is late.
+    """
+    query = {"function_score": {"random_score": {"seed": 7, "field": "_seq_no"}}}
+    body: dict[str, Any] = {
+        "query": query,
+        "size": _LOOKED_AT,
+        "_source": False,
+        "version": True,
+        "seq_no_primary_term": True,
+    }
+    body["search_pipeline"] = "_none"
+    hits = target.cluster.request("POST", f"{target.path}/_search", body)["hits"]["hits"]
+    # OpenSearch itself raises a version by one at a write, and each write of a shard has a number of its own.
+    external = [hit for hit in hits if hit["_version"] > hit["_seq_no"] + 1]
+    if external:
+        hit = external[0]
+        message = (
+            f"clients of index {target.name!r} set versions by themselves: {len(external)} of {len(hits)} documents, "
+            f"{hit['_id']!r} has {hit['_version']}. A vector raises it by 1, and then a write with the next is refused"
+        )
+        expected = "versions that rise by 2 or more at each write, as times do, and --raise-versions"
+        raise BadInput(message, value=hit["_id"], expected=expected)
 
 
 def _closed(name: str) -> BadInput:

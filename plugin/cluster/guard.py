@@ -13,8 +13,8 @@ from urllib.request import urlopen
 from resift.errors import EngineError, EngineUnavailable
 from resift.plugin.cluster.client import Cluster
 
-# Of pipelines that go on without: searches, and what is written to indices with an ingest pipeline of their own. Whoever
-# writes through that of the installation has to know that nothing is encoded.
+# Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
+# Whoever writes through that of the installation has to know that nothing is encoded.
 GUARDED = ("rewrite", "rerank", "query")
 _SECONDS = 1.0  # to wait for an answer, as ML Commons does
 _MISSED = 2  # answers in a row after which nobody asks any more

@@ -25,6 +25,7 @@ from resift.version import __version__
 
 # These indices have none: it would have the name of another pipeline of the installation that is named resift.
 WITHOUT = ("ingest", *PIPELINES)
+_KINDS = ("search", "ingest")
 
 
 def pipeline_name(index: str) -> str:
@@ -98,7 +99,7 @@ class IndexPipelines:
         self, cluster: Cluster, installed: Mapping[str, Installation], ids: Mapping[str, str] | None = None
     ) -> None:
         self.cluster, self._installed, self._ids = cluster, installed, dict(ids or {})
-        self._found = {kind: cluster.find(f"/_{kind}/pipeline") or {} for kind in ("search", "ingest")}
+        self._found = {kind: cluster.find(f"/_{kind}/pipeline") or {} for kind in _KINDS}
 
     def wanted(self, record: IndexRecord) -> list[IndexPipeline]:
         """The pipelines that an index should have."""
@@ -174,12 +175,19 @@ def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list
     return done
 
 
+def pipelines_of(cluster: Cluster, index: str) -> list[str]:
+    """The kinds of the pipelines of an index that Resift made, of ``search`` and ``ingest``."""
+    return [kind for kind in _KINDS if _owners(cluster.find(_path(kind, index), pipeline_name(index)) or {})]
+
+
 def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove the pipelines of an index that Resift made."""
-    for kind in ("search", "ingest"):
-        path = f"/_{kind}/pipeline/{quote(pipeline_name(index), safe='')}"
-        if _owners(cluster.find(path, pipeline_name(index)) or {}):
-            cluster.request("DELETE", path)
+    for kind in pipelines_of(cluster, index):
+        cluster.request("DELETE", _path(kind, index))
+
+
+def _path(kind: str, index: str) -> str:
+    return f"/_{kind}/pipeline/{quote(pipeline_name(index), safe='')}"
 
 
 def search_counts(cluster: Cluster) -> dict[str, int]:

@@ -46,23 +46,54 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
     is_flag=True,
     help="Have all searches of the index rewritten, and all that is written encoded, where no other pipeline does so.",
 )
+@click.option(
+    "--copy-to",
+    "to",
+    metavar="NEW",
+    help="Copy INDEX into a new one whose vectors have a graph, and have it take the place of INDEX behind --alias.",
+)
+@click.option("--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: what clients find INDEX by.")
+@click.option(
+    "--raise-versions", is_flag=True, help="Attach an index whose clients set versions (version_type=external) too."
+)
 @dry_run_option
 @yes_option
 @cluster_option
 @json_option
-def attach(index: str, url: str, dry_run: bool, yes: bool, as_json: bool, **options: Any) -> None:
+def attach(
+    index: str,
+    to: str | None,
+    aliases: tuple[str, ...],
+    url: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Give the documents of INDEX vectors where they are: an index, an alias, a pattern or a data stream.
 
     Its clients write and search on meanwhile. What it will do is shown first. Interrupted, it goes on where it was when
-    it is run again; resift detach takes everything back.
+    it is run again; resift detach takes everything back. With --copy-to INDEX stays as it is, and a copy that may be
+    asked for nearest vectors among all documents takes its place.
 
     The exit status is 3 if documents were refused, or settings are not as they were wanted.
     """
     from resift.cli.attaching import Attaching, Options
+    from resift.cli.copying import Copying
 
     if options["no_adapt"] and options["model"]:
         raise BadInput("--no-adapt with --model", value=options["model"], expected="one of them")
+    if to is None and aliases:
+        raise BadInput("--alias without --copy-to", value=list(aliases), expected="--copy-to NEW, or no --alias")
+    if to is not None:
+        _check_copy_options(to, aliases, options["own"])
     with opened_cluster(url) as engine:
+        if to is not None:
+            copying = Copying(engine, index, to, aliases, Options(**options), as_json, dry_run)
+            copying.tell_plan(dry_run)
+            if not dry_run and confirmed(yes, copying.question):
+                sys.exit(copying.run())
+            return
         attaching = Attaching(engine, index, Options(**options), as_json)
         attaching.tell_plan(dry_run)
         if not dry_run and confirmed(yes, f"Attach {attaching.names}?"):
@@ -72,24 +103,46 @@ def attach(index: str, url: str, dry_run: bool, yes: bool, as_json: bool, **opti
 @click.command(epilog="Example: resift detach products --dry-run")
 @click.argument("index")
 @click.option("--model", metavar="DIR|HASH", help="Take back the vectors of this model alone.")
+@click.option("--no-copy-back", is_flag=True, help="Of a copy: leave there what was written to it.")
 @dry_run_option
 @yes_option
 @cluster_option
 @json_option
-def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+def detach(
+    index: str, model: str | None, no_copy_back: bool, url: str, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     """Take back what resift attach did to INDEX: settings, pipelines, vectors and what the index records of them.
 
-    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty.
+    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. Where INDEX is a copy that
+    attach --copy-to has made, the aliases go back to what it is a copy of, and what was written to it since is copied
+    back.
 
     The exit status is 3 if documents kept their vectors.
     """
+    from resift.cli.copying import Returning
     from resift.cli.detaching import Detaching
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.copying import Copy
 
     with opened_cluster(url) as engine:
+        copy = Copy.find(Cluster(engine), index) if model is None else None
+        if copy is not None:
+            returning = Returning(engine, copy, not no_copy_back, as_json, dry_run)
+            returning.tell_plan(dry_run)
+            if not dry_run and confirmed(yes, returning.question):
+                sys.exit(returning.run())
+            return
         detaching = Detaching(engine, index, model, as_json)
         detaching.tell_plan(dry_run)
         if not dry_run and confirmed(yes, f"Detach {detaching.names}?"):
             sys.exit(detaching.run())
+
+
+def _check_copy_options(to: str, aliases: tuple[str, ...], own: str | None) -> None:
+    if not aliases:
+        raise BadInput("--copy-to without --alias", value=to, expected="--alias NAME, by which clients find the index")
+    if own is not None:
+        raise BadInput("--field with --copy-to", value=own, expected="one of them")
 
 
 def confirmed(yes: bool, question: str) -> bool:

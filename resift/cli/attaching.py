@@ -22,9 +22,9 @@ from resift.errors import BadInput, ResiftError
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
-from resift.plugin.cluster.attachment import Target, check_attachable, targets
+from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, settle_pipelines
+from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -42,6 +42,12 @@ class Options:
     own: str | None
     out: str | None
     default_pipelines: bool
+    raise_versions: bool
+
+
+def learned_folder(name: str, options: Options) -> str:
+    """Where a model is saved that is learned from the documents of what is attached."""
+    return options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
 
 
 class Attaching:
@@ -55,7 +61,9 @@ class Attaching:
         self.targets = targets(self.cluster, name)
         for target in self.targets:
             check_attachable(target)
-        self.out = options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
+            if not options.raise_versions and options.own is None:
+                check_versions(target)
+        self.out = learned_folder(name, options)
         self.model = self._known_model()
         if self.model is None:
             NewFolder().convert(self.out, None, None)
@@ -97,7 +105,7 @@ class Attaching:
     def tell_plan(self, alone: bool) -> None:
         """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
         model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
-        saved = f", saved in {self.out}" if self.model is None else ""
+        saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
         lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
         if alone:
             report = {"model": None if self.model is None else self.model.hash, "dry_run": True}
@@ -108,7 +116,7 @@ class Attaching:
     def run(self) -> int:
         """Attach all indices; return the exit status."""
         stop = Stop()
-        model = self.model or self._learned()
+        model = self.model or self.learned()
         found, status = [], 0
         with stop.at_signals():
             for target in self.targets:
@@ -121,7 +129,7 @@ class Attaching:
         print_report({"model": model.hash, "indices": found}, self.as_json, *self._after(model, found))
         return status
 
-    def _learned(self) -> Model:
+    def learned(self) -> Model:
         """A model that is adapted to the indices' documents, and saved; the packaged one if that is no better."""
         texts = learned_texts(self.engine, self.plans)
         try:
@@ -174,8 +182,7 @@ class _Attached:
         except ResiftError as error:
             # the vectors are there, and who may write documents may not change pipelines in every cluster
             click.echo(f"no pipeline was made: {error.message}", err=True)
-        name = pipeline_name(self.target.name)
-        return [kind for kind in ("search", "ingest") if self.cluster.find(f"/_{kind}/pipeline/{name}", name)]
+        return pipelines_of(self.cluster, self.target.name)
 
     def _set_defaults(self, target: Target, pipelines: list[str]) -> list[str]:
         """Set the default pipelines that are wanted; return what could not be set, and what to do."""

@@ -16,7 +16,7 @@ from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import Target, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, remove_pipelines, settle_pipelines
+from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -94,6 +94,7 @@ class _Detached:
             "models": [entry.model for entry in self.entries],
             "emptied": list(self.record.abandoned),
             "settings": self.target.restored_settings() if self.is_all else {},
+            "pipelines": pipelines_of(self.cluster, self.target.name) if self.is_all else [],
         }
 
     def lines(self) -> list[str]:
@@ -101,8 +102,7 @@ class _Detached:
         report = self.report()
         lines = [f"{self.target.name}:"]
         lines += [f"  {setting} back to {value or 'unset'}" for setting, value in report["settings"].items()]
-        if self.is_all:
-            lines.append(f"  pipelines {pipeline_name(self.target.name)} removed")
+        lines += [f"  {kind} pipeline {pipeline_name(self.target.name)} removed" for kind in report["pipelines"]]
         for name in self.record.abandoned:
             count = self.target.count({"exists": {"field": name}})
             lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
