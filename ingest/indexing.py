@@ -98,7 +98,8 @@ class Indexer:
             progress: called with the report so far, after each batch.
 
         Raises ModelMismatch if the index belongs to another model; EngineUnavailable if the engine does not come back,
-        in which case the rest of a stream, which cannot be read again, goes to the dead-letter file too; BadInput if
+        in which case the rest of a stream, which cannot be read again, goes to the dead-letter file too; EngineError if
+        it lets the caller write nothing; BadInput if
         that file cannot be written, after which nothing more is read; and what reading ``records`` raises, after what
         was read before is indexed. Running again is safe.
         """
@@ -230,6 +231,8 @@ class Indexer:
         try:
             return self.engine.bulk(self.index, documents, self._vector_field), None
         except (EngineUnavailable, EngineError) as error:
+            if error.status in (401, 403):  # who asks lacks a right, and no other document will fare better
+                raise
             # 413: the request is larger than the cluster allows, and half of it may be taken
             if error.status == 413 and len(pending) > 1:
                 return self._bulk_in_halves(pending)

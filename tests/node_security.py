@@ -88,8 +88,10 @@ class Certificates:
         with open(config / "opensearch.yml", "a") as settings:
             settings.write(_CONFIG)
         (config / "opensearch-security/config.yml").write_text(_SECURITY)
-        no_users = "_meta: {type: internalusers, config_version: 2}\n"
-        (config / "opensearch-security/internal_users.yml").write_text(no_users)
+        # no users yet, and none of the rights that the plugin's own file gives to everybody
+        for name in ("internal_users", "roles_mapping"):
+            empty = f"_meta: {{type: {name.replace('_', '')}, config_version: 2}}\n"
+            (config / f"opensearch-security/{name}.yml").write_text(empty)
 
     def _openssl(self, *arguments: str) -> None:
         done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True)

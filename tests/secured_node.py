@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import ssl
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPSConnection
@@ -37,6 +38,18 @@ class SecuredNode:
         connection.close()
         assert answer.status < 300, (path, text)
         return json.loads(text)
+
+    def wait(self) -> None:
+        """Wait until the security plugin has read its settings, which a node that is healthy may not have yet."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.ask("GET", "/_plugins/_security/api/roles")
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def grant(self, roles: Mapping[str, Mapping[str, Any]]) -> None:
         """Make roles, each with a user of the role's name and the usual password."""
@@ -76,5 +89,7 @@ def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNo
         started = node.start(version=VERSION, java_options=options, certificates=certificates)
     except NodeUnavailable as error:
         pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
-    yield SecuredNode(started.url, certificates.folder, certificates.context())
+    secured = SecuredNode(started.url, certificates.folder, certificates.context())
+    secured.wait()
+    yield secured
     started.stop()

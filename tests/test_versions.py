@@ -102,6 +102,34 @@ def test_from_installing_to_uninstalling(old_node: str, reranker: Server, tmp_pa
     engine.close()
 
 
+def test_attaching(old_node: str, here: Path) -> None:
+    engine = OpenSearchEngine(old_node, timeout=60)
+    client: OpenSearch = engine.client
+    for index, knn in (("own", True), ("plain", False)):
+        mapped = {"properties": {"text": {"type": "text"}}}
+        client.indices.create(index=index, body={"settings": {"index.knn": knn}, "mappings": mapped})
+        for number, document in enumerate(DOCUMENTS):
+            client.index(index=index, id=str(number), body={"text": document["text"]}, params={"refresh": "true"})
+    before = client.indices.get(index="own")
+    attach = ("--model", "resift-en", "--yes", "--engine", old_node)
+    run("attach", "own", *attach)
+    run("verify", "own", "--engine", old_node)
+    run("detach", "own", "--yes", "--engine", old_node)
+    after = client.indices.get(index="own")
+    del after["own"]["mappings"]["properties"]["resift_vector"]  # which stays, empty
+    assert {**after["own"]["mappings"], "_meta": {}} == {**before["own"]["mappings"], "_meta": {}}
+    assert not after["own"]["mappings"].get("_meta")
+    assert after["own"]["settings"] == before["own"]["settings"]
+
+    # its mapping may never change again without an outage, which 2.19.6 has mended
+    message = run("attach", "plain", *attach, status=2)
+    assert "fail in OpenSearch 2.19.1 whenever its mapping changes" in message
+    assert "2.19.6 or later, an index with index.knn, or --copy-to" in message
+    assert "resift_vector" not in str(client.indices.get_mapping(index="plain"))
+    client.indices.delete(index="own,plain")
+    engine.close()
+
+
 def answer(number: str, **version: str) -> dict[str, Any]:
     """What a cluster of a version answers to ``GET /``."""
     return {"name": "n", "version": {"number": number, "lucene_version": "9.12.1", **version}}

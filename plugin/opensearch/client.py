@@ -101,6 +101,7 @@ _IMPOSSIBLE = {
     "illegal_state_exception",
     "index_not_found_exception",  # not the index that is searched, which is 404, but one that the body has it read
     "index_out_of_bounds_exception",
+    "input_coercion_exception",
     "json_parse_exception",
     "negative_array_size_exception",
     "no_such_element_exception",
@@ -158,6 +159,9 @@ def translated(error: TransportError) -> EngineError | NotFound:
     body = error.info if isinstance(error.info, Mapping) else {}
     detail = body.get("error", str(error))
     reason = error_reason(detail)
+    if status == 401:
+        expected = "a user and a password, a client certificate or a signature that it knows"
+        return EngineError("OpenSearch does not know who asks (401)", status=status, expected=expected)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:

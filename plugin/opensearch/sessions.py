@@ -49,7 +49,8 @@ class OpenSearchSessionStore(SessionStore):
         try:
             return call(function, **named)
         except (EngineUnavailable, EngineError) as error:
-            expected = "a cluster that answers"
+            forbidden = isinstance(error, EngineError) and error.status in (401, 403)
+            expected = "a user with rights to it" if forbidden else "a cluster that answers"
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
@@ -90,13 +91,18 @@ class OpenSearchSessionStore(SessionStore):
             return
         body = {"settings": SETTINGS, "mappings": MAPPINGS}
         try:
-            if not self._call(self.client.indices.exists, index=self.index):
+            if not self._exists():
                 self._call(self.client.indices.create, index=self.index, body=body)
         except SessionsUnavailable:
             # Another replica may have created it between the two calls.
-            if not self._call(self.client.indices.exists, index=self.index):
+            if not self._exists():
                 raise
         self._created = True
+
+    def _exists(self) -> bool:
+        """Whether there is the index. By reading, which takes no right that is not needed anyway."""
+        params = {"ignore": 404, "_source": "false"}
+        return "error" not in self._call(self.client.get, index=self.index, id=_key(""), params=params)
 
     def delete(self, id: str) -> bool:
         answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})

@@ -27,6 +27,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
@@ -103,7 +104,12 @@ class Attaching:
         raise BadInput(message, value=entry.model, expected="--model DIR, its folder or another model's, or --no-adapt")
 
     def tell_plan(self, alone: bool) -> None:
-        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+        """Print what would be done; on standard error unless it is ``alone``, all that is asked for.
+
+        Raises UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached.
+        """
+        if any(not (plan.is_own or plan.target.has_graph) for plan in self.plans):
+            require_plain_vectors(self.engine.ping().split()[1])
         model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
         saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
         lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
