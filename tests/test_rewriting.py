@@ -33,6 +33,7 @@ VECTOR = np.array([0.6, 0.8, 0], np.float32)
 MASK = np.array([1, 0.5, 0], np.float32)
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
 QUERY = {"match": {"text": "bush fire"}}
+NAMED = {"match_all": {"_name": NAME}}
 PLAIN = Meaning("bush fire", VECTOR)
 SESSION = Meaning("bush fire", VECTOR, "cosine", MASK, TERMS, {"k": 0.5}, ("k", "j"))
 SETTINGS = RewriteSettings(0.5, 100)
@@ -73,7 +74,7 @@ def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, ma
     found = rewritten(body, replace(PLAIN, similarity=similarity, mask=mask), window=7, alpha=0.75)
     assert found.body == {
         **body,
-        "query": {"bool": {"must": [QUERY], "_name": NAME}},
+        "query": {"bool": {"must": [QUERY], "filter": [NAMED]}},
         "rescore": found.body["rescore"],
     }
     (stage,) = found.body["rescore"]
@@ -113,7 +114,7 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
 def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: str, length: float) -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, text=text, kept={}))
-    assert found.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
+    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     (mode, words), (_, similarity) = stages(found)
     assert mode == "total"
     expected = [
@@ -127,14 +128,16 @@ def test_all_words_are_in_the_rescoring_of_a_query_that_keeps_its_matches(text: 
 
 def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, kept={}), widen=True)
-    query = found.body["query"]["bool"]
-    assert set(query) == {"should", "minimum_should_match", "_name"}
+    outer = found.body["query"]["bool"]
+    assert (set(outer), outer["filter"]) == ({"must", "filter"}, [NAMED])
+    query = outer["must"][0]["bool"]
+    assert set(query) == {"should", "minimum_should_match"}
     assert query["minimum_should_match"] == 1
     assert query["should"][0] == QUERY
     assert asked_words(query) == list(TERMS)[:ALTERNATIVES]
     assert asked_words(stages(found)[0]) == list(TERMS)[ALTERNATIVES:]
     without = rewritten({"query": QUERY}, PLAIN, widen=True)
-    assert without.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
+    assert without.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
 
 
 @pytest.mark.parametrize(
@@ -154,8 +157,9 @@ def test_the_strongest_words_are_alternatives_of_a_widened_query() -> None:
 )
 def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions: dict[str, Any]) -> None:
     found = rewritten({"query": query}, SESSION, widen=True, knn=9).body["query"]["bool"]
-    assert {name: found[name] for name in found if name in ("filter", "must_not")} == conditions
-    assert found["should"][0] == QUERY
+    assert found["filter"].pop() == NAMED
+    assert {name: found[name] for name in found if name in ("filter", "must_not") and found[name]} == conditions
+    assert found["must"][0]["bool"]["should"][0] == QUERY
     (nearest,) = clauses_of(found, "knn")
     clause = nearest[VECTOR_FIELD]
     assert clause["k"] == 9
@@ -181,13 +185,13 @@ def test_a_widened_query_keeps_its_conditions(query: dict[str, Any], conditions:
 )
 def test_what_scores_otherwise_is_not_widened(query: dict[str, Any]) -> None:
     found = rewritten({"query": query}, SESSION, widen=True, knn=9)
-    assert found.body["query"] == {"bool": {"must": [query], "_name": NAME}}
+    assert found.body["query"] == {"bool": {"must": [query], "filter": [NAMED]}}
     assert asked_words(stages(found)[0]) == list(TERMS)
 
 
 def test_a_smallest_score_is_one_of_the_query_itself() -> None:
     found = rewritten({"query": QUERY, "min_score": 2}, SESSION, widen=True, knn=9)
-    assert found.body["query"] == {"bool": {"must": [QUERY], "_name": NAME}}
+    assert found.body["query"] == {"bool": {"must": [QUERY], "filter": [NAMED]}}
     assert found.body["min_score"] == 2
 
 
@@ -197,7 +201,9 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
         ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
         ({"query": QUERY, "size": 0}, "no hits were asked for"),
         ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
-        ({"query": {"bool": {"must": [QUERY], "_name": NAME}}}, "it is rewritten already"),
+        ({"query": {"bool": {"must": [QUERY], "filter": [NAMED]}}}, "it is rewritten already"),
+        # as OpenSearch hands it on
+        ({"query": {"bool": {"filter": [{"match_all": {"boost": 1.0, "_name": NAME}}]}}}, "it is rewritten already"),
         ({"query": None}, "the query is malformed"),
         ({"query": {}}, "the query is malformed"),
         ({"query": []}, "the query is malformed"),
@@ -221,7 +227,7 @@ def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], wi
     assert found.reason.startswith("the search has 's")
     hidden = rewritten(body, widen=widen, judged="hide")
     excluded = [{"ids": {"values": ["k", "j"]}}]
-    assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "_name": NAME}}}
+    assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
 
 
 def test_the_words_say_which_of_a_group_is_best() -> None:
@@ -261,7 +267,7 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         found = rewritten({"query": QUERY}, meaning, widen=True, alpha=alpha)
         beta = 1.0 if alpha and vector is not None else 0.0
         others = [{"ids": {"values": ["k"]}}]
-        alternatives = found.body["query"]["bool"]["should"][1]["bool"]
+        alternatives = found.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
         (_, words), (mode, factors) = stages(found)
         for part in (alternatives, words["bool"]["should"][0]["bool"]):
             assert part["must_not"] == others
@@ -284,7 +290,7 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
         assert hidden.body["query"]["bool"]["must_not"] == excluded
         assert clauses_of(hidden.body["rescore"], "must_not") == []
     alone = rewritten({"query": QUERY}, replace(PLAIN, judged=("k", "j")), judged="hide", alpha=0)
-    assert alone.body == {"query": {"bool": {"must": [QUERY], "must_not": excluded, "_name": NAME}}}
+    assert alone.body == {"query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
     assert alone.reason == ""
     demoted = rewritten({"query": QUERY}, judged="demote")
     assert "must_not" not in demoted.body["query"]["bool"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from resift.arrays import Floats
 from resift.plugin.query_dsl import Body
@@ -102,4 +103,7 @@ def nearest_clause(
 
 
 def _numbers(vector: Floats) -> list[float]:
-    return [float(number) for number in np.asarray(vector, np.float32)]
+    # By way of orjson, which takes the fewest digits that tell 32-bit floats apart: half of those of the same numbers
+    # as Python's floats, and a body is parsed several times on its way through a pipeline.
+    numbers: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
+    return numbers

@@ -176,10 +176,18 @@ def _untouchable(body: Body) -> str:
         return "no hits were asked for"
     if "query" not in body and "suggest" in body:
         return "there is no query"
-    inner = query.get("bool")
-    if isinstance(inner, Mapping) and inner.get("_name") == NAME:
+    if _is_rewritten(query):
         return "it is rewritten already"  # by the service, where the index has our pipeline as its default
     return ""
+
+
+def _is_rewritten(query: Body) -> bool:
+    """Whether a query is one of :func:`_bool`; OpenSearch has filled in the defaults of one that comes back to us."""
+    inner = query.get("bool")
+    conditions = inner.get("filter") if isinstance(inner, Mapping) else None
+    clauses = conditions if isinstance(conditions, list) else []
+    everything = [one.get("match_all") for one in clauses if isinstance(one, Mapping)]
+    return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
 
 
 def _unrescorable(body: Body) -> str:
@@ -228,12 +236,8 @@ class _Rewriting:
         if self.parts is None or not alternatives:
             return _bool(must=[self.query], must_not=self._documents(self.hidden))
         scoring, conditions, excluded = self.parts
-        return _bool(
-            should=[scoring, *alternatives],
-            filter=conditions,
-            must_not=excluded + self._documents(self.hidden),
-            at_least=1,
-        )
+        widened = {"bool": {"should": [scoring, *alternatives], "minimum_should_match": 1}}
+        return _bool(must=[widened], filter=conditions, must_not=excluded + self._documents(self.hidden))
 
     def _alternatives(self, parts: Parts) -> list[Body]:
         """What else a widened query finds documents by."""
@@ -309,16 +313,16 @@ def _length(text: str) -> float:
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
+def as_it_is(body: Body) -> Body:
+    """The query of a body, unchanged, but named as one that is rewritten."""
+    return _bool(must=[body.get("query", {"match_all": {}})])
+
+
 def _bool(
-    must: Sequence[Body] = (),
-    should: Sequence[Body] = (),
-    filter: Sequence[Any] = (),
-    must_not: Sequence[Any] = (),
-    at_least: int = 0,
+    must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
 ) -> Body:
-    """A ``bool`` query under our name, without the parts that are empty."""
-    parts = {"must": must, "should": should, "filter": filter, "must_not": must_not}
-    inner: Body = {name: list(clauses) for name, clauses in parts.items() if clauses}
-    if at_least:
-        inner["minimum_should_match"] = at_least
-    return {"bool": {**inner, "_name": NAME}}
+    """A ``bool`` query with our name in it, without the parts that are empty."""
+    # OpenSearch looks for each hit whether it matches what has a name, which costs least of what all match
+    named = [*filter, {"match_all": {"_name": NAME}}]
+    parts = {"must": must, "should": should, "filter": named, "must_not": must_not}
+    return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}

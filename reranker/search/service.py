@@ -12,7 +12,7 @@ from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS
-from resift.plugin.rewriting.rewrite import NAME, NOTHING_TO_ADD
+from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
@@ -183,7 +183,7 @@ class Reranker:
         step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
         asked = query.rewritten.body
         if query.rewritten.reason == NOTHING_TO_ADD:
-            asked = {**asked, "query": _as_it_is(asked)}
+            asked = {**asked, "query": as_it_is(asked)}
         if step is not None:
             asked = step.window_body(asked, query.settings.window)
         reranked = step is not None or query.rewritten.is_scored
@@ -211,7 +211,7 @@ class Reranker:
     def _plain(self, body: dict[str, Any], query: SessionQuery) -> dict[str, Any]:
         """The search as it was, for the ids of as many hits as are rescored."""
         size = max(query.settings.window, body["from"] + body["size"])
-        asked: dict[str, Any] = {"query": _as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
+        asked: dict[str, Any] = {"query": as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
         kept: dict[str, Any] = {
             name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body
         }
@@ -226,8 +226,3 @@ class Reranker:
             "window": query.settings.window,
             "session": None if query.feedback is None else search.session,
         }
-
-
-def _as_it_is(body: dict[str, Any]) -> dict[str, Any]:
-    """The query of a body, named as one that is rewritten: an index may have our search pipeline as its default."""
-    return {"bool": {"must": [body.get("query", {"match_all": {}})], "_name": NAME}}

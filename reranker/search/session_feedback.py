@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -38,9 +37,9 @@ class SessionFeedback:
             return None
         # vectors and texts are part of the key: a document that was indexed anew teaches something else, and texts
         # with other unknown words, perhaps of another session, may have the same vector
-        marks = repr([(one.judgement.grade, one.judgement.query, len(one.text)) for one in judged])
-        parts = [part for one in judged for part in (one.vector.tobytes(), one.text.encode("utf-8", "surrogatepass"))]
-        key = blake2b(b"".join([marks.encode(), *parts])).digest()
+        key = tuple(
+            (one.judgement.grade, one.judgement.query, hash(one.text), hash(one.vector.tobytes())) for one in judged
+        )
         known = self._learned.get(key)
         if known is not None:
             return known
