@@ -11,6 +11,7 @@ from resift.cli.cluster import cluster_option, dry_run_option, opened_cluster
 from resift.cli.options import field_names, json_option
 from resift.cli.paths import NewFolder
 from resift.errors import BadInput
+from resift.plugin.documents import check_name
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -143,6 +144,8 @@ def _check_copy_options(to: str, aliases: tuple[str, ...], own: str | None) -> N
         raise BadInput("--copy-to without --alias", value=to, expected="--alias NAME, by which clients find the index")
     if own is not None:
         raise BadInput("--field with --copy-to", value=own, expected="one of them")
+    for name in (to, *aliases):
+        check_name(name)
 
 
 def confirmed(yes: bool, question: str) -> bool:

@@ -1,0 +1,290 @@
+"""One index made like another one that clients write to, until both are alike and their alias can be moved.
+
+Nothing is kept of what was done: documents are compared, and whoever begins again after a kill does the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+from urllib.parse import quote
+
+from resift.arrays import Floats, batched
+from resift.encoders.model import Model
+from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
+from resift.ingest.stopping import Stop
+from resift.ingest.vector_writing import BatchWriter
+from resift.ingest.verify import BATCH, is_right
+from resift.plugin.cluster.copying import Copy, Points
+from resift.plugin.documents import Document, Rejection
+from resift.plugin.opensearch.client import error_reason
+from resift.plugin.opensearch.documents import stored_json
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
+from resift.plugin.opensearch.scanning import ShardState, scroll
+from resift.plugin.query_dsl import VECTOR_FIELD, document_text
+
+SMALL = 1000  # documents that may have been written since the round before when the last one begins
+_ROUNDS = 10
+_IDS = 5000  # documents of which the ids alone are read together
+Progress = Callable[[int], None]  # is told how many documents are done
+Hit = dict[str, Any]
+
+
+class Mirror:
+    """Makes the index ``to`` like ``source``, of which one is the ``copy`` of the other.
+
+    Documents keep their ids, their routing and, where that can be, their versions; ``to`` is written to by nobody else.
+    With a ``model`` each gets the vector of its text ``fields``. Vectors of ours are not copied. Raises EngineError for
+    documents that ``to`` does not take, and EngineUnavailable where the cluster does not come back.
+    """
+
+    def __init__(
+        self,
+        engine: OpenSearchEngine,
+        copy: Copy,
+        source: str,
+        to: str,
+        stop: Stop,
+        model: Model | None = None,
+        fields: Sequence[str] = (),
+    ) -> None:
+        self.source, self.to, self.stop = source, to, stop
+        self._engine, self._cluster, self._copy = engine, copy.cluster, copy
+        self._model, self._fields = model, tuple(fields)
+        self._seen: dict[int, ShardState] = {}
+
+    def go_on_from(self, points: Points | None) -> None:
+        """Take all that was written to the source before these points for copied."""
+        states = self._engine.shard_states(self.source)
+        known = {int(shard): point for shard, point in (points or {}).items()}
+        if all(shard in known and known[shard][0] == state.history for shard, state in states.items()):
+            self._seen = {shard: ShardState(state.history, known[shard][1], 0) for shard, state in states.items()}
+
+    def everything(self, compare: bool, progress: Progress) -> int:
+        """Copy all documents; with ``compare`` those that are not alike. Return how many were written."""
+        states = self._engine.shard_states(self.source)  # before anything is read: what comes later is read again
+        for index in (self.source, self.to):
+            self._engine.refresh(index)
+        written = self._copied(self._hits(), compare, progress)
+        if not self.stop.requested:
+            self._seen = states
+        return written
+
+    def changes(self) -> int:
+        """Copy what was written since all was read before; return how many documents were read for that."""
+        states = self._engine.shard_states(self.source)
+        if any(shard not in self._seen or self._seen[shard].history != now.history for shard, now in states.items()):
+            return self.everything(True, lambda done: None)
+        behind = {
+            shard: self._seen[shard].settled for shard, now in states.items() if now.highest > self._seen[shard].settled
+        }
+        read: list[int] = []
+        for index in (self.source, self.to) if behind else ():
+            self._engine.refresh(index)
+        for shard, after in behind.items():
+            read.append(0)
+            hits = self._hits({"range": {"_seq_no": {"gt": after}}}, preference=f"_shards:{shard}")
+            self._copied(hits, True, lambda done: read.__setitem__(-1, done))
+        if not self.stop.requested:
+            self._seen = states
+        return sum(read)
+
+    def catch_up(self) -> None:
+        """Copy what is written meanwhile, in rounds, until there is little left to do."""
+        self.remove_gone()
+        for _ in range(_ROUNDS):
+            if self.stop.requested or self.changes() <= SMALL:
+                break
+
+    def finish(self) -> int:
+        """Make both alike while nobody writes to the source; return their number of documents.
+
+        Raises EngineError where they are not alike then.
+        """
+        self.changes()
+        counts = self.counts()
+        if counts[0] != counts[1]:
+            self.remove_gone()
+            counts = self.counts()
+        if counts[0] != counts[1]:
+            message = f"{self.source} has {counts[0]} documents, and {self.to} {counts[1]}"
+            raise EngineError(message, status=409, value=counts[1], expected="that nobody writes to the copy")
+        return counts[0]
+
+    def counts(self) -> tuple[int, int]:
+        """The number of documents of both."""
+        first, second = (self._count(name) for name in (self.source, self.to))
+        return first, second
+
+    def _count(self, index: str) -> int:
+        self._engine.refresh(index)
+        return int(self._cluster.request("GET", f"{_path(index)}/_count")["count"])
+
+    def remove_gone(self) -> int:
+        """Delete the documents that the source has no longer; return how many."""
+        self._engine.refresh(self.to)
+        before = self._count(self.to)
+        with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
+            for hits in batched(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}), _IDS):
+                asked = [{"_id": hit["_id"], **_routing(hit)} for hit in hits]
+                answer = self._cluster.request("POST", f"{_path(self.source)}/_mget", {"docs": asked}, _source="false")
+                if failed := [doc["error"] for doc in answer["docs"] if "error" in doc]:
+                    raise EngineUnavailable(f"{self.source} cannot be read: {error_reason(failed[0])}")
+                gone = [hit for hit, doc in zip(hits, answer["docs"], strict=True) if not doc["found"]]
+                if gone:
+                    writer.put([(hit["_id"], _routing(hit), None) for hit in gone])
+                if self.stop.requested:
+                    break
+        self._refuse(writer)
+        return before - self._count(self.to)
+
+    def _delete(self, batch: Sequence[tuple[str, dict[str, str], None]]) -> list[Rejection]:
+        lines = [json.dumps({"delete": {"_id": id, **routing}}) for id, routing, _ in batch]
+        return self._bulk([id for id, _, _ in batch], lines, "delete")
+
+    def _hits(self, query: dict[str, Any] | None = None, **params: Any) -> Iterator[Hit]:
+        """Documents of the source with their versions, without vectors of ours."""
+        body = sent_body({"query": query or {"match_all": {}}, "version": True}, None)
+        return scroll(self._engine.client, self.source, body, **params)
+
+    def _copied(self, hits: Iterator[Hit], compare: bool, progress: Progress) -> int:
+        """Write the documents, with ``compare`` those that are not alike; return how many were written."""
+        # All that is read is as it was when the first page was, and the mapping that is read after it knows all of it.
+        first = next(hits, None)
+        if first is None:
+            return 0
+        self._copy.follow_mapping(self.source, self.to)
+        read = 0
+        with BatchWriter(self._write, self._engine.writers, self.stop) as writer:
+            for batch in batched(chain([first], hits), BATCH):
+                vectors = self._encode(batch)
+                alike = self._alike(batch, vectors) if compare else set()
+                wanted = [
+                    (hit["_id"], hit, vector)
+                    for hit, vector in zip(batch, vectors, strict=True)
+                    if _key(hit) not in alike
+                ]
+                if wanted:
+                    writer.put(wanted)
+                read += len(batch)
+                progress(read)
+                if self.stop.requested:
+                    break
+        self._refuse(writer)
+        return writer.written
+
+    def _encode(self, hits: Sequence[Hit]) -> Sequence[Floats | None]:
+        if self._model is None:
+            return [None] * len(hits)
+        return list(self._model.encode([document_text(hit["_source"], self._fields) for hit in hits]))
+
+    def _alike(self, hits: Sequence[Hit], vectors: Sequence[Floats | None]) -> set[tuple[str, str | None]]:
+        """Those documents that the other index has as they are, with the vectors that they should have."""
+        query = {"ids": {"values": [hit["_id"] for hit in hits]}}
+        body = {"query": query, "size": len(hits), "version": True, "search_pipeline": "_none"}
+        sent = sent_body({**body, "track_total_hits": False}, None if self._model is None else VECTOR_FIELD)
+        found = self._cluster.request("POST", f"{_path(self.to)}/_search", sent)["hits"]["hits"]
+        stored = take_vectors(found, VECTOR_FIELD)
+        known = {_key(hit): (hit, vector) for hit, vector in zip(found, stored, strict=True)}
+        alike = set()
+        for hit, right in zip(hits, vectors, strict=True):
+            other, vector = known.get(_key(hit), (None, None))
+            if other is None or other["_source"] != hit["_source"] or other["_version"] < hit["_version"]:
+                continue
+            if right is None or is_right(vector, right):
+                alike.add(_key(hit))
+        return alike
+
+    def _write(self, batch: Sequence[tuple[str, Hit, Floats | None]]) -> list[Rejection]:
+        """Write documents with their versions; return what was refused."""
+        refused = self._put(batch, exact=True)
+        # The version is less than one that the document had here before: it was deleted meanwhile, and made anew.
+        positions = [one.position for one in refused if one.status == 409]
+        again = self._put([batch[position] for position in positions], exact=False) if positions else []
+        others = [one for one in refused if one.status != 409]
+        return others + [Rejection(positions[one.position], one.id, one.status, one.reason) for one in again]
+
+    def _put(self, batch: Sequence[tuple[str, Hit, Floats | None]], exact: bool) -> list[Rejection]:
+        lines = []
+        for id, hit, vector in batch:
+            version = {"version": hit["_version"], "version_type": "external_gte"} if exact else {}
+            lines.append(json.dumps({"index": {"_id": id, **_routing(hit), **version}}))
+            try:
+                lines.append(stored_json(Document(id, hit["_source"], vector), VECTOR_FIELD))
+            except ValueError as error:  # a number that is too large for a float, in a field that is not indexed
+                raise EngineError(f"document {id} cannot be copied: {error}", status=400, value=id) from error
+        return self._bulk([id for id, _, _ in batch], lines, "index")
+
+    def _bulk(self, ids: Sequence[str], lines: Sequence[str], action: str) -> list[Rejection]:
+        # Documents that went through the index's pipelines once are not to do so again.
+        path, text = f"{_path(self.to)}/_bulk", "\n".join(lines) + "\n"
+        answer = self._cluster.request("POST", path, text, pipeline="_none", filter_path="items.*.status,items.*.error")
+        results = [item[action] for item in answer["items"]]
+        return [
+            Rejection(position, id, result["status"], error_reason(result["error"]))
+            for position, (id, result) in enumerate(zip(ids, results, strict=True))
+            if "error" in result
+        ]
+
+    def _refuse(self, writer: BatchWriter) -> None:
+        if writer.refused:
+            one = writer.refused[0]
+            message = f"{len(writer.refused)} documents are refused by {self.to}, such as {one.id}: {one.reason}"
+            raise EngineError(message, status=one.status, value=one.id, expected="documents that it takes")
+
+
+@contextmanager
+def blocked(copy: Copy, index: str) -> Iterator[dict[str, Any]]:
+    """A block in which nobody writes to ``index``, and at whose end it can be written to again, however it ends.
+
+    Yields a dict for changes of the copy's record, which are written then.
+    """
+    notes: dict[str, Any] = {}
+    try:
+        copy.block(index)
+        yield notes
+    finally:
+        unblock(copy, notes)
+
+
+def unblock(copy: Copy, notes: Mapping[str, Any] | None = None) -> str | None:
+    """Let an index be written to again that a copy has blocked, however busy the cluster is; return its name."""
+    patience = Patience(time.sleep)
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return copy.unblock(**(notes or {}))
+        except ResiftError as error:
+            if not is_temporary(error.status):
+                raise
+            patience.wait(attempt)
+    return copy.unblock(**(notes or {}))
+
+
+def points_of(engine: OpenSearchEngine, index: str) -> Points:
+    """The last writes of an index that nobody writes to now, as a copy records them."""
+    return {str(shard): [state.history, state.highest] for shard, state in engine.shard_states(index).items()}
+
+
+def is_written_since(engine: OpenSearchEngine, index: str, points: Points) -> bool:
+    """Whether anything was written to an index since these points."""
+    now = points_of(engine, index)
+    return any(shard not in points or points[shard][1] < point[1] for shard, point in now.items())
+
+
+def _path(index: str) -> str:
+    return f"/{quote(index, safe='')}"
+
+
+def _routing(hit: Mapping[str, Any]) -> dict[str, str]:
+    return {"routing": hit["_routing"]} if "_routing" in hit else {}
+
+
+def _key(hit: Mapping[str, Any]) -> tuple[str, str | None]:
+    """What tells documents of one index apart: those of two shards may have one id."""
+    return hit["_id"], hit.get("_routing")

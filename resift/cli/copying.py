@@ -1,0 +1,333 @@
+"""How an index is copied into one with a graph, which takes its place behind an alias, and how that is taken back."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from resift.cli.attaching import Attaching, Options, learned_folder
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.output import print_report, progress_bar
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, EngineError, ResiftError
+from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
+from resift.ingest.stopping import Stop
+from resift.plugin.cluster.attachment import FINAL, SEARCH
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.copying import NONE, PIPELINES, Copy, check_aliases, check_templates
+from resift.plugin.cluster.index_pipelines import pipeline_name, settle_pipelines
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.vectors.packaged import DEFAULT
+
+_OUT_OF_SERVICE: dict[str, Any] = {"since": None, "left": None, "returning": None}
+_BLOCK = "clients' writes get 403, cluster_block_exception"
+
+
+class Copying:
+    """One run of ``resift attach INDEX --copy-to NEW --alias A``.
+
+    Raises BadInput for what cannot be done, before anything is changed; a block that an earlier run has left is taken
+    off first, unless it is a ``dry_run``.
+    """
+
+    def __init__(
+        self,
+        engine: OpenSearchEngine,
+        name: str,
+        to: str,
+        aliases: tuple[str, ...],
+        options: Options,
+        as_json: bool,
+        dry_run: bool,
+    ) -> None:
+        self.engine, self.cluster, self.to, self.as_json = engine, Cluster(engine), to, as_json
+        self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
+        self.copy = Copy.find(self.cluster, to)
+        if self.copy is None:
+            if self.cluster.find(f"/{to}/_mapping"):
+                raise BadInput(f"index {to!r} exists, and is not a copy", value=to, expected="a name that is free")
+        elif not dry_run:
+            _take_off(engine, self.copy)
+        if self.copy is not None:
+            options = replace(options, model=self._begun_model(name))
+        self.attaching = Attaching(engine, name, options, as_json)
+        if len(self.attaching.targets) > 1:
+            raise BadInput(f"{name!r} stands for {self.attaching.names}", value=name, expected="one index")
+        (self.target,), (self.plan,) = self.attaching.targets, self.attaching.plans
+        check_aliases(self.target, to, self.aliases)
+        if self.copy is None:
+            check_templates(self.cluster, to)
+        else:
+            self._check_copy(self.copy)
+
+    def _begun_model(self, name: str) -> str:
+        """The folder of the model that the copy was begun with."""
+        info = self.engine.info(self.to)
+        given = self.options.model or (DEFAULT if self.options.no_adapt else None)
+        for folder in (given,) if given else (learned_folder(name, self.options), DEFAULT):
+            with suppress(ResiftError):
+                if load_model(folder).hash == info.model:
+                    return str(folder)
+        message = f"the copy {self.to!r} was begun with model {info.model_name} ({info.model})"
+        raise BadInput(message, value=info.model, expected=f"--model DIR, its folder, or resift drop {self.to} first")
+
+    def _check_copy(self, copy: Copy) -> None:
+        """Raise BadInput if the copy is another index's, or was begun for other aliases."""
+        record = copy.record
+        if (record.of, record.uuid) != (self.target.name, self.target.settings["index.uuid"]):
+            message = f"{self.to!r} is a copy of {record.of}, or of an earlier index of that name"
+            raise BadInput(message, value=self.to, expected=f"another name, or resift drop {self.to} first")
+        if set(record.aliases) != set(self.aliases):
+            expected = f"--alias {' --alias '.join(record.aliases)}, or resift drop {self.to} first"
+            raise BadInput(f"{self.to!r} was begun for other aliases", value=list(self.aliases), expected=expected)
+
+    @property
+    def question(self) -> str:
+        """What the user is asked before it begins."""
+        return f"Copy {self.target.name} into {self.to}, and move {', '.join(self.aliases)} to it?"
+
+    def tell_plan(self, alone: bool) -> None:
+        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+        if alone:
+            model = self.attaching.model
+            report = {"index": self.target.name, "copy": self.to, "aliases": self.aliases, "dry_run": True}
+            more = {"model": model.hash if model else None, "documents": self.target.documents}
+            fields = {"fields": list(self.plan.entry.fields), "seconds": round(self._seconds, 1)}
+            print_report({**report, **more, **fields, "aliases_that_stay": self._staying}, self.as_json, *self._lines())
+        else:
+            click.echo("\n".join(self._lines()), err=True)
+
+    @property
+    def _staying(self) -> list[str]:
+        """The aliases of the index that are not moved."""
+        answer = self.cluster.request("GET", f"{self.target.path}/_alias")
+        return sorted(set(answer[self.target.name]["aliases"]) - set(self.aliases))
+
+    @property
+    def _seconds(self) -> float:
+        return 2 * self.target.documents / max(min(self.plan.rate, 1000), 1)  # all are read once more, and compared
+
+    def _lines(self) -> list[str]:
+        index, new, model = self.target.name, self.to, self.attaching.model
+        saved = "learned from these documents, and saved in " + self.attaching.out
+        names, staying = ", ".join(self.aliases), ", ".join(self._staying)
+        lines = [
+            f"model: {saved if model is None else f'{model.name} ({model.hash})'}",
+            f"{index} -> {new}, {'which is there, and is gone on with' if self.copy else 'a new index'}",
+            f"  texts       {', '.join(self.plan.entry.fields)}",
+            f"  mapping     that of {index}, + the vectors with a graph (index.knn), which k-NN over all of it needs",
+            "  settings    the same, pipelines and analysers among them",
+            f"  documents   {self.target.documents}, with their ids, routing and versions; no pipeline runs over them",
+            f"  time        about {max(1, round(self._seconds))} s, while clients write and search on",
+            f"  writes      then {_BLOCK}, while the last changes are copied: a second or two, longer in an index of"
+            " many hundred thousand documents of which some are deleted just then; let clients try again",
+            f"  alias       {names}: from {index} to {new} at once, with filter and routing as they are",
+        ]
+        if staying:
+            lines.append(f"  alias       {staying}: stays with {index}, which changes no more; --alias moves it, too")
+        lines.append(f"  clients     that use the name {index} go on there, and what they write is not copied any more")
+        return [*lines, f"  undo        resift detach {new}; {index} stays as it is"]
+
+    def run(self) -> int:
+        """Do it; return the exit status."""
+        stop, started = Stop(), time.perf_counter()
+        if self.copy is not None and self.copy.in_service:
+            lines = [f"{self.to} is what {', '.join(self.aliases)} stands for already: nothing to do"]
+            report = {"index": self.target.name, "copy": self.to, "aliases": self.aliases}
+            print_report({**report, "documents": None, "blocked_seconds": 0.0}, self.as_json, *lines)
+            return 0
+        with stop.at_signals():
+            model = self.attaching.model or self.attaching.learned()
+            copy, is_new = self.copy, self.copy is None
+            if copy is None:
+                copy = Copy.create(self.target, self.to, self.plan.entry.fields, model, self.aliases)
+            else:
+                _put_out_of_service(copy)
+            fields = self.plan.entry.fields
+            mirror = Mirror(self.engine, copy, self.target.name, self.to, stop, model, fields)
+            done = self._copied(mirror, copy, is_new)
+        if done is None:
+            click.echo(f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy", err=True)
+            return 128 + (stop.signal or 2)
+        report, lines = done
+        seconds = round(time.perf_counter() - started, 3)
+        print_report({**report, "model": model.hash, "seconds": seconds}, self.as_json, *lines)
+        return NOT_RIGHT if report["hints"] else 0
+
+    def _copied(self, mirror: Mirror, copy: Copy, is_new: bool) -> tuple[dict[str, Any], list[str]] | None:
+        """Copy and compare all, and move the aliases; None if it was interrupted."""
+        total, stop = max(1, self.target.documents), mirror.stop
+        with progress_bar(f"copying {self.target.name}") as progress:
+            mirror.everything(not is_new, lambda done: progress(done, max(total, done)))
+        if is_new and not stop.requested:
+            with progress_bar(f"comparing with {self.to}") as progress:
+                mirror.everything(True, lambda done: progress(done, max(total, done)))
+        if not stop.requested:
+            mirror.catch_up()
+        if stop.requested:
+            return None
+        pipelines, hints = self._pipelines(copy)
+        documents, seconds = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
+        names, index = ", ".join(self.aliases), self.target.name
+        lines = [
+            f"{documents} documents are alike in {index} and {self.to}",
+            f"writes were refused for {seconds:.2f} s, and {names} stands for {self.to} now",
+            *(f"  {hint}" for hint in hints),
+            f"{index} is as it was; clients that use that name go on there, and nothing is copied any more",
+            f"undo: resift detach {self.to}",
+        ]
+        report = {"index": index, "copy": self.to, "aliases": self.aliases, "documents": documents}
+        return {**report, "blocked_seconds": round(seconds, 3), "pipelines": pipelines, "hints": hints}, lines
+
+    def _pipelines(self, copy: Copy) -> tuple[list[str], list[str]]:
+        """The kinds of pipelines that the copy has, and what to do about one that it should have."""
+        hints = []
+        try:
+            settle_pipelines(self.cluster, copy.name)
+        except ResiftError as error:
+            hints.append(f"no pipeline was made: {error.message}")
+        name = pipeline_name(copy.name)
+        found = [kind for kind in ("search", "ingest") if self.cluster.find(f"/_{kind}/pipeline/{name}", name)]
+        used = pipeline_name(self.target.name) in map(copy.settings(self.target.name).get, PIPELINES)
+        if (self.options.default_pipelines or used) and "search" not in found:
+            again = f"resift install, then resift attach {copy.name} --default-pipelines"
+            hints.append(
+                f"no default pipelines were set, since the cluster has no installation for this model: {again}"
+            )
+        return found, hints
+
+    def _defaults(self, found: list[str]) -> dict[str, str]:
+        """The settings that make our pipelines the copy's own, where they are wanted."""
+        ours, of = pipeline_name(self.to), pipeline_name(self.target.name)
+        settings = self.target.settings
+        wanted = {
+            setting
+            for setting, kind in ((FINAL, "ingest"), (SEARCH, "search"))
+            if kind in found and (self.options.default_pipelines or settings.get(setting) == of)
+        }
+        return dict.fromkeys(sorted(wanted), ours)
+
+
+class Returning:
+    """One run of ``resift detach NEW`` where NEW is a copy that is in service: the aliases go back to its index.
+
+    What was written to the copy since goes there first, unless ``copy_back`` is false. Raises BadInput for what cannot
+    be done, before anything is changed.
+    """
+
+    def __init__(self, engine: OpenSearchEngine, copy: Copy, copy_back: bool, as_json: bool, dry_run: bool) -> None:
+        self.engine, self.copy, self.as_json, self.copy_back = engine, copy, as_json, copy_back
+        if not dry_run:
+            _take_off(engine, copy)
+        record, self.index = copy.record, copy.record.of
+        found = copy.cluster.find(f"/{self.index}/_settings", self.index)
+        if found is None or copy.settings(self.index)["index.uuid"] != record.uuid:
+            message = f"the index {self.index!r} that {copy.name} is a copy of is not there any more"
+            raise BadInput(message, value=copy.name, expected="nothing: the copy is what there is")
+        if not copy.in_service:
+            message = f"{copy.name!r} is a copy of {self.index!r} that {', '.join(record.aliases)} does not stand for"
+            raise BadInput(message, value=copy.name, expected=f"resift drop {copy.name} deletes it")
+        # What was written to the index by its own name cannot be told from what has been deleted in the copy.
+        is_begun = record.returning is not None
+        if copy_back and not is_begun and is_written_since(engine, self.index, record.left or {}):
+            message = f"{self.index!r} was written to by its own name since {copy.name} took its place"
+            expected = f"--no-copy-back, with which what was written to {copy.name} since stays there alone"
+            raise BadInput(message, value=self.index, expected=expected)
+
+    @property
+    def question(self) -> str:
+        """What the user is asked before it begins."""
+        return f"Move {self._names} back to {self.index}?"
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self.copy.record.aliases)
+
+    def tell_plan(self, alone: bool) -> None:
+        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+        name = self.copy.name
+        kept = f"stays in {name} alone (--no-copy-back)"
+        lines = [
+            f"{name} is a copy of {self.index}:",
+            f"  alias       {self._names}: from {name} to {self.index} at once",
+            f"  documents   what was written to {name} since {'is copied back first' if self.copy_back else kept}",
+        ]
+        if self.copy_back:
+            lines.append(f"  writes      {_BLOCK}, while the last changes are copied; let clients try again")
+        lines.append(f"  {name} stays as it is then; resift drop {name} deletes it")
+        if alone:
+            report = {"copy": name, "index": self.index, "aliases": self.copy.record.aliases}
+            print_report({**report, "copy_back": self.copy_back, "dry_run": True}, self.as_json, *lines)
+        else:
+            click.echo("\n".join(lines), err=True)
+
+    def run(self) -> int:
+        """Do it; return the exit status."""
+        copy, stop, documents, seconds = self.copy, Stop(), None, 0.0
+        with stop.at_signals():
+            if self.copy_back:
+                if copy.record.returning is None:
+                    copy.write(returning={FINAL: copy.settings(self.index).get(FINAL)})
+                if copy.settings(self.index).get(FINAL, NONE) != NONE:
+                    copy.change_settings(self.index, {FINAL: NONE})  # they went through it on their way into the copy
+                mirror = Mirror(self.engine, copy, copy.name, self.index, stop)
+                mirror.go_on_from(copy.record.since)
+                mirror.catch_up()
+                if stop.requested:
+                    click.echo("interrupted: run it again, and it goes on", err=True)
+                    return 128 + (stop.signal or 2)
+                documents, seconds = _moved(self.engine, mirror, copy, copy.record.returning or {})
+            else:
+                copy.change_settings(self.index, copy.record.returning or {})
+                copy.move_aliases(copy.name, self.index)
+                copy.write(**_OUT_OF_SERVICE)
+        lines = [f"{self._names} stands for {self.index} again; writes were refused for {seconds:.2f} s"]
+        if documents is not None:
+            lines.insert(0, f"{documents} documents are alike in {copy.name} and {self.index}")
+            if self.engine.info(self.index).model is not None:
+                lines.append(f"what was copied back has no vectors there: resift verify {self.index} --repair")
+        lines.append(f"{copy.name} is left: resift drop {copy.name} deletes it")
+        report = {"copy": copy.name, "index": self.index, "aliases": copy.record.aliases, "documents": documents}
+        print_report({**report, "blocked_seconds": round(seconds, 3)}, self.as_json, *lines)
+        return 0
+
+
+def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[str, Any]) -> tuple[int, float]:
+    """Make both indices alike, change ``settings`` of the one that is to serve, and move the aliases to it.
+
+    Returns the number of documents, and how many seconds writes were refused. If it fails, nothing was moved.
+    """
+    started = time.perf_counter()
+    mirror.stop = Stop()  # at a signal it is done sooner than it would be undone
+    with blocked(copy, mirror.source) as notes:
+        documents = mirror.finish()
+        copy.change_settings(mirror.to, settings)
+        since, left = points_of(engine, mirror.to), points_of(engine, mirror.source)
+        if not copy.is_blocked(mirror.source):
+            message = f"somebody let {mirror.source} be written to while its last changes were copied"
+            raise EngineError(message, status=409, value=mirror.source, expected="one run at a time")
+        copy.move_aliases(mirror.source, mirror.to)
+        is_back = mirror.source == copy.name
+        notes |= _OUT_OF_SERVICE if is_back else {"since": since, "left": left}
+    return documents, time.perf_counter() - started
+
+
+def _take_off(engine: OpenSearchEngine, copy: Copy) -> None:
+    """Take off the block that a run has left which was killed."""
+    of = copy.record.of
+    if copy.record.blocked == of and copy.record.left is None and copy.in_service and copy.is_blocked(of):
+        # It was killed behind the move: so far nobody has written to the index by its own name.
+        copy.write(left=points_of(engine, of))
+    if (index := unblock(copy)) is not None:
+        click.echo(f"{index} can be written to again: an earlier run had left its block", err=True)
+
+
+def _put_out_of_service(copy: Copy) -> None:
+    """Have no pipeline run over what is copied, and undo what a way back has changed that was not finished."""
+    copy.change_settings(copy.record.of, copy.record.returning or {})
+    copy.write(**_OUT_OF_SERVICE)
+    copy.change_settings(copy.name, dict.fromkeys(PIPELINES, NONE))

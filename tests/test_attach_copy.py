@@ -1,0 +1,230 @@
+"""A copy with a graph takes the place of an index behind its alias, while clients write; and is taken back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attached_index import Index, assert_right, other, own, routed, run, source
+from test_attach_running import Killed, Traffic
+
+from resift import Model
+from resift.errors import EngineError
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+__all__ = ["other", "own"]
+
+COUNT = 800
+OF_ONE_INDEX = ("uuid", "creation_date", "provided_name", "version.created")  # settings
+
+
+class Behind(Index):
+    """What another name says of an index: an alias, which clients write through, or the name of the copy."""
+
+    def __init__(self, index: Index, name: str) -> None:
+        self.name, self.engine, self.cluster = name, index.engine, index.cluster
+
+    def bulk(self, lines: list[str]) -> list[dict[str, Any]]:
+        """Send a bulk request, as often as it takes while writes are refused for a moment."""
+        while True:
+            try:
+                items = super().bulk(lines)
+            except EngineError as error:
+                if error.status != 403:
+                    raise
+            else:
+                if items[0]["status"] != 403:
+                    return items
+                assert "cluster_block_exception" in items[0]["error"]["type"]
+            time.sleep(0.01)
+
+
+class Shops:
+    """An index with an alias, and another one with the same documents; a final pipeline counts how often it runs."""
+
+    def __init__(self, engine: OpenSearchEngine) -> None:
+        self.index, self.twin = Index(engine, count=0), Index(engine, count=0)
+        self.counting = f"{self.index.name}-counting"
+        script = {"script": {"source": "ctx.n = (ctx.n == null ? 0L : ctx.n) + 1L"}}
+        self.index.cluster.request("PUT", f"/_ingest/pipeline/{self.counting}", {"processors": [script]})
+        for index in (self.index, self.twin):
+            index.cluster.request("PUT", f"/{index.name}/_settings", {"index.final_pipeline": self.counting})
+            index.write(range(COUNT))
+        self.name, self.alias = f"{self.index.name}-copy", f"{self.index.name}-odd"
+        self.clients, self.copy = Behind(self.index, self.alias), Behind(self.index, self.name)
+
+    def close(self) -> None:
+        for index in (self.copy, self.index, self.twin):
+            index.close()
+        self.index.cluster.request("DELETE", f"/_ingest/pipeline/{self.counting}")
+
+    def state(self) -> tuple[Any, Any, Any]:
+        """What the index is, beside its documents."""
+        return self.index.mapping(), self.index.settings(), self.index.aliases()
+
+
+@pytest.fixture
+def shops(cluster: OpenSearchEngine) -> Iterator[Shops]:
+    shops = Shops(cluster)
+    yield shops
+    shops.close()
+
+
+def contents(index: Index) -> dict[str, Any]:
+    """The routing and the fields of every document, without vectors of ours; OpenSearch may have them in any order."""
+    found = {id: json.loads(text) for id, text in index.documents().items()}
+    for _, fields in found.values():
+        fields.pop("resift_vector", None)
+    return found
+
+
+def attach(shops: Shops, url: str, folder: str, *flags: str, status: int = 0) -> str:
+    flags = ("--copy-to", shops.name, "--alias", shops.alias, "--model", folder, *flags)
+    return run("attach", shops.index.name, url, *flags, status=status).output
+
+
+def without_own(settings: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if not name.endswith(OF_ONE_INDEX)}
+
+
+def assert_alike(shops: Shops) -> None:
+    """The copy has the mapping and the settings of the index, and a graph."""
+    mapping, wanted = shops.copy.mapping(), shops.index.mapping()
+    assert mapping["properties"].pop("resift_vector")["method"]["engine"] == "lucene"
+    mapping["properties"].pop("resift_needs_mapping")
+    meta = mapping.pop("_meta")
+    assert {name: meta[name] for name in ("owner", "z", "a")} == wanted.pop("_meta")
+    assert mapping == wanted
+    settings = without_own(shops.copy.settings())
+    assert settings.pop("index.knn") == "true"
+    ours = {name for name in settings if name.startswith(("index.knn.", "index.merge."))}  # what OpenSearch adds
+    ours |= {name for name, value in settings.items() if value == "_none"}
+    assert {name: value for name, value in settings.items() if name not in ours} == without_own(shops.index.settings())
+
+
+def test_clients_write_through_the_alias_all_the_while(
+    shops: Shops, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    model, folder = own
+    before = shops.state()
+    with Traffic(shops.clients, shops.twin) as traffic:
+        time.sleep(0.2)
+        output = attach(shops, opensearch_url, folder)
+        written = traffic.writes
+        time.sleep(0.3)
+    assert not traffic.failed
+    assert traffic.writes > written > 0
+    assert "writes were refused for" in output
+    assert contents(shops.copy) == contents(shops.twin)
+    assert_alike(shops)
+    name, alias = shops.index.name, shops.alias
+    assert shops.copy.aliases() == {shops.name: {"aliases": before[2][name]["aliases"]}}
+    assert shops.index.aliases() == {name: {"aliases": {}}}
+    # whoever wrote documents through the copy had them go through the same pipelines, but not through one of ours
+    run("verify", shops.name, opensearch_url, "--model", folder, "--repair", status=None)
+    assert_nearest(shops.copy, model)
+    with Traffic(shops.clients, shops.twin) as traffic:
+        time.sleep(0.2)
+        output = run("detach", alias, opensearch_url).output
+        time.sleep(0.2)
+    assert not traffic.failed
+    assert f"{alias} stands for {name} again" in output
+    assert contents(shops.index) == contents(shops.twin)
+    assert shops.state() == before
+
+
+def assert_nearest(index: Index, model: Model) -> None:
+    """A search of the whole index by a vector finds the document that has it."""
+    hits = [one for one in index.engine.scan(index.name) if one.vector is not None and one.vector.any()]
+    for one in hits[:: len(hits) // 5]:
+        query = {"knn": {"resift_vector": {"vector": one.vector.tolist(), "k": 5}}}
+        answer = index.cluster.request("POST", f"/{index.name}/_search", {"query": query, "_source": False})
+        assert answer["hits"]["total"]["value"] >= 5
+        assert answer["hits"]["max_score"] == pytest.approx(2, abs=1e-3)  # 1 + the inner product of unit vectors
+    assert model.dim == len(hits[0].vector)
+
+
+class KilledAt(Killed):
+    """Commands that are killed once something is so."""
+
+    def run_until(self, condition: Callable[[], bool], *command: str) -> int:
+        assert self._starter.stdin is not None
+        assert self._starter.stdout is not None
+        self._starter.stdin.write(" ".join(command) + "\n")
+        self._starter.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._starter.stdin.write("kill\n")
+        self._starter.stdin.flush()
+        return int(self._starter.stdout.readline())
+
+
+def test_copying_goes_on_after_kills_and_leaves_no_block(
+    shops: Shops, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    _, folder = own
+    index, copy = shops.index, shops.copy
+
+    def blocked(one: Index) -> bool:
+        return one.settings().get("index.blocks.write") == "true"
+
+    def copied() -> bool:
+        return bool(copy.cluster.find(f"/{copy.name}")) and copy.engine.sample(copy.name, 1).hits != []
+
+    before, where = shops.state(), ["--engine", opensearch_url, "--yes"]
+    attaching = ["attach", index.name, "--copy-to", shops.name, "--alias", shops.alias, "--model", folder, *where]
+    with KilledAt() as killed, Traffic(shops.clients, shops.twin) as traffic:
+        assert killed.run(*attaching, after=0.3) < 0
+        assert killed.run_until(lambda: bool(copy.cluster.find(f"/{copy.name}")), *attaching) < 0
+        ends = [killed.run_until(lambda: blocked(index), *attaching), killed.run(*attaching)]
+        assert ends[1] == 0
+        assert not blocked(index)
+        assert shops.alias in copy.aliases()[copy.name]["aliases"]
+    assert not traffic.failed
+    assert contents(copy) == contents(shops.twin)
+    assert_alike(shops)
+    with KilledAt() as killed, Traffic(shops.clients, shops.twin) as traffic:
+        ends.append(killed.run_until(lambda: blocked(copy), "detach", copy.name, *where))
+        assert killed.run("detach", copy.name, *where) in (0, 2)  # 2 where the alias had been moved before the kill
+        assert not blocked(copy)
+        assert shops.alias in index.aliases()[index.name]["aliases"]
+    assert not traffic.failed
+    assert min(ends) < 0
+    assert contents(index) == contents(shops.twin)
+    assert shops.state() == before
+
+
+def test_versions_and_routing_are_kept_and_what_was_made_anew_is_copied(
+    cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    index = Index(cluster, {"index.gc_deletes": "0s"}, count=60)
+    copy, alias = Behind(index, f"{index.name}-copy"), f"{index.name}-odd"
+    flags = ("--copy-to", copy.name, "--alias", alias, "--model", own[1])
+    try:
+        for _ in range(3):
+            index.write([5, 6])
+        run("attach", index.name, opensearch_url, *flags)
+        assert versions(copy) == versions(index)
+        run("detach", alias, opensearch_url)
+        index.bulk([json.dumps({"delete": {"_id": "5", **routed(5)}}), json.dumps({"delete": {"_id": "8"}})])
+        index.cluster.request("POST", f"/{index.name}/_flush", force="true")
+        time.sleep(0.01)
+        index.bulk([json.dumps({"index": {"_id": "5", **routed(5)}}), json.dumps(source(11))])
+        run("attach", index.name, opensearch_url, *flags)
+        assert contents(copy) == contents(index)
+        assert_right(copy, own[0], list(copy.engine.info(copy.name).fields))
+    finally:
+        copy.close()
+        index.close()
+
+
+def versions(index: Index) -> dict[tuple[str, str | None], int]:
+    """The version of each document."""
+    index.cluster.request("POST", f"/{index.name}/_refresh")
+    body = {"size": 1000, "version": True, "_source": False}
+    hits = index.cluster.request("POST", f"/{index.name}/_search", body)["hits"]["hits"]
+    return {(hit["_id"], hit.get("_routing")): hit["_version"] for hit in hits}
