@@ -130,9 +130,10 @@ LONG = [
     Step(NODES, "a node is killed", 20, killed_node),
     Step(NODES, "a node and resift attach are killed, and attach is run again", 20, killed_attaching),
     Step(NODES, "the cluster's manager is killed", 20, lambda cluster: killed_node(cluster, manager=True)),
-    Step(NODES, "a node is frozen", 40, frozen_node),
-    Step(NODES, "the cluster's manager is frozen", 40, lambda cluster: frozen_node(cluster, manager=True)),
+    Step(NODES, "a node is frozen", 38, frozen_node),
+    Step(NODES, "the cluster's manager is frozen", 38, lambda cluster: frozen_node(cluster, manager=True)),
     Step(NODES, "a node and the reranker are killed", 20, both),
+    Step(NODES, "both are there again", 12, nothing),  # to nodes that just began the first requests take long
     Step(CALM, "all is well", 20, nothing),
 ]
 SHORT = [

@@ -124,11 +124,13 @@ def store_bytes(client: OpenSearch, index: str) -> int:
     """Bytes of the primary shards on disk, merged into one segment each."""
     client.indices.refresh(index=index)
     client.indices.forcemerge(index=index, max_num_segments=1, request_timeout=3600)
-    client.indices.flush(index=index, request_timeout=300)
+    client.indices.refresh(index=index)
     stats = client.indices.segments(index=index)["indices"][index]["shards"]
-    # of segments: statistics of the store lag behind by ten seconds
-    primaries = [copy for copies in stats.values() for copy in copies if copy["routing"]["primary"]]
-    return sum(int(one["size_in_bytes"]) for copy in primaries for one in copy["segments"].values())
+    # of segments, as statistics of the store lag behind by ten seconds; those that were merged are still listed
+    primaries = [
+        copy["segments"].values() for copies in stats.values() for copy in copies if copy["routing"]["primary"]
+    ]
+    return sum(int(one["size_in_bytes"]) for segments in primaries for one in segments if one["search"])
 
 
 def _reason(error: TransportError) -> str:
