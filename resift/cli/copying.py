@@ -19,7 +19,7 @@ from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import FINAL, SEARCH
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import NONE, PIPELINES, Copy, check_aliases, check_templates
-from resift.plugin.cluster.index_pipelines import pipeline_name, settle_pipelines
+from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import DEFAULT
 
@@ -54,7 +54,8 @@ class Copying:
             _take_off(engine, self.copy)
         if self.copy is not None:
             options = replace(options, model=self._begun_model(name))
-        self.attaching = Attaching(engine, name, options, as_json)
+        # The copy keeps the versions that the documents have, also those that clients give them.
+        self.attaching = Attaching(engine, name, replace(options, raise_versions=True), as_json)
         if len(self.attaching.targets) > 1:
             raise BadInput(f"{name!r} stands for {self.attaching.names}", value=name, expected="one index")
         (self.target,), (self.plan,) = self.attaching.targets, self.attaching.plans
@@ -190,8 +191,7 @@ class Copying:
             settle_pipelines(self.cluster, copy.name)
         except ResiftError as error:
             hints.append(f"no pipeline was made: {error.message}")
-        name = pipeline_name(copy.name)
-        found = [kind for kind in ("search", "ingest") if self.cluster.find(f"/_{kind}/pipeline/{name}", name)]
+        found = pipelines_of(self.cluster, copy.name)
         used = pipeline_name(self.target.name) in map(copy.settings(self.target.name).get, PIPELINES)
         if (self.options.default_pipelines or used) and "search" not in found:
             again = f"resift install, then resift attach {copy.name} --default-pipelines"
