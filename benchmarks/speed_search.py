@@ -6,7 +6,9 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from speed_cluster import SESSION, Client, Setup
@@ -19,6 +21,9 @@ WAYS = {
     "search": "/v1/search without a session",
     "session": "/v1/search in a session",
     "widened": "/v1/search in a session, widened",
+    "reasons": "/v1/search in a session, with reasons",
+    "direct": "the rewritten body alone, without a session",
+    "direct session": "the rewritten body alone, in a session",
     "untouched": "a search pipeline that rewrites nothing",
     "pipeline": "resift-INDEX without a session",
     "pipeline session": "resift-INDEX in a session",
@@ -43,11 +48,20 @@ Way = Callable[[str, str], object]
 def ways_of(setup: Setup) -> dict[str, Way]:
     """Functions of a query and a session, which each have a connection of their own."""
     plain, ours, model = Client(setup.url), Client(setup.reranker), load_model()
+
+    @cache
+    def rewritten(query: str, session: str | None) -> dict[str, Any]:
+        body = setup.rewrite(ours, query, **({"session": session} if session else {}))["body"]
+        return {name: value for name, value in body.items() if name != "ext"}
+
     return {
         "plain": lambda query, _: setup.plain(plain, query),
         "search": lambda query, _: setup.search(ours, query),
         "session": lambda query, session: setup.search(ours, query, session=session),
         "widened": lambda query, session: setup.search(ours, query, session=session, widen=True),
+        "reasons": lambda query, session: setup.search(ours, query, session=session, reasons=True),
+        "direct": lambda query, _: plain.post(f"/{setup.index}/_search", rewritten(query, None)),
+        "direct session": lambda query, session: plain.post(f"/{setup.index}/_search", rewritten(query, session)),
         # no session, and no weight for the similarity
         "untouched": lambda query, _: setup.pipeline(plain, query, alpha=0),
         "pipeline": lambda query, _: setup.pipeline(plain, query),
