@@ -29,3 +29,10 @@ def test_it_holds_vectors_of_the_index_and_is_remembered(engine: Engine, indexed
 def test_of_an_index_without_vectors_there_is_none(engine: Engine, indexed: str) -> None:
     info = replace(engine.info(indexed), model=None, dim=None)
     assert len(IndexSamples(engine).of(info)) == 0
+
+
+def test_of_documents_without_vectors_there_is_none(engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    engine.bulk(index, [Document("1", {"text": "fire"}, None)])
+    engine.refresh(index)
+    assert IndexSamples(engine).of(engine.info(index)).shape == (0, model.dim)
