@@ -134,6 +134,10 @@ class VectorWriter(BatchWriter):
         self, engine: Engine, info: IndexInfo, stop: Stop | None = None, sleep: Callable[[float], None] | None = None
     ) -> None:
         def send(vectors: Vectors) -> list[Rejection]:
-            return engine.put_vectors(info.name, vectors, info.vector_field)
+            rejections = engine.put_vectors(info.name, vectors, info.vector_field)
+            for one in rejections:
+                if one.status == 403:  # a block on the index, which would refuse each document that there is
+                    raise EngineError(f"vectors cannot be written: {one.reason}", status=403, value=info.name)
+            return rejections
 
         super().__init__(send, engine.writers, stop, sleep)

@@ -167,9 +167,10 @@ def test_what_is_refused_is_said_and_stops_nothing_else(tmp_path: Path, model: M
     engine.close()
 
 
-def test_what_the_cluster_forbids_ends_it(tmp_path: Path, model: Model) -> None:
-    engine = faulty(tmp_path, model, [EngineError("no", status=403)])
-    with pytest.raises(EngineError, match="no"):
+@pytest.mark.parametrize("fault", [EngineError("not so", status=403), {"1": 403}])
+def test_what_the_cluster_forbids_ends_it(tmp_path: Path, model: Model, fault: Any) -> None:
+    engine = faulty(tmp_path, model, [fault])
+    with pytest.raises(EngineError, match="so"):
         verify(engine, model, "docs", repair=True)
     assert engine.sent == [4]
     engine.close()

@@ -24,24 +24,24 @@ from resift.ingest.verify import verify as verify_index
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 
-SECONDS = 30.0  # between two rounds of watching
+SECONDS = 30  # between two rounds of watching
 
 
 @click.command(epilog="Example: resift verify news --repair")
-@click.argument("indices", nargs=-1, metavar="[INDEX]...")
+@click.argument("index", nargs=-1, metavar="[INDEX]...")
 @click.option("--repair", is_flag=True, help="Encode again where a vector is missing or does not belong to its text.")
 @click.option(
     "--watch",
     is_flag=False,
     flag_value=SECONDS,
-    type=click.FloatRange(0.1, 86_400),
+    type=click.IntRange(1, 86_400),
     metavar="[SECONDS]",
-    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS:.0f} or so many seconds.",
+    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS} or so many seconds.",
 )
 @engine_option
 @model_option
 @json_option
-def verify(indices: tuple[str, ...], repair: bool, watch: float | None, engine: str, model: str, as_json: bool) -> None:
+def verify(index: tuple[str, ...], repair: bool, watch: int | None, engine: str, model: str, as_json: bool) -> None:
     """Check that every vector of --model belongs to the text beside it, by encoding all texts again.
 
     INDEX is an index, an alias, a data stream or a pattern, and there may be several; without any all indices that have
@@ -52,9 +52,9 @@ def verify(indices: tuple[str, ...], repair: bool, watch: float | None, engine: 
     encoder, stop = load_model(model), Stop()
     with opened(engine) as target:
         if watch is not None:
-            _watch(target, encoder, indices, watch, stop, as_json)
+            _watch(target, encoder, index, watch, stop, as_json)
             return
-        chosen, others = _chosen(target, encoder, indices)
+        chosen, others = _chosen(target, encoder, index)
         started = time.perf_counter()
         with stop.at_signals():
             found = _verified(target, encoder, chosen, repair, stop)
@@ -67,7 +67,7 @@ def verify(indices: tuple[str, ...], repair: bool, watch: float | None, engine: 
         sys.exit(NOT_RIGHT)
 
 
-def _watch(engine: Engine, model: Model, names: Sequence[str], seconds: float, stop: Stop, as_json: bool) -> None:
+def _watch(engine: Engine, model: Model, names: Sequence[str], seconds: int, stop: Stop, as_json: bool) -> None:
     """Mend until a signal comes. Raises BadInput for the embedded engine."""
     from resift.ingest.watching import Watch
     from resift.plugin.opensearch.engine import OpenSearchEngine
