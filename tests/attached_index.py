@@ -15,8 +15,10 @@ from engine_documents import CONTENT_WORDS
 
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
+from resift.errors import UnsupportedCluster
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.plugin.query_dsl import document_text
 
 COUNT = 300
@@ -70,10 +72,19 @@ def routed(n: int) -> dict[str, str]:
     return {"routing": f"r{n % 4}"} if n % 3 == 0 else {}
 
 
+def attachable(cluster: OpenSearchEngine) -> dict[str, Any]:
+    """The settings without which an index cannot be attached: some versions need it to have graphs."""
+    try:
+        require_plain_vectors(cluster.ping().split()[1])
+    except UnsupportedCluster:
+        return {"index.knn": True}
+    return {}
+
+
 class Index:
     """An index with ``COUNT`` documents, a default pipeline of its own, and an alias with a filter."""
 
-    def __init__(self, engine: OpenSearchEngine, settings: dict[str, Any] | None = None, count: int = COUNT) -> None:
+    def __init__(self, engine: OpenSearchEngine, count: int = COUNT) -> None:
         self.name = f"shop-{uuid.uuid4().hex[:8]}"
         self.engine, self.cluster = engine, Cluster(engine)
         request = self.cluster.request
@@ -83,7 +94,7 @@ class Index:
             "PUT",
             f"/{self.name}",
             {
-                "settings": {**SETTINGS, "index.default_pipeline": f"{self.name}-own", **(settings or {})},
+                "settings": {**SETTINGS, "index.default_pipeline": f"{self.name}-own", **attachable(engine)},
                 "mappings": {**MAPPINGS, "properties": {**MAPPINGS["properties"], "z": {"type": "keyword"}}},
                 "aliases": {f"{self.name}-odd": {"filter": {"exists": {"field": "price"}}}},
             },

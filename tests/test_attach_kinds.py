@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attached_index import Index, other, own, run, shop
+from attached_index import Index, attachable, other, own, run, shop
 from engine_documents import CONTENT_WORDS
 
 from resift import Model, load_model
@@ -127,11 +127,12 @@ def test_vectors_of_the_indexs_own_are_used_and_left_alone(
     model, folder = own
     texts = [" ".join(CONTENT_WORDS[i : i + 4]) for i in range(10)]
     vectors = model.encode(texts)
-    mapped = {**TEXTS, "deep": {"properties": {"dense": {"type": "knn_vector", "dimension": 8}}}}
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
+    mapped = {**TEXTS, "deep": {"properties": {"dense": {"type": "knn_vector", "dimension": 8, "method": method}}}}
     documents = [
         {"text": text, "deep": {"dense": vector.tolist()}} for text, vector in zip(texts, vectors, strict=True)
     ]
-    name = made({"mappings": {"properties": mapped}}, documents)
+    name = made({"settings": {"index.knn": True}, "mappings": {"properties": mapped}}, documents)
     before = Cluster(cluster).request("GET", f"/{name}/_mapping"), Cluster(cluster).request("GET", f"/{name}/_doc/2")
     told = run("attach", name, opensearch_url, "--model", folder, "--field", "deep.dense", "--json")
     (report,) = json.loads(told.stdout)["indices"]
@@ -149,7 +150,11 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     rest, name = Cluster(cluster), f"logs-{uuid.uuid4().hex[:8]}"
-    template = {"index_patterns": [f"{name}-*"], "data_stream": {}, "template": {"mappings": {"properties": TEXTS}}}
+    template = {
+        "index_patterns": [f"{name}-*"],
+        "data_stream": {},
+        "template": {"mappings": {"properties": TEXTS}, "settings": attachable(cluster)},
+    }
     rest.request("PUT", f"/_index_template/{name}", {**template, "priority": 7})
     try:
         for n, word in enumerate(CONTENT_WORDS):
@@ -186,7 +191,8 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(here: Path, shop: I
 def test_versions_that_clients_set_are_told_of(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
-    name, rest = made({"mappings": {"properties": TEXTS}}), Cluster(cluster)
+    name = made({"mappings": {"properties": TEXTS}, "settings": attachable(cluster)})
+    rest = Cluster(cluster)
 
     def put(version: int, kind: str = "external") -> None:
         rest.request("PUT", f"/{name}/_doc/1", {"text": "fire in the forest"}, version=version, version_type=kind)
