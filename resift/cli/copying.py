@@ -24,7 +24,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import DEFAULT
 
 _OUT_OF_SERVICE: dict[str, Any] = {"since": None, "left": None, "returning": None}
-_BLOCK = "clients' writes get 403, cluster_block_exception"
+_BLOCK = "get 403 (cluster_block_exception)"
 
 
 class Copying:
@@ -124,8 +124,8 @@ class Copying:
             "  settings    the same, pipelines and analysers among them",
             f"  documents   {self.target.documents}, with their ids, routing and versions; no pipeline runs over them",
             f"  time        about {max(1, round(self._seconds))} s, while clients write and search on",
-            f"  writes      then {_BLOCK}, while the last changes are copied: a second or two, longer in an index of"
-            " many hundred thousand documents of which some are deleted just then; let clients try again",
+            f"  writes      then {_BLOCK} while the last changes are copied: a second or two, longer",
+            "              where documents of a large index are deleted just then; let clients try again",
             f"  alias       {names}: from {index} to {new} at once, with filter and routing as they are",
         ]
         if staying:
@@ -257,7 +257,7 @@ class Returning:
             f"  documents   what was written to {name} since {'is copied back first' if self.copy_back else kept}",
         ]
         if self.copy_back:
-            lines.append(f"  writes      {_BLOCK}, while the last changes are copied; let clients try again")
+            lines.append(f"  writes      {_BLOCK} while the last changes are copied; let clients try again")
         lines.append(f"  {name} stays as it is then; resift drop {name} deletes it")
         if alone:
             report = {"copy": name, "index": self.index, "aliases": self.copy.record.aliases}
