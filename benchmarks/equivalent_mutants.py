@@ -271,6 +271,7 @@ EQUIVALENT = {
         "reranker/search/service.py",
         'return {**kept, **asked, "_source": False, "track_total_hits": True}',
     ): "only the ids of these hits are read",
+    ("reranker/search/bodies.py", "value = body.get(name, 1)"): "any whole number stands for none",
     ("reranker/search/meaning.py", "has_vectors: bool = False,"): "every caller says it",
     ("reranker/search/meaning.py", "several: bool = True,"): "every caller says it",
     (

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from engine_documents import documents
 
 from resift import Model
+from resift.errors import EngineUnavailable
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.search.index_sample import IndexSamples
 
 
@@ -36,3 +39,15 @@ def test_of_documents_without_vectors_there_is_none(engine: Engine, index: str, 
     engine.bulk(index, [Document("1", {"text": "fire"}, None)])
     engine.refresh(index)
     assert IndexSamples(engine).of(engine.info(index)).shape == (0, model.dim)
+
+
+def test_an_engine_that_was_away_is_asked_again(engine: Engine, indexed: str) -> None:
+    info, away = engine.info(indexed), OpenSearchEngine("http://127.0.0.1:9", timeout=1)
+    samples = IndexSamples(away)
+    with pytest.raises(EngineUnavailable):
+        samples.of(info)
+    away.close()
+    samples.engine = engine
+    assert len(samples.of(info)) == 5
+    # where it answers, and gives none, there is none
+    assert samples.of(replace(info, name="gone")).shape == (0, info.dim)
