@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from attached_index import Index, assert_right, other, own, routed, run, shop, source
+from flask import Response
 from opensearch_fixture import reranker_host
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.serving import make_server
 
 from resift import Model
 from resift.errors import EngineError
@@ -32,8 +33,8 @@ class Served:
 
     model: Model
     folder: str
-    server: BaseWSGIServer
     installer: Installer
+    away: bool = False  # then it answers nothing but 503
 
     @property
     def field(self) -> str:
@@ -46,31 +47,43 @@ def serve(engine: OpenSearchEngine, found: tuple[Model, str], host: str, store: 
     model, folder = found
     app = create_app(Config(store=str(store)), engine=engine, model=model)
     server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
+    url = f"http://{host}:{server.server_port}"
+    served = Served(model, folder, Installer(engine, model, ["text"], url, f"own-{uuid.uuid4().hex[:8]}"))
+
+    @app.before_request
+    def refuse() -> Response | None:
+        return Response(status=503) if served.away else None
+
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    installer = Installer(engine, model, ["text"], f"http://{host}:{server.server_port}", f"own-{uuid.uuid4().hex[:8]}")
-    installer.install()
-    yield Served(model, folder, server, installer)
-    installer.uninstall()
+    served.installer.install()
+    yield served
+    served.installer.uninstall()
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def old(
-    cluster: OpenSearchEngine, own: tuple[Model, str], request: pytest.FixtureRequest, tmp_path: Path
+    cluster: OpenSearchEngine,
+    own: tuple[Model, str],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Served]:
     """The model that the index has first."""
-    yield from serve(cluster, own, reranker_host(request.config), tmp_path / "old.db")
+    yield from serve(cluster, own, reranker_host(request.config), tmp_path_factory.mktemp("old") / "sessions.db")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def new(
-    cluster: OpenSearchEngine, other: tuple[Model, str], request: pytest.FixtureRequest, tmp_path: Path
+    cluster: OpenSearchEngine,
+    other: tuple[Model, str],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Served]:
     """The model that it changes to."""
-    yield from serve(cluster, other, reranker_host(request.config), tmp_path / "new.db")
+    yield from serve(cluster, other, reranker_host(request.config), tmp_path_factory.mktemp("new") / "sessions.db")
 
 
 class Searches:
@@ -177,14 +190,14 @@ def test_what_is_written_while_the_reranker_is_away_is_taken_without_a_vector(
     shop: Index, old: Served, opensearch_url: str
 ) -> None:
     run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
-    old.server.shutdown()
-    old.server.server_close()
+    old.away = True
     write(shop, *range(20, 50), 10_001)
     update = {"doc": {"text": "river"}}
     shop.cluster.request("POST", f"/{shop.name}/_update/61", update)
     assert [vector(shop, n, "resift_vector") for n in (20, 49, 10_001, 61)] == [None] * 4
     assert vector(shop, 62, "resift_vector") is not None
-    shop.cluster.request("POST", f"/{shop.name}/_search", QUERY)
+    assert not any("matched_queries" in hit for hit in search(shop))
+    old.away = False
     # again with the same model: only what is missing
     again = run("attach", shop.name, opensearch_url, "--model", old.folder, "--json")
     (report,) = json.loads(again.stdout)["indices"]
