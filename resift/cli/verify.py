@@ -36,7 +36,7 @@ SECONDS = 30  # between two rounds of watching
     flag_value=SECONDS,
     type=click.IntRange(1, 86_400),
     metavar="[SECONDS]",
-    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS} or so many seconds.",
+    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS} seconds if not given.",
 )
 @engine_option
 @model_option
