@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -127,6 +128,28 @@ def test_the_deadline_of_searches_is_checked(nowhere: str, value: str, monkeypat
     monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", value)
     with pytest.raises(BadInput, match="RESIFT_SEARCH_TIMEOUT is"):
         open_engine(nowhere)
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("text/html", b"<p>Welcome"), ("application/json", b"[]")])
+def test_what_is_no_answer_to_a_search_is_not_handed_on(kind: str, answer: bytes) -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        engine = OpenSearchEngine(f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(BadInput, match="no JSON object came back"):
+            engine.search("news", {"query": {"match_all": {}}})
+        engine.close()
+        server.shutdown()
 
 
 def test_indexing_goes_on_while_addresses_come_and_go(

@@ -114,8 +114,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             raise
         self.connection_pool.mark_live(connection)
         kind = answered.get("content-type", "")
-        if not kind.startswith("application/json"):
-            raise SerializationError(f"the answer is {kind or 'of no type'}, and not JSON")
+        if not (kind.startswith("application/json") and text.startswith("{")):
+            raise SerializationError(f"no JSON object came back, but {kind or 'something of no type'}")
         return str(text)
 
     def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
