@@ -23,6 +23,7 @@ TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
 _BLOCKS = ("read_only", "read_only_allow_delete", "write", "read", "metadata")
 _FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
+_APPEND_ONLY = "index.append_only.enabled"
 _LOOKED_AT = 500  # documents
 _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
@@ -204,6 +205,9 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
             message = f"index {name!r} may not be written to: index.blocks.{block} is set"
             expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
             raise BadInput(message, value=name, expected=expected)
+    if settings.get(_APPEND_ONLY) == "true":
+        message = f"index {name!r} takes no updates: {_APPEND_ONLY} is set"
+        raise BadInput(message, value=name, expected="an index whose documents can be updated; copy it")
     if settings.get("index.store.type") == "remote_snapshot":
         raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
     # what is not visible yet would be missing from the plan, and not be found to be encoded

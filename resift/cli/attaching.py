@@ -25,6 +25,7 @@ from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
+from resift.plugin.cluster.installation import installations
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
@@ -152,7 +153,7 @@ class Attaching:
         """What was done, what comes next, and how it is undone."""
         lines = [line for one in found for line in one.pop("lines")]
         folder = next((f" --model {path}" for path in (self.options.model, self.out) if _is_model(path, model)), "")
-        if not all(one["pipelines"] for one in found):
+        if not all(one["installed"] for one in found):
             lines.append(f"next: resift serve{folder} and resift install{folder} --reranker URL, once for the cluster")
         lines += [f"undo: resift detach {one['index']}" for one in found]
         return lines
@@ -165,6 +166,7 @@ class _Attached:
         self.engine, self.cluster, self.options = run.engine, run.cluster, run.options
         self.target, self.model = target, model
         self.plan = run._plan(target, model)
+        self.is_installed = any(one.model.hash == model.hash for one in installations(self.cluster).values())
 
     def run(self, stop: Stop) -> dict[str, Any]:
         """Do it; return the report."""
@@ -174,13 +176,15 @@ class _Attached:
             with progress_bar(f"encoding {entry.name}") as progress:
                 total = max(self.plan.lacking, 1)
                 written = fill(self.engine, self.model, entry, stop, lambda done: progress(done, total))
-        if not stop.requested:
-            target = target.switch(entry)
-            pipelines = self._settle()
-            hints = self._set_defaults(target, pipelines)
-            verified = None if self.plan.is_own else self._verify(entry, stop)
-            return self._report(written, verified, pipelines, hints)
-        return self._report(written, verified, [], [])
+        if stop.requested:
+            return self._report(written, verified, [], [])
+        if 0 < target.documents <= len(written.refused) + written.left:
+            return self._report(written, verified, [], ["no document has a vector: searches stay as they were"])
+        target = target.switch(entry)
+        pipelines = self._settle()
+        hints = self._set_defaults(target, pipelines)
+        verified = None if self.plan.is_own else self._verify(entry, stop)
+        return self._report(written, verified, pipelines, hints)
 
     def _settle(self) -> list[str]:
         try:
@@ -195,7 +199,7 @@ class _Attached:
         if not self.options.default_pipelines:
             return []
         free, hints = target.defaults()
-        if "search" not in pipelines:
+        if not (self.is_installed and pipelines):
             again = f"resift install, then resift attach {self.target.name} --default-pipelines"
             return [f"no default pipelines were set, since the cluster has no installation for this model: {again}"]
         target.set_defaults(free)
@@ -233,6 +237,7 @@ class _Attached:
             "verified": None if verified is None else verified.checked,
             "missing": None if verified is None else verified.missing,
             "stale": None if verified is None else verified.stale,
+            "installed": self.is_installed,
             "pipelines": pipelines,
             "hints": hints,
             "in_order": not (written.refused or hints or (verified and (verified.missing or verified.stale))),
