@@ -82,3 +82,22 @@ def test_what_is_wrong_here_costs_only_the_rewriting(
     assert answer["resift"] == {"reranked": False, "reason": "the model is damaged"}
     plain = engine.search(index, {"query": FIRE}).hits
     assert [hit["_id"] for hit in answer["hits"]["hits"]] == [hit["_id"] for hit in plain]
+
+
+def test_where_no_hits_are_asked_for_none_are_read(client: FlaskClient, index: str) -> None:
+    answer = post(client, "/v1/search", index=index, query="fire", size=0)
+    assert (answer["hits"]["hits"], answer["resift"]["reranked"]) == ([], False)
+    assert answer["resift"]["reason"] == "no hits were asked for"
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+@pytest.mark.parametrize("more", [{"sort": [{"n": "desc"}]}, {"sort": "_doc"}, {"stored_fields": "_none_"}])
+def test_hits_that_are_sorted_or_have_no_ids_are_the_engines(
+    client: FlaskClient, index: str, engine: Engine, more: dict[str, Any]
+) -> None:
+    body = {"query": FIRE, **more}
+    answer = post(client, "/v1/search", index=index, query=body)
+    assert answer["resift"]["reranked"] is False
+    hits, plain = answer["hits"]["hits"], engine.search(index, body).hits
+    assert [(hit.get("_id"), hit["_score"]) for hit in hits] == [(hit.get("_id"), hit["_score"]) for hit in plain]
+    assert len(hits) == 3
