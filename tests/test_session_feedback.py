@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from clock import Clock
 from flask.testing import FlaskClient
 from reranker_app import TEXTS, break_session_store, ids, post, wait_for_sample
 from reranker_app import app as app
@@ -17,7 +18,10 @@ from reranker_app import plain as plain
 
 from resift import Model
 from resift.plugin.engine import Engine
+from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
+from resift.reranker.search.judged_documents import JudgedDocuments
+from resift.reranker.sessions import Session
 
 
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
@@ -221,3 +225,17 @@ def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str
         client.post("/v1/sessions/a/undo"),
     ):
         assert (response.status_code, response.get_json()["error"]["code"]) == (404, "session_not_found")
+
+
+def test_a_document_that_is_gone_is_remembered_for_five_minutes(
+    engine: Engine, indexed: str, model: Model, clock: Clock
+) -> None:
+    documents = JudgedDocuments(engine, model, lambda name, headers: engine.info(name))
+    documents._contents.clock = clock
+    session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
+    found = documents.of(session)
+    assert [one.judgement.document for one in found] == ["0", "1"]
+    engine.delete(indexed, ["0"])
+    engine.refresh(indexed)
+    for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
+        assert [one.judgement.document for one in documents.of(session)] == known
