@@ -181,7 +181,7 @@ def _untouchable(body: Body) -> str:
     return ""
 
 
-def _is_rewritten(query: Body) -> bool:
+def _is_rewritten(query: Mapping[str, Any]) -> bool:
     """Whether a query is one of :func:`_bool`; OpenSearch has filled in the defaults of one that comes back to us."""
     inner = query.get("bool")
     conditions = inner.get("filter") if isinstance(inner, Mapping) else None

@@ -99,6 +99,11 @@ class SessionQuery:
         """Why the search is as it was, wholly or in part; "" if it is not."""
         return "; ".join(filter(None, [self.rewritten.reason, *self.notes]))
 
+    @property
+    def said(self) -> dict[str, str]:
+        """The same as the answer to a search says it."""
+        return {"reason": self.reason} if self.reason else {}
+
 
 class Rewriter:
     """Rewrites searches by a model and the sessions' judgements. May be used from several threads."""

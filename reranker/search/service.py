@@ -181,14 +181,9 @@ class Reranker:
     ) -> Answer:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
         step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
-        asked = query.rewritten.body
-        if query.rewritten.reason == NOTHING_TO_ADD:
-            asked = {**asked, "query": as_it_is(asked)}
-        if step is not None:
-            asked = step.window_body(asked, query.settings.window)
         reranked = step is not None or query.rewritten.is_scored
         explained = step is not None or (reranked and search.reasons)
-        bodies = [asked, *([self._plain(body, query)] if search.baseline else [])]
+        bodies = [self._asked(query, step), *([self._plain(body, query)] if search.baseline else [])]
         result, *plain = self._results(search, bodies, info.vector_field if explained else None)
         if step is not None:
             result = step.page(search, info, body, query, result)
@@ -199,9 +194,15 @@ class Reranker:
             add_reasons(self.model, query, result.hits, result.vectors, alpha)
         for answer in plain if reranked else ():
             add_engine_ranks(result.hits, answer.hits)
-        method = "vectors" if step is None else "late"
-        described = self._described(search, query, method, alpha) if reranked else {"reranked": False}
-        return Answer(result, {**described, **({"reason": query.reason} if query.reason else {})})
+        said = self._described(search, query, step, alpha) if reranked else {"reranked": False}
+        return Answer(result, said | query.said)
+
+    def _asked(self, query: SessionQuery, step: LateReranking | None) -> dict[str, Any]:
+        """The body that the engine is asked."""
+        asked = query.rewritten.body
+        if query.rewritten.reason == NOTHING_TO_ADD:
+            asked = {**asked, "query": as_it_is(asked)}
+        return asked if step is None else step.window_body(asked, query.settings.window)
 
     def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
         if len(bodies) > 1:
@@ -217,11 +218,13 @@ class Reranker:
         }
         return {**kept, **asked, "_source": False, "track_total_hits": False}
 
-    def _described(self, search: Search, query: SessionQuery, method: str, alpha: float) -> dict[str, Any]:
+    def _described(
+        self, search: Search, query: SessionQuery, step: LateReranking | None, alpha: float
+    ) -> dict[str, Any]:
         return {
             "reranked": True,
             "model": self.model.hash,
-            "method": method,
+            "method": "vectors" if step is None else "late",
             "alpha": round(alpha, 6),
             "window": query.settings.window,
             "session": None if query.feedback is None else search.session,
