@@ -28,6 +28,7 @@ _GRAPH = {"method": {"name": "hnsw", "engine": "lucene", "space_type": "innerpro
 KINDS: dict[str, tuple[dict[str, Any] | None, bool]] = {
     "no vectors": (None, False),
     "float, a field of resift attach": ({}, False),
+    "float of four digits, a field of resift attach": ({}, False),
     "float of three digits, a field of resift attach": ({}, False),
     "float with a graph": (_GRAPH, True),
     "byte, a field of resift attach": ({"data_type": "byte"}, False),
@@ -51,9 +52,9 @@ def as_half(vectors: Floats) -> Floats:
     return vectors.astype(np.float16).astype(np.float32)
 
 
-def as_short(vectors: Floats) -> Floats:
-    """Vectors rounded to steps of a thousandth, which take fewer digits."""
-    return vectors.round(3)
+def of_digits(digits: int) -> Callable[[Floats], Floats]:
+    """Vectors rounded to so many digits behind the point, which take less room in ``_source``."""
+    return lambda vectors: vectors.round(digits)
 
 
 def as_is(vectors: Floats) -> Floats:
@@ -61,8 +62,19 @@ def as_is(vectors: Floats) -> Floats:
     return vectors
 
 
-QUANTISED = {"float": as_is, "half": as_half, "three digits": as_short, "byte": as_bytes}
-KEPT = {"byte": as_bytes, "byte with a graph": as_bytes, "float of three digits": as_short}
+QUANTISED = {
+    "float": as_is,
+    "half": as_half,
+    "four digits": of_digits(4),
+    "three digits": of_digits(3),
+    "byte": as_bytes,
+}
+KEPT = {
+    "byte": as_bytes,
+    "byte with a graph": as_bytes,
+    "float of four digits": of_digits(4),
+    "float of three digits": of_digits(3),
+}
 
 
 def bytes_of_kinds(url: str, documents: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
