@@ -16,6 +16,7 @@ from urllib.parse import quote
 from resift.arrays import Floats, batched
 from resift.encoders.model import Model
 from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.ingest.census import Census
 from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
@@ -58,6 +59,7 @@ class Mirror:
         self._engine, self._cluster, self._copy = engine, copy.cluster, copy
         self._model, self._fields = model, tuple(fields)
         self._seen: dict[int, ShardState] = {}
+        self._census = Census(self._cluster, source)
 
     def go_on_from(self, points: Points | None) -> None:
         """Take all that was written to the source before these points for copied."""
@@ -71,7 +73,11 @@ class Mirror:
         states = self._engine.shard_states(self.source)  # before anything is read: what comes later is read again
         for index in (self.source, self.to):
             self._engine.refresh(index)
-        written = self._copied(self._hits(), compare, progress)
+        self._census.forget()
+        read = written = 0
+        for shard in states:
+            done, more = self._copied(self._hits(shard), compare, _behind(progress, read))
+            read, written = read + done, written + more
         if not self.stop.requested:
             self._seen = states
         return written
@@ -84,16 +90,14 @@ class Mirror:
         behind = {
             shard: self._seen[shard].settled for shard, now in states.items() if now.highest > self._seen[shard].settled
         }
-        read: list[int] = []
         for index in (self.source, self.to) if behind else ():
             self._engine.refresh(index)
+        read = 0
         for shard, after in behind.items():
-            read.append(0)
-            hits = self._hits({"range": {"_seq_no": {"gt": after}}}, preference=f"_shards:{shard}")
-            self._copied(hits, True, lambda done: read.__setitem__(-1, done))
+            read += self._copied(self._hits(shard, after), True, lambda done: None)[0]
         if not self.stop.requested:
             self._seen = states
-        return sum(read)
+        return read
 
     def catch_up(self) -> None:
         """Copy what is written meanwhile, in rounds, until there is little left to do."""
@@ -109,6 +113,9 @@ class Mirror:
         """
         self.changes()
         counts = self.counts()
+        if counts[0] != counts[1]:
+            self._remove(self._census.vanished())
+            counts = self.counts()
         if counts[0] != counts[1]:
             self.remove_gone()
             counts = self.counts()
@@ -126,39 +133,44 @@ class Mirror:
         self._engine.refresh(index)
         return int(self._cluster.request("GET", f"{_path(index)}/_count")["count"])
 
-    def remove_gone(self) -> int:
-        """Delete the documents that the source has no longer; return how many."""
+    def remove_gone(self) -> None:
+        """Delete the documents that the source has no longer."""
         self._engine.refresh(self.to)
-        before = self._count(self.to)
+        self._remove(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}))
+
+    def _remove(self, hits: Iterator[Hit]) -> None:
+        """Delete those documents that the source has no longer."""
         with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
-            for hits in batched(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}), _IDS):
-                asked = [{"_id": hit["_id"], **_routing(hit)} for hit in hits]
+            for batch in batched(hits, _IDS):
+                asked = [{"_id": hit["_id"], **_routing(hit)} for hit in batch]
                 answer = self._cluster.request("POST", f"{_path(self.source)}/_mget", {"docs": asked}, _source="false")
                 if failed := [doc["error"] for doc in answer["docs"] if "error" in doc]:
                     raise EngineUnavailable(f"{self.source} cannot be read: {error_reason(failed[0])}")
-                gone = [hit for hit, doc in zip(hits, answer["docs"], strict=True) if not doc["found"]]
+                gone = [hit for hit, doc in zip(batch, answer["docs"], strict=True) if not doc["found"]]
                 if gone:
                     writer.put([(hit["_id"], _routing(hit), None) for hit in gone])
                 if self.stop.requested:
                     break
         self._refuse(writer)
-        return before - self._count(self.to)
 
     def _delete(self, batch: Sequence[tuple[str, dict[str, str], None]]) -> list[Rejection]:
         lines = [json.dumps({"delete": {"_id": id, **routing}}) for id, routing, _ in batch]
         return self._bulk([id for id, _, _ in batch], lines, "delete")
 
-    def _hits(self, query: dict[str, Any] | None = None, **params: Any) -> Iterator[Hit]:
-        """Documents of the source with their versions, without vectors of ours."""
-        body = sent_body({"query": query or {"match_all": {}}, "version": True}, None)
-        return scroll(self._engine.client, self.source, body, **params)
+    def _hits(self, shard: int, after: int | None = None) -> Iterator[Hit]:
+        """Documents of a shard of the source, or those written ``after`` one, without vectors of ours."""
+        query = {"match_all": {}} if after is None else {"range": {"_seq_no": {"gt": after}}}
+        body = sent_body({"query": query, "version": True, "seq_no_primary_term": True}, None)
+        for hit in scroll(self._engine.client, self.source, body, preference=f"_shards:{shard}"):
+            self._census.note(shard, hit)
+            yield hit
 
-    def _copied(self, hits: Iterator[Hit], compare: bool, progress: Progress) -> int:
-        """Write the documents, with ``compare`` those that are not alike; return how many were written."""
+    def _copied(self, hits: Iterator[Hit], compare: bool, progress: Progress) -> tuple[int, int]:
+        """Write the documents, with ``compare`` those that are not alike; return how many were read and written."""
         # All that is read is as it was when the first page was, and the mapping that is read after it knows all of it.
         first = next(hits, None)
         if first is None:
-            return 0
+            return 0, 0
         self._copy.follow_mapping(self.source, self.to)
         read = 0
         with BatchWriter(self._write, self._engine.writers, self.stop) as writer:
@@ -177,7 +189,7 @@ class Mirror:
                 if self.stop.requested:
                     break
         self._refuse(writer)
-        return writer.written
+        return read, writer.written
 
     def _encode(self, hits: Sequence[Hit]) -> Sequence[Floats | None]:
         if self._model is None:
@@ -275,6 +287,10 @@ def is_written_since(engine: OpenSearchEngine, index: str, points: Points) -> bo
     """Whether anything was written to an index since these points."""
     now = points_of(engine, index)
     return any(shard not in points or points[shard][1] < point[1] for shard, point in now.items())
+
+
+def _behind(progress: Progress, before: int) -> Progress:
+    return lambda done: progress(before + done)
 
 
 def _path(index: str) -> str:

@@ -13,7 +13,9 @@ from test_attach_running import Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
+from resift.ingest import census
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.scanning import scroll
 
 __all__ = ["other", "own"]
 
@@ -98,11 +100,12 @@ def assert_alike(shops: Shops) -> None:
     meta = mapping.pop("_meta")
     assert {name: meta[name] for name in ("owner", "z", "a")} == wanted.pop("_meta")
     assert mapping == wanted
-    settings = without_own(shops.copy.settings())
-    assert settings.pop("index.knn") == "true"
-    ours = {name for name in settings if name.startswith(("index.knn.", "index.merge."))}  # what OpenSearch adds
+    settings, before = without_own(shops.copy.settings()), without_own(shops.index.settings())
+    assert settings["index.knn"] == "true"
+    ours = {name for name in settings if name.startswith(("index.knn", "index.merge."))}  # what OpenSearch adds
     ours |= {name for name, value in settings.items() if value == "_none"}
-    assert {name: value for name, value in settings.items() if name not in ours} == without_own(shops.index.settings())
+    before = {name: value for name, value in before.items() if name not in ours}
+    assert {name: value for name, value in settings.items() if name not in ours} == before
 
 
 def test_clients_write_through_the_alias_all_the_while(
@@ -201,7 +204,8 @@ def test_copying_goes_on_after_kills_and_leaves_no_block(
 def test_versions_and_routing_are_kept_and_what_was_made_anew_is_copied(
     cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
-    index = Index(cluster, {"index.gc_deletes": "0s"}, count=60)
+    index = Index(cluster, count=60)
+    index.cluster.request("PUT", f"/{index.name}/_settings", {"index.gc_deletes": "0s"})
     copy, alias = Behind(index, f"{index.name}-copy"), f"{index.name}-odd"
     flags = ("--copy-to", copy.name, "--alias", alias, "--model", own[1])
     try:
@@ -219,6 +223,29 @@ def test_versions_and_routing_are_kept_and_what_was_made_anew_is_copied(
         assert_right(copy, own[0], list(copy.engine.info(copy.name).fields))
     finally:
         copy.close()
+        index.close()
+
+
+def test_what_vanished_is_found_by_the_numbers_of_the_writes(
+    cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(census, "_STEP", 7)
+    index = Index(cluster, count=60)
+    try:
+        index.cluster.request("POST", f"/{index.name}/_refresh")
+        found = census.Census(index.cluster, index.name)
+        for shard in (0, 1):
+            body = {"seq_no_primary_term": True}
+            for hit in scroll(cluster.client, index.name, body, preference=f"_shards:{shard}"):
+                found.note(shard, hit)
+        assert list(found.vanished()) == []
+        for n in (3, 4, 59):
+            index.bulk([json.dumps({"delete": {"_id": str(n), **routed(n)}})])
+        index.write([9, 100])
+        index.cluster.request("POST", f"/{index.name}/_refresh")
+        hits = {(hit["_id"], hit.get("_routing")) for hit in found.vanished()}
+        assert hits == {(str(n), routed(n).get("routing")) for n in (3, 4, 59, 9)}
+    finally:
         index.close()
 
 

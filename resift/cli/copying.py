@@ -124,8 +124,8 @@ class Copying:
             "  settings    the same, pipelines and analysers among them",
             f"  documents   {self.target.documents}, with their ids, routing and versions; no pipeline runs over them",
             f"  time        about {max(1, round(self._seconds))} s, while clients write and search on",
-            f"  writes      then {_BLOCK} while the last changes are copied: a second or two, longer",
-            "              where documents of a large index are deleted just then; let clients try again",
+            f"  writes      then {_BLOCK} while the last changes are copied: a second or two on a cluster",
+            "              that is not overloaded; let clients try again",
             f"  alias       {names}: from {index} to {new} at once, with filter and routing as they are",
         ]
         if staying:
