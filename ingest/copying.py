@@ -9,15 +9,16 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
 from resift.arrays import Floats, batched
 from resift.encoders.model import Model
-from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.errors import EngineError, EngineUnavailable
 from resift.ingest.census import Census
-from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
+from resift.ingest.retrying import Patience, patiently
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH, is_right
@@ -143,7 +144,7 @@ class Mirror:
         with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
             for batch in batched(hits, _IDS):
                 asked = [{"_id": hit["_id"], **_routing(hit)} for hit in batch]
-                answer = self._cluster.request("POST", f"{_path(self.source)}/_mget", {"docs": asked}, _source="false")
+                answer = self._read(f"{_path(self.source)}/_mget", {"docs": asked}, _source="false")
                 if failed := [doc["error"] for doc in answer["docs"] if "error" in doc]:
                     raise EngineUnavailable(f"{self.source} cannot be read: {error_reason(failed[0])}")
                 gone = [hit for hit, doc in zip(batch, answer["docs"], strict=True) if not doc["found"]]
@@ -152,6 +153,11 @@ class Mirror:
                 if self.stop.requested:
                     break
         self._refuse(writer)
+
+    def _read(self, path: str, body: Any, **params: Any) -> Any:
+        """The answer of the cluster, once it has the time for it."""
+        ask = partial(self._cluster.request, "POST", path, body, **params)
+        return patiently(ask, Patience(self.stop.wait))
 
     def _delete(self, batch: Sequence[tuple[str, dict[str, str], None]]) -> list[Rejection]:
         lines = [json.dumps({"delete": {"_id": id, **routing}}) for id, routing, _ in batch]
@@ -201,7 +207,7 @@ class Mirror:
         query = {"ids": {"values": [hit["_id"] for hit in hits]}}
         body = {"query": query, "size": len(hits), "version": True, "search_pipeline": "_none"}
         sent = sent_body({**body, "track_total_hits": False}, None if self._model is None else VECTOR_FIELD)
-        found = self._cluster.request("POST", f"{_path(self.to)}/_search", sent)["hits"]["hits"]
+        found = self._read(f"{_path(self.to)}/_search", sent)["hits"]["hits"]
         stored = take_vectors(found, VECTOR_FIELD)
         known = {_key(hit): (hit, vector) for hit, vector in zip(found, stored, strict=True)}
         alike = set()
@@ -267,15 +273,7 @@ def blocked(copy: Copy, index: str) -> Iterator[dict[str, Any]]:
 
 def unblock(copy: Copy, notes: Mapping[str, Any] | None = None) -> str | None:
     """Let an index be written to again that a copy has blocked, however busy the cluster is; return its name."""
-    patience = Patience(time.sleep)
-    for attempt in range(1, ATTEMPTS):
-        try:
-            return copy.unblock(**(notes or {}))
-        except ResiftError as error:
-            if not is_temporary(error.status):
-                raise
-            patience.wait(attempt)
-    return copy.unblock(**(notes or {}))
+    return patiently(lambda: copy.unblock(**(notes or {})), Patience(time.sleep))
 
 
 def points_of(engine: OpenSearchEngine, index: str) -> Points:

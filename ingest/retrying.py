@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeVar
+
+from resift.errors import ResiftError
+
+T = TypeVar("T")
 
 ATTEMPTS = 8  # which take a minute or so, beside the time of the requests themselves
 
@@ -25,3 +30,15 @@ class Patience:
     def wait(self, attempt: int) -> None:
         """Wait after an attempt that failed; the first is 1."""
         self._sleep(min(30, 0.5 * 2 ** (attempt - 1)) * self._jitter.uniform(0.75, 1.25))
+
+
+def patiently(ask: Callable[[], T], patience: Patience) -> T:
+    """The answer of ``ask``, which is called again after errors that are temporary, up to :data:`ATTEMPTS` times."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return ask()
+        except ResiftError as error:
+            if not is_temporary(error.status):
+                raise
+            patience.wait(attempt)
+    return ask()

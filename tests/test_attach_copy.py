@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from attached_index import Index, assert_right, other, own, routed, run, source
+from attached_index import Index, assert_right, attachable, other, own, routed, run, source
 from test_attach_running import Killed, Traffic
 
 from resift import Model
@@ -221,6 +221,27 @@ def test_versions_and_routing_are_kept_and_what_was_made_anew_is_copied(
         run("attach", index.name, opensearch_url, *flags)
         assert contents(copy) == contents(index)
         assert_right(copy, own[0], list(copy.engine.info(copy.name).fields))
+    finally:
+        copy.close()
+        index.close()
+
+
+def test_vectors_of_the_index_itself_come_along_as_they_were_written(
+    cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    index = Index(cluster, count=20)
+    copy, alias = Behind(index, f"{index.name}-copy"), f"{index.name}-odd"
+    method = {"method": {"name": "hnsw", "engine": "lucene", "space_type": "l2"}} if attachable(cluster) else {}
+    try:
+        properties = {"v": {"type": "knn_vector", "dimension": 3, **method}}
+        index.cluster.request("PUT", f"/{index.name}/_mapping", {"properties": properties})
+        index.bulk([json.dumps({"index": {"_id": "v"}}), json.dumps({"v": [0.123456789, 1, -2.5], "n": 1})])
+        flags = ("--copy-to", copy.name, "--alias", alias, "--model", own[1])
+        run("attach", index.name, opensearch_url, *flags)
+        assert contents(copy) == contents(index)
+        query = {"knn": {"v": {"vector": [0, 1, -2], "k": 1}}}
+        answer = cluster.search(copy.name, {"query": query, "search_pipeline": "_none"})
+        assert [hit["_id"] for hit in answer.hits] == ["v"]
     finally:
         copy.close()
         index.close()
