@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flask.testing import FlaskClient
+from test_late_reranker import TEXTS, post
 from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
-from test_late_reranker import post
 
 from resift.errors import CorruptModel
 from resift.plugin.engine import Engine
+from resift.ranking.fusion import z_score
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import put_into_service
 
@@ -46,6 +48,16 @@ def test_what_was_judged_is_shown_last_with_the_score_it_has(client: FlaskClient
     assert (kept[0]["_id"], last[-1]["_id"]) == ("army", "army")
     scores = [{hit["_id"]: hit["resift"]["engine_score"] for hit in hits} for hits in (kept, last)]
     assert scores[1] == pytest.approx(scores[0], rel=1e-4)
+
+
+def test_half_of_the_score_is_the_sessions(client: FlaskClient, index: str, late: LateInteraction) -> None:
+    post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"], irrelevant=["army"])
+    hits = search(client, index, session="s")["hits"]["hits"]
+    moved = post(client, "/v1/search", index=index, query="fire", session="s", method="vectors", reasons=True)
+    by_id = {hit["_id"]: hit["resift"]["similarity"] for hit in moved["hits"]["hits"]}
+    similarities = np.array([by_id[hit["_id"]] for hit in hits])
+    expected = (z_score(late.scores("fire", [TEXTS[hit["_id"]] for hit in hits])) + z_score(similarities)) / 2
+    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in hits], expected, atol=1e-3)
 
 
 def test_hits_beyond_the_window_follow_in_the_engines_order(client: FlaskClient, index: str, engine: Engine) -> None:
