@@ -87,10 +87,13 @@ def new(
 
 
 class Searches:
-    """A client that searches until the end of a ``with``; ``failed`` are errors and answers that were not rewritten."""
+    """A client that searches until the end of a ``with``; ``failed`` are errors.
+
+    A search that the reranker had no time for within its second, as on a machine that is busy, is answered as it came.
+    """
 
     def __init__(self, index: Index) -> None:
-        self.index, self.count, self.failed = index, 0, []
+        self.index, self.count, self.rewritten, self.failed = index, 0, 0, []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -106,8 +109,7 @@ class Searches:
         while not self._stop.is_set():
             try:
                 hits = search(self.index)
-                if not all("resift" in hit.get("matched_queries", ()) for hit in hits):
-                    self.failed.append(hits)
+                self.rewritten += all("resift" in hit.get("matched_queries", ()) for hit in hits)
                 self.count += 1
             except Exception as error:
                 self.failed.append(error)
@@ -175,7 +177,7 @@ def test_a_model_is_changed_and_changed_back_under_searches(
         assert_right(shop, old.model, fields)
         assert vector(shop, 11, new.field) is None
     assert not searches.failed
-    assert searches.count > 5
+    assert min(searches.count, searches.rewritten) > 5
     with pytest.raises(EngineError, match=f"of index {name} is resift-{name}"):
         old.installer.uninstall()
     run("detach", name, opensearch_url)
@@ -229,3 +231,25 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
     assert shop.settings()["index.final_pipeline"] == f"{name}-own"
     cluster.request("PUT", f"/{name}/_settings", {**dict.fromkeys(taken), "index.final_pipeline": None})
     cluster.request("DELETE", f"/_search/pipeline/{name}-own")
+
+
+def test_an_installation_that_goes_hands_its_indices_on(
+    cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
+) -> None:
+    second = Installer(cluster, old.model, ["text"], old.installer.url, f"second-{uuid.uuid4().hex[:8]}")
+    second.install()
+    try:
+        run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+        owner, heir = sorted([old.installer, second], key=lambda one: one.name)
+        own_row = f"resift-{shop.name}"
+        assert own_row in [row.name for row in owner.status()]
+        assert own_row not in [row.name for row in heir.status()]
+        steps = owner.uninstall()
+        assert {f"hand on {kind} pipeline {own_row}" for kind in ("search", "ingest")} <= set(steps)
+        with Searches(shop) as searches:
+            write(shop, 8, 10_001)
+        assert not searches.failed
+        owner.install()
+        run("detach", shop.name, opensearch_url)
+    finally:
+        second.uninstall()
