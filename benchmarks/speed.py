@@ -200,15 +200,11 @@ def search_rows(setup: Setup, what: str, documents: list[tuple[str, str]], round
     ways = ["plain", *(aims if quick else known)]
     measured = {"warm": lambda: search.warm(setup, rounds, ways)}
     if not quick:
-        fewer = max(5, rounds // 3)
         # asked for the first time, a body would have to be rewritten first
         firsts = [way for way in ways if not way.startswith("direct")]
-        measured["cold"] = lambda: search.cold(setup, fewer, firsts, documents)
-        measured["processor time"] = lambda: search.processor(setup, fewer, ways)
+        measured["cold"] = lambda: search.cold(setup, max(5, rounds // 3), firsts, documents)
     for state, measure in measured.items():
         found = measure()
-        if not min(found["plain"]):  # of a node elsewhere, or one that does not tell its processor's time
-            continue
         for way in [*found][1:]:
             note = f"{np.median(found[way]):.1f} / {np.median(found['plain']):.1f} ms, {what}"
             aim = aims.get(way, 0.0) if state == "warm" else 0.0

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,30 +112,6 @@ def cold(setup: Setup, rounds: int, ways: Iterable[str], documents: list[tuple[s
 def _long_words(document: tuple[str, str]) -> list[str]:
     """Words of a title and a text that say what it is about, as most of five letters or more do."""
     return sorted({word for word in tokenize(" ".join(document)[:1000]) if len(word) > 4})
-
-
-def processor(setup: Setup, rounds: int, ways: Iterable[str]) -> dict[str, list[float]]:
-    """Processor time in ms of the cluster and the reranker for a search, in each round: what else runs on the machine
-    makes nothing wait here. The cluster must have nothing else to do."""
-    functions, names, client = ways_of(setup), [*ways], Client(setup.url)
-    found: dict[str, list[float]] = {way: [] for way in names}
-    for turn in range(rounds + 2):
-        for way in names:
-            start = _busy(setup, client)
-            for query in QUERIES * 3:
-                functions[way](query, SESSION)
-            if turn >= 2:
-                found[way].append((_busy(setup, client) - start) / len(QUERIES) / 3)
-    return found
-
-
-def _busy(setup: Setup, client: Client) -> float:
-    """Milliseconds for which the cluster's processes and the reranker's have been busy so far."""
-    nodes = client.get("/_nodes/stats/process")["nodes"].values()
-    children = Path(f"/proc/{setup.pid}/task/{setup.pid}/children").read_text().split()
-    threads = (task for child in children for task in Path(f"/proc/{child}/task").glob("*/schedstat"))
-    ours = sum(int(task.read_text().split()[0]) for task in threads) / 1e6
-    return float(sum(node["process"]["cpu"]["total_in_millis"] for node in nodes) + ours)
 
 
 def concurrent(setup: Setup, clients: int, each: int) -> tuple[float, float, float]:
