@@ -47,7 +47,7 @@ def test_names_that_do_not_fit(shop: Index, own: tuple[Model, str], opensearch_u
         return refused(shop, opensearch_url, folder, *flags)
 
     assert "expected: --alias NAME" in message("--copy-to", name)
-    assert "--alias without --copy-to" in message("--alias", alias)
+    assert f"--alias {alias} without --copy-to" in message("--alias", alias)
     assert "'a b' cannot name an index" in message("--copy-to", "a b", "--alias", alias)
     assert "'A' cannot name an index" in message("--copy-to", name, "--alias", "A")
     assert "one of them" in message("--copy-to", name, "--alias", alias, "--field", "v")

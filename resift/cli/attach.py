@@ -85,7 +85,8 @@ def attach(
     if options["no_adapt"] and options["model"]:
         raise BadInput("--no-adapt with --model", value=options["model"], expected="one of them")
     if to is None and aliases:
-        raise BadInput("--alias without --copy-to", value=list(aliases), expected="--copy-to NEW, or no --alias")
+        message = f"--alias {', '.join(aliases)} without --copy-to"
+        raise BadInput(message, value=list(aliases), expected="--copy-to NEW, or no --alias")
     if to is not None:
         _check_copy_options(to, aliases, options["own"])
     with opened_cluster(url) as engine:
