@@ -30,6 +30,7 @@ def twins(
         yield found
 
 
+@pytest.mark.since(3, "scores of words are 2.2 times as high")
 @BOUNDED
 @given(queries=BATCH)
 def test_the_same_hits_in_the_same_order(twins: Twins, queries: list[dict[str, Any]]) -> None:

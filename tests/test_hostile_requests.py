@@ -157,7 +157,14 @@ def with_index(value: Any, index: str) -> Any:
     return {**value, "index": index} if value.get("index") == "INDEX" else value
 
 
-@pytest.mark.parametrize(("body", "status"), SEARCHES.values(), ids=SEARCHES)
+def marked(name: str) -> Any:
+    """The marks of a search that OpenSearch 2 finds nothing by, where a later one refuses it."""
+    return pytest.mark.since(3, "it is taken there") if name.startswith("lone surrogate in") else ()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [pytest.param(*row, id=name, marks=marked(name)) for name, row in SEARCHES.items()]
+)
 def test_searches(known: FlaskClient, filled: str, body: dict[str, Any], status: int) -> None:
     answer = known.post("/v1/search", json=with_index(body, filled))
     held(answer, status)

@@ -133,7 +133,10 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             cluster.drop(f"{kind}-{name}")
 
 
-@pytest.mark.parametrize("dynamic", [False, "false_allow_templates"])
+@pytest.mark.parametrize(
+    "dynamic",
+    [False, pytest.param("false_allow_templates", marks=pytest.mark.since(3, "it is not known there"))],
+)
 def test_status_finds_vectors_that_an_index_ignores(
     cluster: OpenSearchEngine, rest: Cluster, packaged: Model, installed: Installer, dynamic: Any
 ) -> None:

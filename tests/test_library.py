@@ -83,6 +83,7 @@ def test_documented_lines_print_what_the_document_says(
         assert lines == expected.splitlines(), code
 
 
+@pytest.mark.since(3, "scores of words are 2.2 times as high")
 def test_the_first_lines_run_on_either_engine(engine_url: str, index: str, session_index: str) -> None:
     code, expected = blocks("docs/python.md")[0]
     code = code.replace(

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from wrong_vectors import FIELDS, OTHER, PEACE, WAYS, body, hits, plain, wrong
 
@@ -34,6 +35,7 @@ def test_every_way_to_a_wrong_vector_is_found_and_mended(
     assert wrong(cluster, other_model, hand_made) == sorted({*expected} - {"16"}, key=int)
 
 
+@pytest.mark.since(3, "search-pipeline-common is not published")
 def test_a_search_pipeline_of_the_index_is_not_asked(
     cluster: OpenSearchEngine, rest: Cluster, hand_made: str, model: Model
 ) -> None:

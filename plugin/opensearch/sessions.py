@@ -91,11 +91,10 @@ class OpenSearchSessionStore(SessionStore):
             return
         body = {"settings": SETTINGS, "mappings": MAPPINGS}
         try:
-            if not self._exists():
-                self._call(self.client.indices.create, index=self.index, body=body)
-        except SessionsUnavailable:
-            # Another replica may have created it between the two calls.
-            if not self._exists():
+            self._call(self.client.indices.create, index=self.index, body=body)
+        except SessionsUnavailable as error:
+            # who may write to it need not be one who may create it
+            if "resource_already_exists_exception" not in error.message and not self._exists():
                 raise
         self._created = True
 

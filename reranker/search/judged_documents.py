@@ -10,7 +10,7 @@ from resift.errors import AmbiguousDocument, IndexNotFound, IndexNotServed, Mode
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
-from resift.ranking.judgements import JudgedDocument
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.reranker.cache import TtlCache
 from resift.reranker.search.hits import vectors_of
 from resift.reranker.sessions import Session
@@ -38,15 +38,27 @@ class JudgedDocuments:
         and indices that are gone, are not served or hold vectors of another model.
         """
         judgements = [] if session is None else session.effective_judgements
-        contents: dict[tuple[str, str], Content] = {}
-        for index in dict.fromkeys(judgement.index for judgement in judgements):
-            ids = [judgement.document for judgement in judgements if judgement.index == index]
-            contents |= {(index, id): content for id, content in self._known_or_fetched(index, ids, headers).items()}
+        contents = self._contents_of(judgements, headers)
         return [
             JudgedDocument(judgement, *contents[judgement.index, judgement.document])
             for judgement in judgements
             if (judgement.index, judgement.document) in contents
         ]
+
+    def shown(self, session: Session, headers: Headers) -> list[Judgement]:
+        """The session's judgements that may be shown: to a caller with rights of its own those of documents that it may
+        read."""
+        if headers is None:
+            return list(session.judgements)
+        contents = self._contents_of(session.judgements, headers)
+        return [one for one in session.judgements if (one.index, one.document) in contents]
+
+    def _contents_of(self, judgements: Sequence[Judgement], headers: Headers) -> dict[tuple[str, str], Content]:
+        contents: dict[tuple[str, str], Content] = {}
+        for index in dict.fromkeys(judgement.index for judgement in judgements):
+            ids = list(dict.fromkeys(judgement.document for judgement in judgements if judgement.index == index))
+            contents |= {(index, id): content for id, content in self._known_or_fetched(index, ids, headers).items()}
+        return contents
 
     def _known_or_fetched(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
         remembered = {id: self._contents.get((index, id, str(headers))) for id in ids}

@@ -64,7 +64,8 @@ class SessionFeedback:
         return {**self.describe(changed, headers), "changed": _change(before, after, self.model.dim)}
 
     def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
-        """All that is kept of a session, and what it has learned, in words."""
+        """What is kept of a session, and what it has learned, in words; of documents that the caller may not read
+        nothing."""
         judged = self.documents.of(session, headers)
         feedback = self.learned(judged)
         # by identity: the same document may have been judged twice in the same way, and only one judgement counts
@@ -74,7 +75,7 @@ class SessionFeedback:
             "created": session.created,
             "expires": session.expires,
             "steps": session.steps,
-            "judgements": [_described(one, id(one) in effective) for one in session.judgements],
+            "judgements": [_described(one, id(one) in effective) for one in self.documents.shown(session, headers)],
             "learned": None if feedback is None else explain(self.model, feedback, judged),
         }
 

@@ -11,6 +11,7 @@ from resift.cli.explain_search import explain_search
 from resift.cli.failures import Resift
 from resift.cli.guard import guard
 from resift.cli.keys import keys
+from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
 from resift.cli.train import train
@@ -52,6 +53,7 @@ for command in (
     cluster.uninstall,
     status,
     guard,
+    role_command,
     demo.demo,
 ):
     main.add_command(command)

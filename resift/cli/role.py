@@ -1,0 +1,50 @@
+"""``resift role``: the rights that a cluster's user needs for what Resift does there."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+
+from resift.errors import BadInput
+
+ROLES = ("install", "attach", "serve")
+_PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
+
+
+def role(name: str, indices: list[str], sessions: str) -> dict[str, object]:
+    """The body of ``PUT _plugins/_security/api/roles/NAME`` for what ``resift NAME`` does, and no more.
+
+    ``indices``: patterns of the indices that are searched and attached; ``sessions``: the index of the sessions.
+    """
+    from resift.plugin.cluster.templates import fill
+    from resift.plugin.resource_files import read_resource
+
+    template = json.loads(read_resource(f"roles/{name}.json"))
+    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions})
+    return body
+
+
+@click.command("role", epilog="Example: resift role serve --indices 'news,products-*'")
+@click.argument("name", type=click.Choice(ROLES))
+@click.option(
+    "--indices",
+    default="*",
+    show_default=True,
+    metavar="PATTERNS",
+    help="The indices that are searched or attached, separated by commas.",
+)
+@click.option("--session-index", default="resift_sessions", show_default=True, help="The index of the sessions.")
+def role_command(name: str, indices: str, session_index: str) -> None:
+    """Print the role of a user of OpenSearch's security plugin who may do what Resift needs, and nothing else.
+
+    install: resift install, status, guard and uninstall. attach: resift index, attach, verify and detach. serve: resift
+    serve. It is the body of PUT _plugins/_security/api/roles/NAME.
+    """
+    patterns = [pattern.strip() for pattern in indices.split(",")]
+    for option, values in (("--indices", patterns), ("--session-index", [session_index])):
+        wrong = [value for value in values if not _PATTERN.fullmatch(value)]
+        if wrong:
+            raise BadInput(f"{option} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
+    click.echo(json.dumps(role(name, patterns, session_index), indent=2))
