@@ -9,6 +9,7 @@ import pytest
 from engine_documents import ids
 
 from resift import Model
+from resift.errors import IndexNotFound
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
@@ -73,3 +74,9 @@ def test_why_an_index_cannot_hold_its_models_vectors(
     body = {"settings": {"index.knn": True}, "mappings": {**mappings(["text"], model), **changes}}
     engine.client.indices.create(index=index, body=body)
     assert engine.vector_fault(engine.info(index)) == fault
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_pattern_that_no_index_has_is_not_found(engine: OpenSearchEngine) -> None:
+    with pytest.raises(IndexNotFound, match=r"no index 'nothing-at-all-\*'"):
+        engine.info("nothing-at-all-*")
