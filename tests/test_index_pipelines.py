@@ -205,7 +205,9 @@ def test_status_counts_searches_and_says_where_they_fail_open(
     installer = Installer(cluster, packaged, ["title", "text"], address, installed)
 
     def row() -> StatusRow:
-        return next(row for row in installer.status() if (row.kind, row.name) == ("search pipeline", f"resift-{installed}"))
+        return next(
+            row for row in installer.status() if (row.kind, row.name) == ("search pipeline", f"resift-{installed}")
+        )
 
     before = int(re.findall(r"\d+", row().state)[0])
     for _ in range(3):

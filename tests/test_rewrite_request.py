@@ -68,7 +68,7 @@ def test_the_query_text_may_stand_beside_the_query(client: FlaskClient, filled: 
 
 @pytest.mark.usefixtures("engine")
 def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
-    body = {**asking(), "post_filter": {"terms": {"n": [2**63 - 1], "t": ["\ud800\"\\ ${body}"]}}}
+    body = {**asking(), "post_filter": {"terms": {"n": [2**63 - 1], "t": ['\ud800"\\ ${body}']}}}
     plain = post(client, "/v1/rewrite", index=filled, body=body)
     text = post(client, "/v1/rewrite", index=filled, body=body, as_text=True)
     assert json.loads(text["body"]) == plain["body"]
@@ -79,7 +79,9 @@ def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskCl
 def test_vectors_are_left_out_of_source_where_that_is_asked_for(client: FlaskClient, filled: str) -> None:
     def asked(source: Any, **body: Any) -> Any:
         body |= {} if source is None else {"_source": source}
-        return post(client, "/v1/rewrite", index=filled, body={**asking(), **body}, hide_vectors=True)["body"].get("_source")
+        return post(client, "/v1/rewrite", index=filled, body={**asking(), **body}, hide_vectors=True)["body"].get(
+            "_source"
+        )
 
     hidden = ["resift_vector*", "resift_code", "resift_needs_mapping"]
     assert asked(None) == {"includes": [], "excludes": hidden}
