@@ -1,0 +1,185 @@
+"""Document-level security: a session never learns from, explains or shows what its caller may not read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+from secured_node import PASSWORD, SecuredNode, authorization
+from secured_node import secured_node as secured_node
+
+from resift import Model
+from resift.cli.main import main
+from resift.cli.role import role
+from resift.errors import EngineError, EngineUnavailable
+from resift.plugin.documents import Document
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+INDEX = "library"
+TEXTS = {
+    "p1": "fire in the bush",
+    "p2": "the army fired a gun",
+    "p3": "smoke over the forest",
+    "p4": "rain water in the river",
+    "p5": "a flame in the dry forest",
+    "s1": "fire aboard the zeppelin over Lakehurst",
+    "s2": "a zeppelin burned",
+}
+FIRE = {"match": {"text": "fire"}}
+
+
+def reading(*documents: str) -> dict[str, Any]:
+    """A role that searches the index; of the documents with these labels alone, if any are given."""
+    block: dict[str, Any] = role("serve", [INDEX], "x")["index_permissions"][0]  # type: ignore[index]
+    limited = {"dls": json.dumps({"terms": {"label": documents}})} if documents else {}
+    return {"cluster_permissions": ["indices:data/read/msearch"], "index_permissions": [{**block, **limited}]}
+
+
+@pytest.fixture(scope="module")
+def node(secured_node: SecuredNode, packaged: Model) -> SecuredNode:
+    """The node with an index, of which bob and the service called narrow may read what is public."""
+    everything = {
+        "cluster_permissions": ["*"],
+        "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}],
+    }
+    wide = role("serve", [INDEX], "reading_sessions")
+    narrow: dict[str, Any] = json.loads(json.dumps(wide))
+    narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
+    roles = {"anna": reading(), "bob": reading("public"), "writer": everything, "wide": wide, "narrow": narrow}
+    secured_node.grant(roles)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
+        engine = OpenSearchEngine(secured_node.as_user("writer"), timeout=60)
+        engine.create(INDEX, ["text"], packaged)
+        engine.client.indices.put_mapping(index=INDEX, body={"properties": {"label": {"type": "keyword"}}})
+        sources = {id: {"text": text, "label": "public" if id[0] == "p" else "secret"} for id, text in TEXTS.items()}
+        vectors = packaged.encode(list(TEXTS.values()))
+        engine.bulk(INDEX, [Document(id, sources[id], vectors[n]) for n, id in enumerate(sources)])
+        engine.refresh(INDEX)
+        engine.close()
+    return secured_node
+
+
+@pytest.fixture(autouse=True)
+def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that know the node's authority, and nothing else from outside."""
+    monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
+
+
+@pytest.fixture(params=["wide", "narrow"])
+def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trusting: None) -> Iterator[Flask]:
+    """The service as a user who may read everything, or what is public; anna has marked a secret document."""
+    url = node.as_user(request.param)
+    app = create_app(Config(engine=url, store=url, session_index="reading_sessions"), model=packaged)
+    app.extensions["resift"].did_you_mean.patience = 20
+    marks = {"session": "shared", "index": INDEX, "query": "fire", "relevant": ["s1"], "irrelevant": ["p2"]}
+    learned = ask(app, "/v1/feedback", "anna", marks)
+    assert "zeppelin" in learned
+    assert "s1" in learned
+    assert "zeppelin" in ask(app, "/v1/search", "anna", {"index": INDEX, "query": "fire", "session": "shared"})
+    yield app
+    service = app.extensions["resift"]
+    service.engine.close()
+    service.sessions.store.close()
+    node.ask("DELETE", "/reading_sessions")
+
+
+def ask(app: Flask, path: str, user: str | None, body: dict[str, Any] | None = None, status: int = 200) -> str:
+    """The text of an answer to a user of the cluster, or to nobody."""
+    headers = authorization(user) if user else {}
+    client = app.test_client()
+    answer = client.get(path, headers=headers) if body is None else client.post(path, json=body, headers=headers)
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def test_a_session_shows_nothing_of_what_its_caller_may_not_read(app: Flask) -> None:
+    body = {"query": FIRE, "explain": True, "highlight": {"fields": {"text": {}}}}
+    # the judgement of p2 counts for bob, too
+    for asked in ({"query": "fire"}, {"query": {**body, "ext": {"ml_inference": {"session": "shared"}}}}):
+        answer = ask(app, "/v1/search", "bob", {"index": INDEX, "session": "shared", **asked})
+        assert "zeppelin" not in answer
+        assert '"s1"' not in answer
+        assert '"s2"' not in answer
+    described = ask(app, "/v1/sessions/shared", "bob")
+    assert "zeppelin" not in described
+    assert "s1" not in described
+    assert "p2" in described
+    assert {one["document"] for one in json.loads(ask(app, "/v1/sessions/shared", "anna"))["judgements"]} == {
+        "s1",
+        "p2",
+    }
+    rewritten = ask(app, "/v1/rewrite", "bob", {"index": INDEX, "body": _in_session(FIRE)})
+    assert "zeppelin" not in rewritten
+    assert "lakehurst" not in rewritten
+
+
+def test_a_session_learns_nothing_of_what_its_caller_may_not_read(app: Flask) -> None:
+    marks = {"session": "own", "index": INDEX, "query": "fire", "irrelevant": ["p2"]}
+    ask(app, "/v1/feedback", "bob", marks)
+    shared, own = (
+        json.loads(ask(app, "/v1/search", "bob", {"index": INDEX, "query": "fire", "session": session}))
+        for session in ("shared", "own")
+    )
+    assert [(hit["_id"], hit["_score"]) for hit in shared["hits"]["hits"]] == [
+        (hit["_id"], hit["_score"]) for hit in own["hits"]["hits"]
+    ]
+    assert shared["hits"]["total"] == own["hits"]["total"]
+    # and nothing can be marked by guessing its id, which a document that is not there would answer alike
+    for id in ("s1", "s0"):
+        refused = json.loads(ask(app, "/v1/feedback", "bob", {**marks, "irrelevant": [id]}, 404))["error"]
+        assert (refused["code"], refused["value"]) == ("not_found", id)
+
+
+def test_suggestions_are_words_that_the_caller_may_read(app: Flask) -> None:
+    asked = {"index": INDEX, "query": "zepelin"}
+    assert json.loads(ask(app, "/v1/search", "anna", asked))["resift"]["did_you_mean"] == "zeppelin"
+    assert "zeppelin" not in ask(app, "/v1/search", "bob", asked)
+
+
+@pytest.mark.parametrize("app", ["narrow", "wide"], indirect=True)
+def test_through_a_pipeline_a_session_knows_what_the_service_may_read(app: Flask, request: Any) -> None:
+    """The cluster does not tell who searches; explain shows the words that were asked for."""
+    rewritten = ask(app, "/v1/rewrite", None, {"index": INDEX, "body": _in_session(FIRE)})
+    is_wide = "wide" in request.node.name
+    assert ("zeppelin" in rewritten) == is_wide
+
+
+def _in_session(query: dict[str, Any]) -> dict[str, Any]:
+    return {"query": query, "ext": {"ml_inference": {"session": "shared"}}}
+
+
+def test_users_passwords_and_certificates(node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> int:
+        engine = OpenSearchEngine(node.url)
+        try:
+            return len(engine.search(INDEX, {"query": {"match_all": {}}}).hits)
+        finally:
+            engine.close()
+
+    with pytest.raises(EngineError) as caught:
+        found()
+    assert caught.value.status == 401
+    assert "does not know who asks" in caught.value.message
+    monkeypatch.setenv("OPENSEARCH_USER", "bob")
+    monkeypatch.setenv("OPENSEARCH_PASSWORD", "wrong")
+    told = CliRunner().invoke(main, ["search", INDEX, "fire", "--engine", node.url])
+    assert told.exit_code == 1
+    assert "does not know who asks (401)" in told.output
+    assert "wrong" not in told.output
+    monkeypatch.setenv("OPENSEARCH_PASSWORD", PASSWORD)
+    assert found() == 5
+    for name in ("USER", "PASSWORD"):
+        monkeypatch.delenv(f"OPENSEARCH_{name}")
+    monkeypatch.setenv("OPENSEARCH_CLIENT_CERT", str(node.folder / "anna.pem"))
+    monkeypatch.setenv("OPENSEARCH_CLIENT_KEY", str(node.folder / "anna.key"))
+    assert found() == 7
+    monkeypatch.delenv("OPENSEARCH_CA_CERTS")
+    with pytest.raises(EngineUnavailable, match="certificate"):
+        found()

@@ -1,0 +1,181 @@
+"""OpenSearch's security plugin: a role for each task does for all of it, and without any of its rights one is named.
+
+By default every twelfth right is taken away; ``RESIFT_TEST_RIGHTS=all`` takes each of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from opensearch_fixture import ENVIRONMENT
+from secured_node import SecuredNode
+from secured_node import secured_node as secured_node
+
+from resift import Model
+from resift.cli.main import main
+from resift.cli.role import ROLES, role
+from resift.errors import EngineError
+from resift.plugin.cluster.guard import Guard
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+INDICES, SESSIONS = ["mine-*"], "mine_sessions"
+NAMED = "no permissions for ["
+# without it searches pass through our own default pipeline, which takes longer and finds the same
+OPTIONAL = [("serve", "indices:monitor/settings/get")]
+Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
+ALL = {"cluster_permissions": ["*"], "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}]}
+
+
+@pytest.fixture(scope="module")
+def node(secured_node: SecuredNode) -> SecuredNode:
+    """The node, and a user who may do everything."""
+    secured_node.grant({"everything": ALL})
+    return secured_node
+
+
+@pytest.fixture(autouse=True)
+def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that know the node's authority, and nothing else from outside."""
+    monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
+
+
+def run(*arguments: str) -> str:
+    """What a command prints."""
+    return CliRunner().invoke(main, arguments).output
+
+
+def installing(node: SecuredNode, user: str, folder: Path) -> str:
+    """Install, look, guard and uninstall."""
+    to = ("--engine", node.as_user(user), "--name", "rights")
+    told = [run("install", *to, "--reranker", url) for url in ("http://127.0.0.1:18080", "http://127.0.0.1:18081")]
+    told += [run("status", *to)]
+    engine = OpenSearchEngine(node.as_user(user))
+    try:
+        Guard(Installer(engine, PACKAGED[0], ["text"], "http://127.0.0.1:18081").cluster, "rights", "").switch(False)
+    except EngineError as error:
+        told.append(error.message)
+    finally:
+        engine.close()
+    return "\n".join([*told, run("uninstall", *to)])
+
+
+def attaching(node: SecuredNode, user: str, folder: Path) -> str:
+    """Index documents; attach an index, mend its vectors, and detach it."""
+    new, old = (f"mine-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    to = ("--engine", node.as_user(user))
+    mapped = {"settings": {"index.knn": True}, "mappings": {"properties": {"text": {"type": "text"}}}}
+    node.ask("PUT", f"/{old}", mapped)
+    for number, text in enumerate(("fire in the bush", "rain in the river")):
+        node.ask("PUT", f"/{old}/_doc/{number}?refresh=true", {"text": text})
+    (folder / "documents.jsonl").write_text('{"_id": "1", "text": "a strike"}\n')
+    told = [run("index", str(folder / "documents.jsonl"), "--index", new, "--fields", "text", *to)]
+    told.append(run("attach", old, "--model", "resift-en", "--yes", "--default-pipelines", *to))
+    node.ask("POST", f"/{old}/_update/0?refresh=true", {"doc": {"text": "snow"}})
+    told += [run("verify", old, "--repair", *to), run("detach", old, "--yes", *to)]
+    for index in (new, old):
+        node.ask("DELETE", f"/{index}?ignore_unavailable=true")
+    return "\n".join(told)
+
+
+def serving(node: SecuredNode, user: str, folder: Path) -> str:
+    """Search, mark, rewrite, look at sessions and forget them, over HTTP; what is only logged counts too."""
+    url = node.as_user(user)
+    app = create_app(Config(engine=url, store=url, session_index=SESSIONS), model=PACKAGED[0])
+    service, client = app.extensions["resift"], app.test_client()
+    service.did_you_mean.patience = 10
+    marks = {"session": "anna", "index": "mine-served", "query": "fire", "relevant": ["0"]}
+    told = [client.get("/readyz").text]
+    for path, body in (
+        ("/v1/feedback", marks),
+        ("/v1/search", {"index": "mine-served", "query": "fier", "session": "anna"}),
+        ("/v1/rewrite", {"index": "mine-served", "body": {"query": {"match": {"text": "rain"}}}}),
+        ("/v1/sessions/anna/undo", {}),
+        ("/v1/feedback", marks),
+    ):
+        told.append(client.post(path, json=body).text)
+    told += [client.delete(path).text for path in ("/v1/sessions/anna", "/v1/sessions?index=mine-served")]
+    try:
+        service.sessions.store.purge(1.0)
+        list(service.sessions.store.all())
+    except Exception as error:
+        told.append(str(error))
+    service.engine.close()
+    service.sessions.store.close()
+    node.ask("DELETE", f"/{SESSIONS}?ignore_unavailable=true")
+    return "\n".join(told)
+
+
+TASKS: dict[str, Task] = {"install": installing, "attach": attaching, "serve": serving}
+PACKAGED: list[Model] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(node: SecuredNode, packaged: Model) -> Iterator[None]:
+    """An installation for what is attached, and an index that is served."""
+    PACKAGED.append(packaged)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
+        engine = OpenSearchEngine(node.as_user("everything"), timeout=60)
+        engine.create("mine-served", ["text"], packaged)
+        installer = Installer(engine, packaged, ["text"], "http://127.0.0.1:18080")
+        installer.install()
+    node.ask("PUT", "/mine-served/_doc/0?refresh=true", {"text": "fire in the bush"})
+    # dynamic, so that looking for vectors that its mapping does not show takes a search
+    node.ask("PUT", "/ignoring/_doc/0?refresh=true", {"text": "x"})
+    node.ask("PUT", "/ignoring/_mapping", {"dynamic": False})
+    yield
+    PACKAGED.clear()
+    installer.uninstall()
+    engine.close()
+
+
+def rights(body: dict[str, Any]) -> list[tuple[int, str]]:
+    """Each right of a role, with the number of its list: -1 for the cluster's, or that of a block of indices."""
+    blocks = [(-1, body["cluster_permissions"])]
+    blocks += [(number, block["allowed_actions"]) for number, block in enumerate(body["index_permissions"])]
+    return [(number, right) for number, block in blocks for right in block]
+
+
+def without(body: dict[str, Any], number: int, right: str) -> dict[str, Any]:
+    """A role without one of its rights."""
+    changed = copy.deepcopy(body)
+    (changed["cluster_permissions"] if number < 0 else changed["index_permissions"][number]["allowed_actions"]).remove(
+        right
+    )
+    return changed
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_is_enough_and_each_right_is_needed_and_named(
+    node: SecuredNode, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="resift")
+    body, users = role(name, INDICES, SESSIONS), {}
+    every = ENVIRONMENT.get("RESIFT_TEST_RIGHTS") == "all"
+    for place, (number, right) in enumerate(rights(body)):
+        if every or place % 12 == 3:
+            users[f"{name}-{place}"] = right, without(body, number, right)
+    node.grant({f"{name}-whole": body, **{user: role for user, (_, role) in users.items()}})
+
+    told = TASKS[name](node, f"{name}-whole", tmp_path) + caplog.text
+    assert NAMED not in told, told
+    assert "Error: " not in told, told
+    silent = []
+    for user, (right, _) in users.items():
+        caplog.clear()
+        told = TASKS[name](node, user, tmp_path) + caplog.text
+        if (name, right) not in OPTIONAL and (right not in told or NAMED not in told):
+            silent.append((right, told[-600:]))
+        assert "Traceback" not in told
+        if name == "install":
+            run("uninstall", "--engine", node.as_user("everything"), "--name", "rights")
+    assert silent == []
