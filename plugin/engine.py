@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import AmbiguousDocument, IndexNotFound
+from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
 from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, is_ours
 
@@ -147,13 +147,18 @@ class Engine(ABC):
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
         """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
 
-        Raises AmbiguousDocument if ``index`` stands for several indices and more than one of them has such a document.
+        Raises AmbiguousDocument if ``index`` stands for several indices and more than one of them has such a document,
+        and EngineError with status 503 where a part of the index does not answer.
         """
         # By name the vectors are exact, which others of a search need not be.
         source = {"includes": ["*", vector_field], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, body, vector_field, headers)
+        shards = result.response.get("_shards", {"total": 0, "successful": 0})
+        # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
+        if silent := shards["total"] - shards["successful"]:
+            raise EngineError(f"{silent} shards of {index!r} did not answer", status=503, value=index)
         _require_unambiguous(index, result.hits)
         return {
             hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_ours(name)}, vector)

@@ -16,12 +16,13 @@ from engine_documents import documents, ids
 from tcp_proxy import Proxy
 
 from resift import Model
-from resift.errors import BadInput, EngineUnavailable
+from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import mappings
 from resift.plugin.session_store import StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
@@ -263,6 +264,19 @@ def test_a_mark_waits_for_its_session_and_a_search_does_not(
     assert marked.status_code == 200
     assert marked.get_json()["steps"] == 2
     cluster.drop(f"{index}-sessions")
+
+
+def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine, index: str, model: Model) -> None:
+    """A shard is nowhere, as after its node was killed: a mark of its documents is to be tried again, not refused."""
+    nodes = len(cluster.client.nodes.info(metric="os")["nodes"])
+    settings = {"number_of_shards": nodes + 1, "number_of_replicas": 0}
+    settings["routing.allocation.total_shards_per_node"] = 1
+    body = {"settings": {"index": {"knn": True, **settings}}, "mappings": mappings(["title", "text"], model)}
+    cluster.client.indices.create(index=index, body=body, params={"wait_for_active_shards": "0"})
+    cluster.client.cluster.health(index=index, params={"wait_for_active_shards": str(nodes)})
+    with pytest.raises(EngineError, match=r"1 shards of .* did not answer") as refused:
+        cluster.documents(index, ["1", "2"])
+    assert refused.value.status == 503
 
 
 def test_a_page_of_a_scan_is_never_left_out(
