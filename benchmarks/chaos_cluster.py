@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,7 +94,10 @@ class Cluster:
         model = pipeline["request_processors"][0]["ml_inference"]["model_id"]
         searches = search_counts(resift_cluster.Cluster(self.engine))[name]
         failed = asked = 0
-        for one in ask("GET", "/_plugins/_ml/stats")["nodes"].values():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "this request accesses system indices")  # of ML Commons' own doing
+            stats = ask("GET", "/_plugins/_ml/stats")
+        for one in stats["nodes"].values():
             failed += _number(one, "algorithms", "remote", "predict", "ml_action_failure_count")
             asked += _number(one, "models", model, "predict", "ml_action_request_count")
         return failed + searches - asked
@@ -133,6 +137,7 @@ def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]]) -> It
         if cluster.attach(INDEX).wait(120) != 0:
             raise RuntimeError(f"resift attach: {(folder / f'attach-{INDEX}.log').read_text()[-500:]}")
         cluster.recover()
+        _warm(cluster)
         yield cluster
 
 
@@ -144,6 +149,16 @@ def _create(cluster: Cluster) -> None:
         indices.create(index=index, body={"settings": SHARDS, "mappings": texts})
     notes = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
     indices.create(index=TWIN_SESSIONS, body={"settings": notes})
+
+
+def _warm(cluster: Cluster) -> None:
+    """Have each node search and write through the pipelines, which takes seconds at first on a machine that is busy."""
+    for url in cluster.urls:
+        engine = OpenSearchEngine(url, timeout=60)
+        for _ in range(3):
+            engine.client.search(index=INDEX, body={"query": {"match": {"text": "space"}}}, request_timeout=60)
+            engine.client.index(index=INDEX, id="d0", body={"title": "space", "text": "shuttle"}, request_timeout=60)
+        engine.close()
 
 
 def _write(cluster: Cluster, index: str, rows: list[tuple[str, str]]) -> None:

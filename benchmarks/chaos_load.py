@@ -50,12 +50,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Event:
-    """A request of a client, under what kind of fault it was, and how long it took."""
+    """A request of a client, under what kind of fault it was, how long it took, and when it began."""
 
     client: str
     kind: str
     seconds: float
     outcome: Outcome
+    at: float
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Log:
     """What all clients note, and under what kind of fault they are just now."""
 
     kind: str = CALM
+    began: float = field(default_factory=time.monotonic)
     events: list[Event] = field(default_factory=list)
     acknowledged: dict[str, set[str]] = field(default_factory=dict)
 
@@ -92,7 +94,7 @@ class Client(threading.Thread):
             taken = time.monotonic() - started
             # a request that began before a fault and came back during it, or the other way round, met the fault
             kind = before if before != CALM else self.log.kind
-            self.log.events.append(Event(self.name, kind, taken, outcome))
+            self.log.events.append(Event(self.name, kind, taken, outcome, started))
             self.ends.wait(max(0.0, self.period - taken))
 
     def pause(self) -> None:

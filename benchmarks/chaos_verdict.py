@@ -78,6 +78,11 @@ def latencies(log: Log) -> Iterator[str]:
             said = ", ".join(f"{count} {name}" for name, count in errors.items()) or "none"
             row = f"{len(seconds):8} {p50:6} {p95:7} {p99:7} {most:7}     {degraded.total():8}  {said}"
             yield f"{client:26} {kind:17} {row}"
+            moments = [
+                event for event in log.events if (event.client, event.kind) == (client, kind) and event.outcome.error
+            ]
+            if moments and kind != NODES:
+                yield f"{'':44} at {', '.join(f'{event.at - log.began:.0f}' for event in moments[:20])} s"
             for what, count in [*details.most_common(3), *degraded.most_common(3)]:
                 yield f"{'':44} {count} x {what[:140]}"
 
