@@ -2,8 +2,8 @@
 
 A cluster of three nodes, an index with Resift and its default search pipeline, a twin of it without, two rerankers with
 their sessions in the cluster. Clients search, write and mark in one rhythm on both while one thing after the other
-breaks. Prints what each kind of client met, and a verdict line by line; the exit status is 1 if one of them fails, and 2
-where no node can be had. The steps take six minutes, those of ``--short`` half a minute; starting nodes comes on top.
+breaks. Prints what each kind of client met, and a verdict line by line; the exit status is 1 if one of them fails, and
+2 where no node can be had. The steps take six minutes, those of ``--short`` half a minute; starting nodes comes on top.
 """
 
 from __future__ import annotations
