@@ -123,7 +123,7 @@ TARGETS = {
         f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out or waits_for_its_session)",
         needs_node=True,
     ),
-    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits"]),
+    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
     "rewriting": Target(
         ["plugin/rewriting/"],
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],
