@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 from flask import Flask
 from secured_node import PASSWORD, SecuredNode, authorization
-from secured_node import secured_node as secured_node
 
 from resift import Model
 from resift.cli.main import main

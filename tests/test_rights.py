@@ -16,7 +16,6 @@ import pytest
 from click.testing import CliRunner
 from opensearch_fixture import ENVIRONMENT
 from secured_node import SecuredNode
-from secured_node import secured_node as secured_node
 
 from resift import Model
 from resift.cli.main import main
