@@ -31,9 +31,8 @@ class Recorder(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.requests.append((self.path, list(self.headers.items()), body))  # type: ignore[attr-defined]
-        answer = json.dumps(
-            {"version": {"number": "3.6.0", "distribution": "opensearch"}, "hits": {"hits": []}}
-        ).encode()
+        known = {"version": {"number": "3.6.0", "distribution": "opensearch"}, "hits": {"hits": []}}
+        answer = json.dumps({} if "/_settings/" in self.path else known).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(answer)))
