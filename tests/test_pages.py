@@ -183,7 +183,7 @@ def test_what_a_body_asks_of_all_hits_holds_for_those_that_a_session_adds(client
         assert answer["hits"]["total"] == direct["hits"]["total"]
         assert answer.get("aggregations") == direct.get("aggregations")
         assert answer.get("suggest") == direct.get("suggest")
-        keys = {frozenset({*hit, "resift", "matched_queries"}) for hit in direct["hits"]["hits"]}
+        keys = {frozenset({*hit, "matched_queries"}) for hit in direct["hits"]["hits"]}
         assert {frozenset(hit) for hit in answer["hits"]["hits"]} == keys
 
 
