@@ -265,6 +265,10 @@ EQUIVALENT = {
     ): "words of about so many letters are none; nothing promises how many",
     (
         "reranker/search/service.py",
+        'if error.status < 499 or error.code == "engine_unavailable":',
+    ): "no error of ours has the status 499",
+    (
+        "reranker/search/service.py",
         'return {**kept, **asked, "_source": True, "track_total_hits": False}',
     ): "only the ids of these hits are read",
     (

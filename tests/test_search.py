@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clock import Clock
 from flask.testing import FlaskClient
 from reranker_app import TEXTS, ids, post
 from reranker_app import app as app
@@ -24,6 +26,7 @@ from resift.ingest.readers import Record
 from resift.plugin.documents import Document, SearchResult
 from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
+from resift.reranker.search.hits import vectors_of
 
 
 def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:
@@ -202,6 +205,37 @@ def test_an_index_of_another_model_is_an_error(
         error = post(client, path, 409, index=filled, **body)["error"]
         assert error["code"] == "model_mismatch"
         assert "index the documents again" in error["expected"]
+
+
+def test_an_indexs_fields_and_model_are_remembered_for_five_seconds(
+    client: FlaskClient, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = client.application.extensions["resift"]
+    monkeypatch.setattr(service._infos, "clock", clock)
+    info, field = engine.info, "text"
+    monkeypatch.setattr(engine, "info", lambda *given: replace(info(*given), fields=(field,)))
+    assert service.info(filled).fields == ("text",)
+    field = "title"
+    for clock.now, expected in ((4, "text"), (6, "title")):
+        assert service.info(filled).fields == (expected,)
+    for number in range(10):
+        service.info(filled, {"X-Opaque-Id": str(number)})
+    field = "text"
+    assert service.info(filled).fields == ("title",), "what many callers see is remembered at once"
+
+
+def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:
+    asked = []
+
+    def texts(rows: Sequence[int]) -> list[str]:
+        asked.append(list(rows))
+        return ["fire", "river"]
+
+    fire, forest, river = model.encode(["fire", "forest", "river"])
+    np.testing.assert_array_equal(vectors_of(model, [None, forest, None], texts), [fire, forest, river])
+    np.testing.assert_array_equal(vectors_of(model, [forest, fire], texts), [forest, fire])
+    assert vectors_of(model, [], texts).shape == (0, model.dim)
+    assert asked == [[0, 2]], "no text is fetched of a document that has its vector"
 
 
 def test_a_failing_model_leaves_the_engines_order(

@@ -17,6 +17,7 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model
+from resift.errors import SessionsUnavailable
 from resift.plugin.engine import Engine
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
@@ -152,6 +153,26 @@ def test_sessions_that_cannot_be_asked_are_left_out(
     assert (answer["resift"]["reranked"], answer["resift"]["session"]) == (True, None)
     assert path in answer["resift"]["reason"]
     assert error["code"] == "sessions_unavailable"
+
+
+def test_marks_wait_for_a_slow_store_and_searches_do_not(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = client.application.extensions["resift"].sessions.store
+    read = store.read
+
+    def slow(id: str, wait: bool = True) -> Any:
+        """What a store does whose answer takes a second."""
+        if not wait:
+            raise SessionsUnavailable("no answer in half a second")
+        return read(id, wait)
+
+    monkeypatch.setattr(store, "read", slow)
+    assert post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])["learned"]
+    again = post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["wood"])
+    assert [mark["document"] for mark in again["judgements"]] == ["bush", "wood"]
+    answer = post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]
+    assert (answer["session"], answer["reason"]) == (None, "no answer in half a second")
 
 
 def test_in_a_session_documents_come_up_that_bm25_never_finds(client: FlaskClient, filled: str) -> None:
