@@ -49,8 +49,20 @@ class IndexInfo:
         )
 
     @classmethod
+    def made_by(
+        cls, model: ModelDescription, fields: Sequence[str], name: str = "", vector_field: str = VECTOR_FIELD
+    ) -> IndexInfo:
+        """What an index of a name records of the vectors that ``model`` makes of its text ``fields``."""
+        return cls(name, tuple(fields), model.hash, model.name, model.dim, (name,), vector_field)
+
+    def meta(self) -> dict[str, Any]:
+        """These vectors as they are recorded, those of other models left out; the usual field is not named."""
+        meta = {"fields": list(self.fields), "model": self.model, "model_name": self.model_name, "dim": self.dim}
+        return meta if self.vector_field == VECTOR_FIELD else {**meta, "vector_field": self.vector_field}
+
+    @classmethod
     def read(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
-        """What the index of a name records, as :func:`index_meta` makes it; ``meta`` is empty where it is not ours."""
+        """What the index of a name records, as :meth:`meta` makes it; ``meta`` is empty where it is not ours."""
         fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
         others = tuple(cls.read(name, other) for other in meta.get("others", ()))
         return cls(name, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), (name,), field, others)
@@ -103,12 +115,6 @@ class ModelDescription(Protocol):
     @property
     def space_type(self) -> str:
         """The k-NN space that finds its candidates."""
-
-
-def index_meta(fields: Sequence[str], model: ModelDescription, vector_field: str = VECTOR_FIELD) -> dict[str, Any]:
-    """What an index records about itself: its text fields, the model that made its vectors, and their field."""
-    meta = {"fields": list(fields), "model": model.hash, "model_name": model.name, "dim": model.dim}
-    return meta if vector_field == VECTOR_FIELD else {**meta, "vector_field": vector_field}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from resift import Model
 from resift.cli.main import main
 from resift.ingest.verify import choose, verify
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import index_meta
+from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
@@ -62,7 +62,7 @@ def test_indices_are_chosen_by_model_name_and_field(
     made = body(model, other_model)
     pattern = {"index_patterns": [f"{stream}*"], "data_stream": {}, "template": made, "priority": 500}
     rest.request("PUT", f"/_index_template/{template}", pattern)
-    own = {**index_meta(FIELDS, model), "vector_field": "embedding"}
+    own = IndexInfo.made_by(model, FIELDS, vector_field="embedding").meta()
     try:
         rest.request("POST", f"/{stream}/_doc", {"@timestamp": 0, **PEACE}, refresh="true")
         rest.request("PUT", f"/{plain_index}", {"mappings": {"_meta": {"resift": own}}})

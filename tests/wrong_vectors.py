@@ -12,7 +12,7 @@ import pytest
 from resift import Model, WordVectors, build_model
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import index_meta
+from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING
 from resift.plugin.query_dsl import GUARD_FIELD
@@ -46,7 +46,10 @@ def body(model: Model, other: Model) -> dict[str, Any]:
     text = {"type": "text", "analyzer": "english"}
     properties = {"title": text, "parts": {"type": "nested", "properties": {"text": text}}}
     vectors = {"resift_vector": vector, OTHER: vector}
-    meta = {**index_meta(FIELDS, model), "others": [index_meta(FIELDS, other, OTHER)]}
+    meta = {
+        **IndexInfo.made_by(model, FIELDS).meta(),
+        "others": [IndexInfo.made_by(other, FIELDS, vector_field=OTHER).meta()],
+    }
     return {
         "settings": {"number_of_shards": 3, "number_of_replicas": 0},
         "mappings": {"properties": {**properties, **vectors, GUARD_FIELD: GUARD_MAPPING}, "_meta": {"resift": meta}},

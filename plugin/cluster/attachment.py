@@ -14,7 +14,7 @@ from urllib.parse import quote
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name
-from resift.plugin.cluster.index_record import IndexRecord, entry_of
+from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
 from resift.plugin.query_dsl import VECTOR_FIELD, is_ours
@@ -79,7 +79,7 @@ class Target:
         if own is not None:
             self._check_own(own, model)
         if found is None:
-            return entry_of(self.name, tuple(fields), model, own or self._free_field(model))
+            return IndexInfo.made_by(model, fields, self.name, own or self._free_field(model))
         if own not in (None, found.vector_field):
             message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
             raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")

@@ -15,7 +15,7 @@ from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, SEARCH, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name
-from resift.plugin.documents import ModelDescription, check_name, index_meta
+from resift.plugin.documents import IndexInfo, ModelDescription, check_name
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
@@ -87,10 +87,11 @@ class Copy:
         Raises BadInput where an index template has it made otherwise: the new index is deleted again.
         """
         record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
-        meta = {**_own_meta(target.mapping), "resift": index_meta(fields, model), _META: record.meta()}
+        ours = IndexInfo.made_by(model, fields).meta()
+        meta = {**_own_meta(target.mapping), "resift": ours, _META: record.meta()}
         mapping = {**_without_ours(target), "_meta": meta}
-        ours = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-        mapping["properties"] = {**mapping.get("properties", {}), **ours}
+        added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
+        mapping["properties"] = {**mapping.get("properties", {}), **added}
         settings = _settings(target)
         path = f"/{quote(check_name(name), safe='')}"
         target.cluster.request("PUT", path, {"settings": settings, "mappings": mapping})

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo, ModelDescription
-from resift.plugin.query_dsl import VECTOR_FIELD, is_ours
+from resift.plugin.documents import IndexInfo
+from resift.plugin.query_dsl import is_ours
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.
@@ -99,20 +99,15 @@ class IndexRecord:
 
     def meta(self, other: Mapping[str, Any]) -> dict[str, Any]:
         """The ``_meta`` of the index with this record; ``other`` is the one that it has, of which all else stays."""
-        ours: dict[str, Any] = _meta(self.current) if self.current else {}
+        ours: dict[str, Any] = self.current.meta() if self.current else {}
         if self.others:
-            ours["others"] = [_meta(one) for one in self.others]
+            ours["others"] = [one.meta() for one in self.others]
         if self.attached:
             details: dict[str, Any] = {"fields": list(self.added), "settings": dict(self.settings or {})}
-            ours["attached"] = {**details, "filling": _meta(self.filling)} if self.filling else details
+            ours["attached"] = {**details, "filling": self.filling.meta()} if self.filling else details
         if ours:
             return {**other, "resift": ours}
         return {name: value for name, value in other.items() if name != "resift"}
-
-
-def entry_of(index: str, fields: tuple[str, ...], model: ModelDescription, vector_field: str) -> IndexInfo:
-    """The record of the vectors of ``model`` in a field of an index, made of its text ``fields``."""
-    return IndexInfo(index, fields, model.hash, model.name, model.dim, (index,), vector_field)
 
 
 def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
@@ -120,9 +115,3 @@ def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
     answer = cluster.request("GET", f"/{names}/_mapping", filter_path="*.mappings._meta.resift", **ALL)
     found = {name: IndexRecord.read(name, entry["mappings"]["_meta"]) for name, entry in answer.items()}
     return {name: found[name] for name in sorted(found)}
-
-
-def _meta(entry: IndexInfo) -> dict[str, Any]:
-    """An entry as it is written; the usual field is not named."""
-    meta = {"fields": list(entry.fields), "model": entry.model, "model_name": entry.model_name, "dim": entry.dim}
-    return meta if entry.vector_field == VECTOR_FIELD else {**meta, "vector_field": entry.vector_field}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.plugin.documents import ModelDescription, index_meta
+from resift.plugin.documents import IndexInfo, ModelDescription
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
@@ -43,7 +43,7 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
     keyword = {"match_mapping_type": "string", "mapping": {"type": "keyword", "ignore_above": 8191}}
     return {
         **texts,
-        "_meta": {"resift": index_meta(fields, model)},
+        "_meta": {"resift": IndexInfo.made_by(model, fields).meta()},
         "dynamic_templates": [{"strings": keyword}],
     }
 

@@ -19,7 +19,6 @@ from resift.plugin.documents import (
     StoredDocument,
     check_document,
     check_index,
-    index_meta,
 )
 from resift.plugin.engine import Engine, Headers
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, filter_source, names_vector
@@ -70,7 +69,7 @@ class SqliteEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        meta = {**index_meta(fields, model), "space": model.space_type, "analyzer": analyzer}
+        meta = {**IndexInfo.made_by(model, fields).meta(), "space": model.space_type, "analyzer": analyzer}
         with self._database.transaction() as db:
             create_tables(db, index, meta)
 
