@@ -28,6 +28,7 @@ from scale_data import short_documents
 from scale_index import Target
 from served_reranker import Reranker
 from speed_cluster import FIELDS, ROOT
+from speed_growth import Points, printed
 
 from resift import load_model
 from resift.plugin.cluster.install import Installer
@@ -41,7 +42,6 @@ import node
 
 PAPER = 10**8
 SESSIONS = "resift_sessions_scale"
-Points = list[dict[str, Any]]
 
 
 @contextlib.contextmanager
@@ -121,15 +121,6 @@ def draw_memory(points: Points, folder: Path) -> None:
     axes.grid(alpha=0.3)
     figure.savefig(folder / "scale-memory.png", dpi=110)
     plt.close(figure)
-
-
-def printed(points: Iterator[dict[str, Any]]) -> Points:
-    """The points, printed as they come."""
-    found = []
-    for point in points:
-        print(json.dumps(point), flush=True)
-        found.append(point)
-    return found
 
 
 def main() -> None:

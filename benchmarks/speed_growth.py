@@ -93,6 +93,15 @@ def over_clients(setup: Setup, most: int) -> Iterator[dict[str, Any]]:
         yield {"clients": clients, "p50 ms": round(p50, 1), "p99 ms": round(p99, 1), "a second": round(rate)}
 
 
+def printed(points: Iterator[dict[str, Any]]) -> Points:
+    """The points, printed as they come."""
+    found = []
+    for point in points:
+        print(json.dumps(point), flush=True)
+        found.append(point)
+    return found
+
+
 def draw(points: Points, file: Path, x: str, ys: dict[str, str], title: str, y: str) -> None:
     """Lines over ``x``, both axes logarithmic; ``ys``: key → style of the line."""
     figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
@@ -115,13 +124,6 @@ def main() -> None:
     options = parser.parse_args()
     texts, what = documents(18_846)
     model, print_title = load_model(), f"{what}, one thread"
-
-    def printed(points: Iterator[dict[str, Any]]) -> Points:
-        found = []
-        for point in points:
-            print(json.dumps(point), flush=True)
-            found.append(point)
-        return found
 
     found = printed(over_documents(model, texts, options.documents))
     title = f"Encoding, {print_title}"
