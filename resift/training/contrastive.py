@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.training.adam import Adam, remaining_rate
-from resift.training.documents import Documents, Ids, word_counts
+from resift.training.documents import Documents, Ids, occurring, word_counts
 from resift.training.options import AdaptOptions
 from resift.training.progress import Progress
 
@@ -44,9 +44,7 @@ def fit(
         if (batch := step % steps_per_epoch) == 0:
             order = rng.permutation(usable)
         pairs = [split_in_two(corpus.ids[row], rng) for row in order[batch * size : (batch + 1) * size]]
-        words, counts = _occurring(
-            word_counts([part for side in zip(*pairs, strict=True) for part in side], len(table))
-        )
+        words, counts = occurring(word_counts([part for side in zip(*pairs, strict=True) for part in side], len(table)))
         _, by_row, by_log = info_nce_gradients(counts, table[words], log_weights[words], options.temperature)
         remaining = remaining_rate(step, total)
         row_adam.update(words, by_row, step + 1, remaining)
@@ -64,14 +62,6 @@ def split_in_two(ids: Ids, rng: np.random.Generator) -> tuple[Ids, Ids]:
         run = int(rng.integers(4, 25))
         first = (np.arange(len(ids)) + rng.integers(run)) // run % 2 == 0
     return ids[first], ids[~first]
-
-
-def _occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
-    """The words that occur, and their counts alone: a step must not touch the rest of a large table."""
-    from scipy.sparse import csr_matrix
-
-    words, columns = np.unique(counts.indices, return_inverse=True)
-    return words, csr_matrix((counts.data, columns, counts.indptr), shape=(counts.shape[0], len(words)))
 
 
 def info_nce_gradients(

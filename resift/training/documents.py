@@ -86,3 +86,11 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
     offsets = np.cumsum([0, *map(len, documents)])
     ids = np.concatenate(documents) if len(documents) else np.zeros(0, np.int32)
     return sparse_counts(ids, offsets, width)
+
+
+def occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
+    """The words that occur, and their counts alone: a step must not touch the rest of a large table."""
+    from scipy.sparse import csr_matrix
+
+    words, columns = np.unique(counts.indices, return_inverse=True)
+    return words, csr_matrix((counts.data, columns, counts.indptr), shape=(counts.shape[0], len(words)))
