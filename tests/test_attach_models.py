@@ -249,6 +249,7 @@ def test_an_installation_that_goes_hands_its_indices_on(
         with Searches(shop) as searches:
             write(shop, 8, 10_001)
         assert not searches.failed
+        assert_right(shop, old.model, list(shop.engine.info(shop.name).fields))
         owner.install()
         run("detach", shop.name, opensearch_url)
     finally:

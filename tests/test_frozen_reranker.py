@@ -1,4 +1,5 @@
-"""A reranker that is frozen, dead, slow or another's: searches go on in the engine's order, within a second or two."""
+"""A reranker that is frozen, dead, slow or another's: searches go on in the engine's order, and writes without
+vectors, within a second or two."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from reranker_app import post
 from served import Server, serving
 
 from resift import Model
+from resift.ingest.verify import verify
 from resift.plugin.cluster.guard import Guard
+from resift.plugin.cluster.index_pipelines import remove_pipelines, settle_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -123,6 +126,34 @@ def test_with_all_frozen_the_engines_order_stands(installed: Installed, which: s
     with frozen(installed.processes()):
         found = installed.hits(installed.name if which == "of the index" else which, ext=ext)
     assert found == installed.hits("_none")
+
+
+def test_with_all_frozen_writes_are_taken_without_vectors(
+    cluster: OpenSearchEngine, packaged: Model, installed: Installed
+) -> None:
+    name = f"{installed.name}-attached"
+    settings = {"index.final_pipeline": f"resift-{name}"}  # as resift attach --default-pipelines does
+
+    def write(*ids: str) -> set[str]:
+        """Write as a client does; which of the documents came without a vector."""
+        lines = [line for id in ids for line in ({"index": {"_id": id}}, {"title": "fire", "text": f"forest {id}"})]
+        items = installed.client.bulk(index=name, body=lines, params={"refresh": "true"})["items"]
+        assert {item["index"]["status"] for item in items} <= {200, 201}
+        return {one.id for one in cluster.scan(name, ids=ids) if one.vector is None}
+
+    cluster.create(name, ["title", "text"], packaged)
+    try:
+        settle_pipelines(installed.installer.cluster, name)
+        installed.client.indices.put_settings(index=name, body=settings)
+        assert until(True, lambda: write("1", "2", "3") == set())
+        with frozen(installed.processes()):
+            # the stale vector of what is written over goes, too
+            assert write("3", "4", "5") == {"3", "4", "5"}
+        assert until(True, lambda: write("6") == set())
+        assert verify(cluster, packaged, name, repair=True).repaired == 3
+    finally:
+        cluster.drop(name)
+        remove_pipelines(installed.installer.cluster, name)
 
 
 def test_a_query_that_must_be_encoded_is_refused_by_a_frozen_reranker(installed: Installed) -> None:

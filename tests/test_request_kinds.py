@@ -1,4 +1,5 @@
-"""What becomes of each kind of search request on a real node: through the index's pipeline, and through ``/v1/search``.
+"""What becomes of each kind of search request on a real node: through the index's pipeline, and through ``/v1/search``,
+also where one is the default of the index.
 
 The table of docs/rewriting.md says it, and is held to here. Every answer is compared with the plain one.
 """
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 from request_kinds import ASKED, BODIES, KINDS, QUERIES, TEXT, Body, default_pipeline, pages, search_body, served
 from rewritten_node import COUNT, SESSION, Node
+
+from resift.plugin.opensearch import default_pipelines
 
 TABLE = Path(__file__).parent.parent / "docs" / "rewriting.md"
 _ROW = re.compile(r"^\| `(?P<kind>[^`]+)` \| (?P<pipeline>[^|]*) \| (?P<served>[^|]*) \|$", re.MULTILINE)
@@ -161,6 +164,39 @@ def test_an_index_with_our_pipeline_as_its_default_is_rewritten_once(rewritten_n
             assert [id for id, *_ in ranked] == plain
         else:
             assert [plain.index(id) + 1 for id, *_ in ranked] == [one["engine_rank"] for *_, one in ranked]
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an index has as its default is asked for at each search."""
+    monkeypatch.setattr(default_pipelines, "_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_our_default_pipeline_is_not_asked_for_what_is_rewritten_already(rewritten_node: Node) -> None:
+    node = rewritten_node
+    with default_pipeline(node, node.pipeline):
+        asked = len(node.rewritten)
+        served = node.post("/v1/search", query=TEXT, size=5)
+        with_baseline = node.post("/v1/search", query=TEXT, size=5, baseline=True)
+        assert len(node.rewritten) == asked
+        by_default = node.client.search(index=node.index, body={"query": TEXT, "size": 5})
+        assert len(node.rewritten) == asked + 1
+    found = [[hit["_id"] for hit in answer["hits"]["hits"]] for answer in (served, with_baseline, by_default)]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_a_default_pipeline_of_the_users_own_is_kept(rewritten_node: Node) -> None:
+    node, name = rewritten_node, f"{rewritten_node.index}-own"
+    path, only = f"/_search/pipeline/{name}", {"filter_query": {"query": {"term": {"tag": "t1"}}}}
+    node.client.transport.perform_request("PUT", path, body={"request_processors": [only]})
+    try:
+        with default_pipeline(node, name):
+            hits = node.post("/v1/search", query=TEXT, size=50)["hits"]["hits"]
+    finally:
+        node.client.transport.perform_request("DELETE", path)
+    assert {hit["_source"]["tag"] for hit in hits} == {"t1"}
 
 
 def _all_but_hits(answer: Body) -> Body:
