@@ -18,6 +18,8 @@ import pytest
 
 PASSWORD = "Quiet-river-47"
 VERSION = "2.19.1"  # the last one whose security plugin is in Maven Central
+EVERYTHING = "everything"  # the user who may do everything
+_ALL = {"cluster_permissions": ["*"], "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}]}
 
 
 @dataclass
@@ -75,7 +77,7 @@ def authorization(user: str) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNode]:
-    """A node that lets nobody in but the administrator, and users that a test makes."""
+    """A node that lets nobody in but the administrator, EVERYTHING, and users that a test makes."""
     node = pytest.importorskip("node", reason="nodes are started where there are file locks")
     from node_releases import NodeUnavailable
     from node_security import Certificates
@@ -91,5 +93,6 @@ def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNo
         pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
     secured = SecuredNode(started.url, certificates.folder, certificates.context())
     secured.wait()
+    secured.grant({EVERYTHING: _ALL})
     yield secured
     started.stop()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from flask import Flask
-from secured_node import PASSWORD, SecuredNode, authorization
+from secured_node import EVERYTHING, PASSWORD, SecuredNode, authorization
 
 from resift import Model
 from resift.cli.main import main
@@ -43,18 +43,14 @@ def reading(*documents: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def node(secured_node: SecuredNode, packaged: Model) -> SecuredNode:
     """The node with an index, of which bob and the service called narrow may read what is public."""
-    everything = {
-        "cluster_permissions": ["*"],
-        "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}],
-    }
     wide = role("serve", [INDEX], "reading_sessions")
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
     narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
-    roles = {"anna": reading(), "bob": reading("public"), "writer": everything, "wide": wide, "narrow": narrow}
+    roles = {"anna": reading(), "bob": reading("public"), "wide": wide, "narrow": narrow}
     secured_node.grant(roles)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
-        engine = OpenSearchEngine(secured_node.as_user("writer"), timeout=60)
+        engine = OpenSearchEngine(secured_node.as_user(EVERYTHING), timeout=60)
         engine.create(INDEX, ["text"], packaged)
         engine.client.indices.put_mapping(index=INDEX, body={"properties": {"label": {"type": "keyword"}}})
         sources = {id: {"text": text, "label": "public" if id[0] == "p" else "secret"} for id, text in TEXTS.items()}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from opensearch_fixture import ENVIRONMENT
-from secured_node import SecuredNode
+from secured_node import EVERYTHING, SecuredNode
 
 from resift import Model
 from resift.cli.main import main
@@ -31,20 +31,12 @@ NAMED = "no permissions for ["
 # without it searches pass through our own default pipeline, which takes longer and finds the same
 OPTIONAL = [("serve", "indices:monitor/settings/get")]
 Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
-ALL = {"cluster_permissions": ["*"], "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}]}
-
-
-@pytest.fixture(scope="module")
-def node(secured_node: SecuredNode) -> SecuredNode:
-    """The node, and a user who may do everything."""
-    secured_node.grant({"everything": ALL})
-    return secured_node
 
 
 @pytest.fixture(autouse=True)
-def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def trusting(here: Path, secured_node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that know the node's authority, and nothing else from outside."""
-    monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
+    monkeypatch.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
 
 
 def run(*arguments: str) -> str:
@@ -118,12 +110,13 @@ PACKAGED: list[Model] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def prepared(node: SecuredNode, packaged: Model) -> Iterator[None]:
+def prepared(secured_node: SecuredNode, packaged: Model) -> Iterator[None]:
     """An installation for what is attached, and an index that is served."""
+    node = secured_node
     PACKAGED.append(packaged)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("OPENSEARCH_CA_CERTS", str(node.folder / "ca.pem"))
-        engine = OpenSearchEngine(node.as_user("everything"), timeout=60)
+        engine = OpenSearchEngine(node.as_user(EVERYTHING), timeout=60)
         engine.create("mine-served", ["text"], packaged)
         installer = Installer(engine, packaged, ["text"], "http://127.0.0.1:18080")
         installer.install()
@@ -133,6 +126,7 @@ def prepared(node: SecuredNode, packaged: Model) -> Iterator[None]:
     node.ask("PUT", "/ignoring/_mapping", {"dynamic": False})
     yield
     PACKAGED.clear()
+    node.ask("DELETE", "/mine-served,ignoring")
     installer.uninstall()
     engine.close()
 
@@ -155,9 +149,10 @@ def without(body: dict[str, Any], number: int, right: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ROLES)
 def test_a_role_is_enough_and_each_right_is_needed_and_named(
-    node: SecuredNode, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    secured_node: SecuredNode, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, logger="resift")
+    node = secured_node
     body, users = role(name, INDICES, SESSIONS), {}
     every = ENVIRONMENT.get("RESIFT_TEST_RIGHTS") == "all"
     for place, (number, right) in enumerate(rights(body)):
@@ -176,5 +171,5 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
             silent.append((right, told[-600:]))
         assert "Traceback" not in told
         if name == "install":
-            run("uninstall", "--engine", node.as_user("everything"), "--name", "rights")
+            run("uninstall", "--engine", node.as_user(EVERYTHING), "--name", "rights")
     assert silent == []

@@ -1,4 +1,4 @@
-"""OpenSearch 2.19.1 on a node of its own, from installing to uninstalling; other versions, and Elasticsearch."""
+"""OpenSearch 2.19.1, from installing to uninstalling; other versions, and Elasticsearch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from opensearchpy import OpenSearch
+from secured_node import EVERYTHING, SecuredNode
 from served import Server, serving
 from test_install import snapshot
 
@@ -22,7 +23,6 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import supported_version
 
-OLD = "2.19.1"
 DOCUMENTS = [
     {"_id": "plant", "title": "Strike at the power plant", "text": "Workers stopped work over wages and job security."},
     {"_id": "air", "title": "Air strike", "text": "Warplanes bombed a camp; the army said that soldiers died."},
@@ -34,17 +34,11 @@ STRIKE = {"multi_match": {"query": "strike", "fields": ["title", "text"]}}
 
 
 @pytest.fixture(scope="module")
-def old_node() -> Iterator[str]:
-    """A node of the older version, beside whatever the other tests have."""
-    node = pytest.importorskip("node", reason="nodes are started where there are file locks")
-    from node_releases import NodeUnavailable
-
-    try:
-        started = node.start(version=OLD, java_options="-Xms640m -Xmx640m -XX:TieredStopAtLevel=1")
-    except NodeUnavailable as error:
-        pytest.skip(f"needs OpenSearch {OLD}: {error}")
-    yield started.url
-    started.stop()
+def old_node(secured_node: SecuredNode) -> Iterator[str]:
+    """A node of the older version, beside whatever the other tests have, as a user who may do everything."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENSEARCH_CA_CERTS", str(secured_node.folder / "ca.pem"))
+        yield secured_node.as_user(EVERYTHING)
 
 
 @pytest.fixture(scope="module")
