@@ -219,6 +219,12 @@ class EngineUnavailable(ResiftError):
     code, status = "engine_unavailable", 503
 
 
+class TeacherUnavailable(ResiftError):
+    """What was to give texts vectors, to learn from, did not answer, or answered something else."""
+
+    code, status = "teacher_unavailable", 503
+
+
 class CorruptEngine(EngineUnavailable):
     """The embedded engine's file is damaged; trying again does not help."""
 

@@ -38,6 +38,15 @@ def tokenize(text: str) -> list[str]:
     return text.translate(_ASCII).split() if text.isascii() else _word().findall(text.lower())
 
 
+def word_places(text: str) -> list[tuple[int, int]]:
+    """Where the words of ``text`` begin and end in it.
+
+    >>> word_places("Don't 東京")
+    [(0, 3), (4, 5), (6, 7), (7, 8)]
+    """
+    return [found.span() for found in _word().finditer(text)]
+
+
 def _class(ranges: Iterable[tuple[int, int]]) -> str:
     return "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
 

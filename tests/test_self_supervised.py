@@ -98,9 +98,9 @@ def test_a_seed_gives_the_same_model(adapted: Model, table: WordVectors, tmp_pat
 def test_the_export_encodes_as_the_training(table: WordVectors) -> None:
     texts = documents(80, 4)[0]
     corpus = Documents(sample_words(texts, 100, 0))
-    given, known = rows_from_vectors(corpus, table, 0)
+    given = rows_from_vectors(corpus, table, 0)
     rows, weights = fit(corpus, side_by_side(corpus, [given, rows_from_corpus(corpus, 8, 0)]), corpus.idf, FAST)
-    model = export(corpus, rows, weights, table, known, AdaptOptions(dim=24))
+    model = export(corpus, rows, weights, table, AdaptOptions(dim=24))
     means = corpus.means(rows, weights)
     centred = means - means.mean(axis=0)
     trained = centred / np.linalg.norm(centred, axis=1, keepdims=True)

@@ -15,7 +15,7 @@ name              row of a word                              pool   similarity
 ================  =========================================  =====  ==========
 
 Memberships are computed once a word when the model is built, so that encoding a text only gathers rows. EmBoost's
-networks are in :mod:`resift.encoders.residual`.
+networks are in :mod:`resift.encoders.residual`, queries of another model's documents in :mod:`resift.encoders.queries`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,14 @@ class Model:
     one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
     by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
 
+    ``encodes_documents`` is False of models whose documents have vectors that another model made.
+
     Raises BadInput for another pool or similarity, segments or a head that want pool ``mean``, or an alpha out of its
     range, and DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
     """
 
     kind = "pooled"
+    encodes_documents = True
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ import numpy as np
 
 from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import MODEL_FILE, Model
+from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
 from resift.encoders.universe import build_universe
 from resift.errors import BadInput, CorruptModel
@@ -17,7 +18,7 @@ from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual)}
+KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (Model, Residual, StaticQueries)}
 _DEFAULT_SIGMA = 0.25
 
 

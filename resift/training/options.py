@@ -188,6 +188,50 @@ class LateInteractionOptions:
 
 
 @dataclass(frozen=True)
+class QueryOptions:
+    """Settings of learning static queries; the defaults were chosen on Cranfield and CISI.
+
+    Attributes:
+        texts: what the teacher encodes, at most: words, parts of documents to learn from, and parts that judge.
+        epochs: passes over the texts, at least.
+        most_epochs: passes at most, where ``epochs`` of them make fewer than ``min_steps`` steps.
+        min_steps: steps that are made of more epochs where there are few texts.
+        batch: texts of one step.
+        rate: Adam's learning rate for the word rows, which falls to nearly 0.
+        weight_rate: the same for the log weights of the words.
+        min_count: words that occur less often in all are not trained.
+        limit: documents to draw texts from, at most; of more so many are drawn by chance.
+        held_back: the part of the documents, up to 0.5, that judges.
+        seed: of all that is drawn by chance.
+
+    Raises BadInput for values that are out of range.
+    """
+
+    texts: int = 20_000
+    epochs: int = 10
+    most_epochs: int = 40
+    min_steps: int = 400
+    batch: int = 256
+    rate: float = 2e-3
+    weight_rate: float = 2e-2
+    min_count: int = 2
+    limit: int = 100_000
+    held_back: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(100, self, "texts")
+        at_least(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
+        at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
+        if not 0 < self.held_back <= 0.5:
+            raise BadInput(f"held_back is {self.held_back}", value=self.held_back, expected="above 0, up to 0.5")
+
+    def epochs_for(self, texts: int) -> int:
+        """Passes over so many texts: ``epochs``, or as many up to ``most_epochs`` as make ``min_steps`` steps."""
+        return max(self.epochs, min(self.most_epochs, -(-self.min_steps * self.batch // max(texts, 1))))
+
+
+@dataclass(frozen=True)
 class EmBoostOptions:
     """Settings of EmBoost's training.
 

@@ -27,11 +27,10 @@ from resift.training.documents import Documents, sample_words
 from resift.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift.training.progress import Progress, StepCounter
 from resift.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
-from resift.vectors.similarity import unit_rows
+from resift.training.unseen import LinearMap
 from resift.vectors.table import WordVectors
 
 _MAX_JUDGES, _QUERY_WORDS, _ROUNDS = 1000, 8, 5
-_WEIGHT_OF_UNSEEN, _MAX_COUNT = 0.5, 50
 
 
 def adapt(
@@ -129,54 +128,24 @@ def _trained(
 ) -> Model:
     """The result of one training run."""
     corpus = Documents(documents, options.min_count)
-    given, known = rows_from_vectors(corpus, vectors, options.seed)
+    given = rows_from_vectors(corpus, vectors, options.seed)
     own = rows_from_corpus(corpus, options.spectral, options.seed)
     rows, weights = fit(corpus, side_by_side(corpus, [given, own]), corpus.idf, options, progress)
-    return export(corpus, rows, weights, vectors, known, options)
+    return export(corpus, rows, weights, vectors, options)
 
 
-def export(
-    corpus: Documents,
-    rows: Floats,
-    weights: Floats,
-    vectors: WordVectors,
-    known: NDArray[np.bool_],
-    options: AdaptOptions,
-) -> Model:
+def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, options: AdaptOptions) -> Model:
     """The model to serve: the corpus' words, then those that only ``vectors`` knows, rows in int8.
 
-    ``rows`` (V, D) and ``weights`` (V,) are trained, ``known`` (V,) tells which of the corpus' words ``vectors`` knows.
-    The words that only ``vectors`` knows weigh half of what the corpus' rare words do.
+    ``rows`` (V, D) and ``weights`` (V,) are trained.
     """
     adapted = on_document_axes(corpus, rows, weights, min(options.dim or vectors.dim, rows.shape[1]))
-    unseen = np.array([row for row, word in enumerate(vectors.words) if word not in corpus.index], np.int64)
-    units = unit_rows(vectors.rows())
-    unseen_weight = _WEIGHT_OF_UNSEEN * np.quantile(weights, 0.9)
-    table = WordVectors(
-        [*corpus.words, *(vectors.words[row] for row in unseen)],
-        np.concatenate(
-            [adapted, (units[unseen] @ _map_onto(adapted, corpus, vectors, units, known)).astype(np.float32)]
-        ),
-        np.concatenate([weights, np.full(len(unseen), unseen_weight, np.float32)]),
-        info={"source": vectors.info.get("source"), "trained": len(corpus.words)},
-    )
+    general = LinearMap(vectors, corpus.words, adapted, corpus.frequency)
+    info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
+    table = general.extended(corpus.words, adapted, weights, info)
     if options.codewords is None:
         model = Model("mean", table.quantized(), "mean", "cosine")
     else:
         model = build_model(f"boew:{options.codewords}", table, options.seed)
     model.alpha, model.max_alpha = ADAPTED_ALPHA
     return model
-
-
-def _map_onto(
-    adapted: Floats, corpus: Documents, vectors: WordVectors, units: Floats, known: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Ridge regression (D, K) from the given rows at length 1, ``units``, to the ``adapted`` ones of words in both.
-
-    A word counts as often as it occurs, up to 50 times.
-    """
-    both = np.array([vectors.index[word] for word, found in zip(corpus.words, known, strict=True) if found])
-    counts = np.minimum(corpus.frequency[known], _MAX_COUNT)[:, None]
-    source = units[both].astype(np.float64)
-    square = (source * counts).T @ source + 1e-3 * counts.sum() * np.eye(vectors.dim)
-    return np.linalg.solve(square, (source * counts).T @ adapted[known])

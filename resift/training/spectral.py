@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput, needs_extra
+from resift.errors import needs_extra
 from resift.training.documents import Documents
 from resift.training.principal import principal_axes
+from resift.training.unseen import table_rows_of
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -23,20 +23,14 @@ _NOISE = 0.3
 _EPSILON = 1e-9
 
 
-def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """Rows (V, D) of the corpus' words at length 1, and which of the words ``vectors`` knows (V,).
+def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Floats:
+    """Rows (V, D) of the corpus' words at length 1.
 
     A word that the table lacks gets the mean of the documents that hold it, plus a little noise that tells it from
     others of the same documents. Raises BadInput if the table knows none.
     """
-    table_rows = np.array([vectors.index[word] for word in corpus.words])
+    table_rows = table_rows_of(vectors, corpus.words)
     known = table_rows >= 0
-    if not known.any():
-        raise BadInput(
-            f"none of the corpus' {len(table_rows)} words has a vector",
-            value=corpus.words[0],
-            expected="vectors that fit",
-        )
     rows = np.zeros((len(table_rows), vectors.dim), np.float32)
     rows[known] = unit_rows(vectors.rows()[table_rows[known]])
     documents = unit_rows(corpus.means(rows, corpus.idf))
@@ -44,7 +38,7 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> tup
     context = unit_rows(holds.T @ (documents - documents.mean(axis=0)))
     noise = unit_rows(np.random.default_rng(seed).normal(size=context.shape))
     rows[~known] = (1 - _NOISE) * context + _NOISE * noise
-    return rows, known
+    return rows
 
 
 def rows_from_corpus(corpus: Documents, dim: int, seed: int) -> Floats:

@@ -1,0 +1,245 @@
+"""Static queries: word rows whose weighted mean lies where a transformer, the teacher, puts a short text.
+
+An index whose documents have a transformer's vectors needs the same transformer for each query. Here it is asked once
+for words and some thousand parts of the documents, and a word table learns to do without it
+(:class:`resift.encoders.queries.StaticQueries`): queries then cost a few lookups.
+
+The recipe: rows start as the teacher's vectors of single words, centred on their mean, weights as a / (a + p), a = 1e-3
+(SIF, Arora et al. 2017, eq. 2, p being a word's share of the corpus). The cosine between the weighted mean of a text's
+rows and the teacher's vector of it is trained (:func:`resift.training.fitting.fit_rows`), on parts of 2 to 18 words
+and, where their vectors are given, on whole documents. Words that are the given table's alone follow by a linear map.
+Needs NumPy and SciPy beside the teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.encoders.model import Model
+from resift.encoders.queries import StaticQueries
+from resift.errors import BadInput, needs_extra
+from resift.evaluation.significance import paired_randomization
+from resift.text import tokenize, word_places
+from resift.training.documents import Documents, word_counts
+from resift.training.fitting import fit_rows
+from resift.training.options import MIN_DOCUMENTS, QueryOptions
+from resift.training.progress import Progress, StepCounter
+from resift.training.teachers import Teacher
+from resift.training.unseen import LinearMap
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+_SIF = 1e-3
+_FEWEST_WORDS, _MOST_WORDS = 2, 18
+_SHARE_OF_WORDS, _MAX_JUDGES, _CHECKED = 1 / 3, 1000, 16
+
+
+@dataclass(frozen=True)
+class Part:
+    """A few consecutive words of a text, as they stand there; ``home`` is the text's position."""
+
+    text: str
+    home: int
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """Parts of documents that are held back, and which of the ``candidates`` (m, D) is ``own`` (n,) to each."""
+
+    texts: list[str]
+    taught: Floats
+    candidates: Floats
+    own: NDArray[np.int64]
+
+    def reciprocal_ranks(self, queries: Floats) -> Floats:
+        """Of each query's own candidate among all, by the queries' vectors (n, D); ties half."""
+        similarity = queries @ self.candidates.T
+        own = similarity[np.arange(len(queries)), self.own][:, None]
+        ranks = 1 + (similarity > own).sum(axis=1) + ((similarity == own).sum(axis=1) - 1) / 2
+        return np.asarray(1 / ranks, np.float32)
+
+
+def train_queries(
+    texts: Sequence[str],
+    teacher: Teacher,
+    vectors: WordVectors,
+    options: QueryOptions | None = None,
+    documents: Floats | None = None,
+    field: str | None = None,
+    progress: Progress | None = None,
+) -> StaticQueries:
+    """A model of queries for documents whose vectors ``teacher`` has made.
+
+    ``texts`` are documents, and ``documents`` (N, D) their vectors, if they are at hand, as those in the ``field`` of
+    an index are. ``vectors`` is a table of general word vectors.
+
+    Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
+    ``model.table.info["taught"]``: how well a part of a held-back document finds it among the others (without
+    ``documents``: finds another part of it), as a mean reciprocal rank by the rows before training (``mrr_before``),
+    after it and by the teacher's own queries (``mrr_teacher``), and the mean ``cosine`` with these. ``better`` says
+    whether training gained anything, ``p`` how probable as much is by chance (two-sided, a paired randomisation test).
+    ``progress`` is called with the numbers of texts done and of all. A seed gives the same model again on the same
+    machine.
+
+    Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
+    and what the teacher raises.
+    """
+    with needs_extra("adapt", "Learning static queries"):
+        import scipy.sparse  # noqa: F401
+    options = options or QueryOptions()
+    rng = np.random.default_rng(options.seed)
+    chosen = _usable(texts, options, rng)
+    texts, documents = [texts[row] for row in chosen], None if documents is None else unit_rows(documents[chosen])
+    if documents is not None:
+        _check_documents(teacher, texts, documents, rng)
+    corpus = Documents(map(tokenize, texts), options.min_count)
+    held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
+    words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
+    judging = draw_parts(texts, held, 2 * len(held) if documents is None else len(held), rng)
+    parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - len(judging), rng)
+    steps = StepCounter(progress, len(words) + len(judging) + len(parts))
+    taught = teacher.vectors(words, steps.stage())
+    judges = _judges(judging, teacher.vectors([one.text for one in judging], steps.stage()), documents)
+    lessons = _Lessons(corpus, parts, teacher.vectors([one.text for one in parts], steps.stage()), documents)
+    start = _start(corpus, taught, vectors)
+    trial = lessons.learned(*start, options, held)
+    found = _judgement(
+        judges, [_model(corpus, *rows, vectors, teacher.name, field) for rows in (start, trial)], options
+    )
+    model = _model(corpus, *lessons.learned(*start, options), vectors, teacher.name, field)
+    counts = {"documents": len(texts), "texts": steps.total, "words": len(corpus.words), "held_back": len(held)}
+    model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
+    return model
+
+
+def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
+    """At most ``count`` different parts of 2 to 18 words, in turn from the texts at ``homes``."""
+    places = {home: found for home in homes.tolist() if len(found := word_places(texts[home])) >= _FEWEST_WORDS}
+    parts: dict[str, Part] = {}
+    turns = list(places) * (-(-2 * count // max(len(places), 1)))  # the same part may be drawn twice
+    for home in turns:
+        if len(parts) == count:
+            break
+        words = places[home]
+        length = min(int(rng.integers(_FEWEST_WORDS, _MOST_WORDS + 1)), len(words))
+        first = int(rng.integers(len(words) - length + 1))
+        part = texts[home][words[first][0] : words[first + length - 1][1]]
+        parts.setdefault(part, Part(part, home))
+    return list(parts.values())
+
+
+class _Lessons:
+    """Texts as counts of the corpus' words, and the teacher's vectors of them."""
+
+    def __init__(self, corpus: Documents, parts: Sequence[Part], targets: Floats, documents: Floats | None) -> None:
+        from scipy.sparse import vstack
+
+        ids = [[corpus.index[word] for word in tokenize(one.text) if word in corpus.index] for one in parts]
+        self._counts: csr_matrix = word_counts([np.array(each, np.int32) for each in ids], len(corpus.words))
+        self._targets, self._homes = targets, np.array([one.home for one in parts])
+        if documents is not None:
+            self._counts = vstack([self._counts, corpus.counts]).tocsr()
+            self._targets = np.concatenate([targets, documents])
+            self._homes = np.concatenate([self._homes, np.arange(len(documents))])
+
+    def learned(
+        self, rows: Floats, weights: Floats, options: QueryOptions, held: NDArray[np.int64] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Rows and weights trained on all texts but those of the documents that are ``held`` back."""
+        chosen = np.flatnonzero(~np.isin(self._homes, [] if held is None else held))
+        return fit_rows(
+            self._counts[chosen],
+            self._targets[chosen],
+            rows,
+            weights,
+            epochs=options.epochs_for(len(chosen)),
+            batch=options.batch,
+            rate=options.rate,
+            weight_rate=options.weight_rate,
+            seed=options.seed,
+        )
+
+
+def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Positions of at most ``limit`` texts that hold words."""
+    usable = np.array([row for row, text in enumerate(texts) if len(tokenize(text)) >= _FEWEST_WORDS], np.int64)
+    if len(usable) < MIN_DOCUMENTS:
+        message = f"{len(usable)} documents of {_FEWEST_WORDS} words or more"
+        raise BadInput(message, value=len(usable), expected=f"{MIN_DOCUMENTS} or more")
+    if len(usable) <= options.limit:
+        return usable
+    return np.sort(rng.choice(usable, options.limit, replace=False))
+
+
+def _check_documents(teacher: Teacher, texts: Sequence[str], documents: Floats, rng: np.random.Generator) -> None:
+    """Raise BadInput unless the teacher finds most of some documents by the vectors that they have."""
+    tried = rng.permutation(len(texts))[:_CHECKED]
+    encoded, held = teacher.vectors([texts[row] for row in tried]), documents[tried]
+    if encoded.shape[1] != held.shape[1]:
+        message = f"{teacher.name} gives vectors of {encoded.shape[1]} dimensions, the documents have {held.shape[1]}"
+        raise BadInput(message, value=teacher.name, expected="the model that made the documents' vectors")
+    found = int((np.argmax(encoded @ held.T, axis=1) == np.arange(len(tried))).sum())
+    if 2 * found < len(tried):
+        message = f"of {len(tried)} documents {teacher.name} finds {found} by their vectors"
+        raise BadInput(message, value=teacher.name, expected="the model that made them, and the text fields it had")
+
+
+def _judge_count(documents: int, options: QueryOptions) -> int:
+    """How many documents are held back; at most a tenth of the texts are theirs."""
+    return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
+
+
+def _judges(parts: Sequence[Part], taught: Floats, documents: Floats | None) -> _Judges:
+    if documents is not None:
+        return _Judges([one.text for one in parts], taught, documents, np.array([one.home for one in parts]))
+    # of each document the first part asks for the second
+    pairs: dict[int, list[int]] = {}
+    for position, one in enumerate(parts):
+        pairs.setdefault(one.home, []).append(position)
+    asking, asked = zip(*((pair[0], pair[1]) for pair in pairs.values() if len(pair) > 1), strict=True)
+    return _Judges(
+        [parts[row].text for row in asking], taught[list(asking)], taught[list(asked)], np.arange(len(asked))
+    )
+
+
+def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Floats, Floats]:
+    """Rows (V, D) and weights (V,) before training; ``taught`` (W, D) are the teacher's of the first W words."""
+    rows = np.zeros((len(corpus.words), taught.shape[1]), np.float32)
+    rows[: len(taught)] = taught - taught.mean(axis=0)
+    further = np.array([vectors.index[word] for word in corpus.words[len(taught) :]], np.int64)
+    if (further >= 0).any():
+        general = LinearMap(vectors, corpus.words[: len(taught)], rows[: len(taught)], corpus.frequency[: len(taught)])
+        rows[len(taught) :][further >= 0] = general.rows(further[further >= 0])
+    share = corpus.frequency / corpus.frequency.sum()
+    return rows, (_SIF / (_SIF + share)).astype(np.float32)
+
+
+def _model(
+    corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, teacher: str, field: str | None
+) -> StaticQueries:
+    general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
+    table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
+    return StaticQueries(table.quantized(), teacher, field)
+
+
+def _judgement(judges: _Judges, models: Sequence[Model], options: QueryOptions) -> dict[str, Any]:
+    """What the judges say of the models before and after training, and of the teacher."""
+    queries = [*(model.encode(judges.texts) for model in models), judges.taught]
+    before, after, teacher = map(judges.reciprocal_ranks, queries)
+    return {
+        "mrr_before": float(before.mean()),
+        "mrr_after": float(after.mean()),
+        "mrr_teacher": float(teacher.mean()),
+        "cosine": float((queries[1] * judges.taught).sum(axis=1).mean()),
+        "better": bool(after.mean() > before.mean()),
+        "p": paired_randomization(after, before, np.random.default_rng(options.seed)),
+    }
