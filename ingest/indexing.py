@@ -57,6 +57,8 @@ class Indexer:
     What the engine is too busy for is sent again, up to ``ATTEMPTS`` times in all. Before the first retry the indexer
     waits 0.5 s, then twice as long each time, up to 30 s, give or take a quarter (``sleep`` does the waiting). When a
     ``stop`` is requested nothing is sent again; the source of the records shares it, and ends then.
+
+    Raises BadInput for a model of queries alone.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Indexer:
         sleep: Callable[[float], None] | None = None,
         stop: Stop | None = None,
     ) -> None:
+        model.require_documents()
         self.engine, self.model, self.index = engine, model, index
         self.stop = stop or Stop()
         self._patience = Patience(sleep or self.stop.wait)

@@ -114,7 +114,8 @@ def plan_index(
     sources = sampled_sources(engine, target)
     known = target.record.of(model.hash)
     before = target.record.current
-    chosen = fields or (known or before or IndexInfo("", (), None, None, None)).fields or _guess(target, sources)
+    had = known or before
+    chosen = fields or (had.fields if had else ()) or guessed_fields(target, sources)
     _check_fields(target, chosen, sources)
     entry = target.entry(model, chosen if fields or known is None else (), own)
     lacking = 0 if not is_ours(entry.vector_field) else target.documents
@@ -145,7 +146,7 @@ def learned_texts(engine: OpenSearchEngine, plans: Sequence[IndexPlan]) -> list[
     return list(dict.fromkeys(texts))
 
 
-def _guess(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
+def guessed_fields(target: Target, sources: Sequence[dict[str, Any]]) -> list[str]:
     """The text fields of an index whose values are texts, those that are like titles first."""
     names = target.text_fields
     if not names:

@@ -63,10 +63,15 @@ class Attaching:
         self.targets = targets(self.cluster, name)
         for target in self.targets:
             check_attachable(target)
-            if not options.raise_versions and options.own is None:
-                check_versions(target)
         self.out = learned_folder(name, options)
         self.model = self._known_model()
+        self.own = options.own or (self.model.field if self.model else None)
+        if self.own is None:
+            if self.model is not None:
+                self.model.require_documents()
+            if not options.raise_versions:
+                for target in self.targets:
+                    check_versions(target)
         if self.model is None:
             NewFolder().convert(self.out, None, None)
         like = self.model or load_model(DEFAULT)
@@ -79,7 +84,7 @@ class Attaching:
 
     def _plan(self, target: Target, model: Model) -> IndexPlan:
         options = self.options
-        return plan_index(self.engine, target, model, options.fields, options.own, options.default_pipelines)
+        return plan_index(self.engine, target, model, options.fields, self.own, options.default_pipelines)
 
     def _known_model(self) -> Model | None:
         """The model to attach with; None if it is to be learned."""

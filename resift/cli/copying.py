@@ -56,6 +56,8 @@ class Copying:
             options = replace(options, model=self._begun_model(name))
         # The copy keeps the versions that the documents have, also those that clients give them.
         self.attaching = Attaching(engine, name, replace(options, raise_versions=True), as_json)
+        if self.attaching.model is not None:
+            self.attaching.model.require_documents()
         if len(self.attaching.targets) > 1:
             raise BadInput(f"{name!r} stands for {self.attaching.names}", value=name, expected="one index")
         (self.target,), (self.plan,) = self.attaching.targets, self.attaching.plans

@@ -16,6 +16,7 @@ from resift.cli.sessions import sessions
 from resift.cli.status import status
 from resift.cli.train import train
 from resift.cli.train_judged import emboost_command, reranker_command
+from resift.cli.train_queries import queries_command
 from resift.cli.train_self import self_command
 from resift.cli.verify import verify
 from resift.version import __version__
@@ -57,6 +58,6 @@ for command in (
     demo.demo,
 ):
     main.add_command(command)
-for command in (self_command, reranker_command, emboost_command, word2doc.train_command):
+for command in (self_command, queries_command, reranker_command, emboost_command, word2doc.train_command):
     train.add_command(command)
 evaluate.add_command(word2doc.eval_command)

@@ -43,8 +43,11 @@ class SystemChoice:
     def system(self) -> System:
         """The first system."""
         from resift.evaluation.registry import load_system
+        from resift.training.systems import LEARNERS
 
-        return load_system(self.model, self.similarity) if self.model else self.named(self.name, self.similarity)
+        if self.model:
+            return load_system(self.model, self.similarity, LEARNERS)
+        return self.named(self.name, self.similarity)
 
     def other(self) -> System:
         """The system of --compare."""

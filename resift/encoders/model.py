@@ -66,14 +66,15 @@ class Model:
     one; ``max_alpha``: the weight that a session comes near to once much was judged, if it is larger. Both are chosen
     by whoever trains a model, are saved with it, and are no part of its hash, since they do not change a vector.
 
-    ``encodes_documents`` is False of models whose documents have vectors that another model made.
+    ``field`` is None but of models for queries alone (:mod:`resift.encoders.queries`), whose documents have the vectors
+    of another model there.
 
     Raises BadInput for another pool or similarity, segments or a head that want pool ``mean``, or an alpha out of its
     range, and DimensionMismatch if mask or head do not have a row for each of the table's dimensions in each segment.
     """
 
     kind = "pooled"
-    encodes_documents = True
+    field: str | None = None
 
     def __init__(
         self,
@@ -112,6 +113,9 @@ class Model:
     def space_type(self) -> str:
         """The k-NN space that finds this model's candidates; both take zero vectors."""
         return "innerproduct" if self.similarity == "cosine" else "l2"
+
+    def require_documents(self) -> None:
+        """Raise BadInput unless this is a model of documents too, and not of queries alone."""
 
     @cached_property
     def hash(self) -> str:

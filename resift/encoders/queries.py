@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from resift.encoders.model import Model
+from resift.errors import BadInput
 from resift.vectors.table import WordVectors
 
 # chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
@@ -21,7 +22,6 @@ class StaticQueries(Model):
     """
 
     kind = "queries"
-    encodes_documents = False
 
     def __init__(self, table: WordVectors, teacher: str, field: str | None = None) -> None:
         super().__init__("queries", table, "mean", "cosine", alpha=QUERY_ALPHA, max_alpha=QUERY_MAX_ALPHA)
@@ -33,6 +33,12 @@ class StaticQueries(Model):
         model = cls(table, info["teacher"], info["field"])
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
+
+    def require_documents(self) -> None:
+        """Raises BadInput: it encodes queries alone."""
+        where = f"the field {self.field!r}" if self.field else "a field"
+        message = f"model {self.hash} is of queries alone: the vectors of their documents are those of {self.teacher}"
+        raise BadInput(message, value=self.hash, expected=f"a model of documents, or an index that has them in {where}")
 
     def _info(self) -> dict[str, Any]:
         return {**super()._info(), "teacher": self.teacher, "field": self.field}

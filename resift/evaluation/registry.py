@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resift.encoders.model import Model
+from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
 from resift.evaluation.baselines.bm25 import BM25
@@ -39,7 +40,7 @@ from resift.evaluation.baselines.paragraph_vectors import ParagraphVectors
 from resift.evaluation.baselines.sif import Sif
 from resift.evaluation.baselines.terms import without_stop_words
 from resift.evaluation.baselines.tfidf import TfIdf
-from resift.evaluation.system import Encoder, System
+from resift.evaluation.system import Encoder, System, Taught
 from resift.ranking.late_interaction import FILE, LateInteraction
 from resift.text import tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -105,7 +106,7 @@ def build_system(
         similarity: in place of the system's own; ``dynamax`` compares sentences by the word table of any of our
             encoders.
         learners: what makes the systems ``adapted`` and ``st``, by these names, from a :class:`Source` and what follows
-            the colon in ``name``.
+            the colon in ``name``; the documents of a model of queries are encoded by ``st``.
 
     Raises BadInput for an unknown name or similarity, for numbers that are none, and for a learner that was not handed
     in; ModelNotFound for missing vectors.
@@ -118,18 +119,36 @@ def build_system(
     elif kind in _BASELINES:
         system = _BASELINES[kind].make(source, *_numbers(name, _BASELINES[kind]))
     else:
-        return _encoder(name, source, similarity)
+        return _encoder(name, source, similarity, learners)
     if similarity is not None:
         system.similarity = similarity
     return system
 
 
-def load_system(folder: str | Path, similarity: str | None = None) -> System:
-    """A saved model or reranker as a system. Raises ModelNotFound, CorruptModel, or BadInput for the similarity."""
+def load_system(
+    folder: str | Path, similarity: str | None = None, learners: Mapping[str, Learner] | None = None
+) -> System:
+    """A saved model or reranker as a system; ``learners`` are those of :func:`build_system`.
+
+    Raises ModelNotFound, CorruptModel, or BadInput for the similarity, and for a model of queries whose teacher is no
+    sentence-transformers folder.
+    """
     _check(similarity)
     if Path(folder, FILE).is_file():
         return Late(LateInteraction.load(folder))
-    return _of_model(load_model(folder), similarity)
+    model = load_model(folder)
+    if isinstance(model, StaticQueries):
+        return _taught(model, learners)
+    return _of_model(model, similarity)
+
+
+def _taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> System:
+    """Queries by the model, documents by its teacher."""
+    if not Path(model.teacher).is_dir():
+        message = f"the documents of {model.hash} are encoded by {model.teacher}"
+        raise BadInput(message, value=model.teacher, expected="a sentence-transformers folder, to encode them again")
+    teacher = _learner("st", learners)(Source(DEFAULT, 0), model.teacher)
+    return Taught(teacher.fit, Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha))
 
 
 def _check(similarity: str | None) -> None:
@@ -155,11 +174,13 @@ def _numbers(name: str, baseline: Baseline) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _encoder(name: str, source: Source, similarity: str | None) -> System:
+def _encoder(
+    name: str, source: Source, similarity: str | None, learners: Mapping[str, Learner] | None = None
+) -> System:
     """A saved model by its folder, or an untrained one by its name."""
     # a folder wins over a name: who has a folder "mean" and asks for it has a reason
     if name == DEFAULT or Path(name, "model.json").is_file() or Path(name, FILE).is_file():
-        return load_system(name, similarity)
+        return load_system(name, similarity, learners)
     table = source.table()
     try:
         model = build_model(name, table, source.seed)

@@ -55,6 +55,18 @@ class Encoder:
         return self.queries(documents)
 
 
+class Taught(Encoder):
+    """Queries by an ``encoder`` that was taught to follow another model, which encodes the documents (``fit``)."""
+
+    def __init__(self, fit: Callable[[Sequence[str]], Matrix], encoder: Encoder) -> None:
+        super().__init__(encoder.queries, encoder.similarity, encoder.table, encoder.alpha, encoder.max_alpha)
+        self._fit = fit
+
+    def fit(self, documents: Sequence[str]) -> Matrix:
+        """Vectors of the documents by the teacher, (N, K)."""
+        return self._fit(documents)
+
+
 def weights_of(system: System) -> tuple[float, float]:
     """A fitted system's weights against BM25, without feedback and at most with it."""
     return getattr(system, "alpha", ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

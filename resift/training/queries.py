@@ -215,9 +215,9 @@ def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Flo
     """Rows (V, D) and weights (V,) before training; ``taught`` (W, D) are the teacher's of the first W words."""
     rows = np.zeros((len(corpus.words), taught.shape[1]), np.float32)
     rows[: len(taught)] = taught - taught.mean(axis=0)
+    general = LinearMap(vectors, corpus.words[: len(taught)], rows[: len(taught)], corpus.frequency[: len(taught)])
     further = np.array([vectors.index[word] for word in corpus.words[len(taught) :]], np.int64)
-    if (further >= 0).any():
-        general = LinearMap(vectors, corpus.words[: len(taught)], rows[: len(taught)], corpus.frequency[: len(taught)])
+    if general.is_known:
         rows[len(taught) :][further >= 0] = general.rows(further[further >= 0])
     share = corpus.frequency / corpus.frequency.sum()
     return rows, (_SIF / (_SIF + share)).astype(np.float32)

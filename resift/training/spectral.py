@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from resift.arrays import Floats
-from resift.errors import needs_extra
+from resift.errors import BadInput, needs_extra
 from resift.training.documents import Documents
 from resift.training.principal import principal_axes
-from resift.training.unseen import table_rows_of
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -29,8 +28,11 @@ def rows_from_vectors(corpus: Documents, vectors: WordVectors, seed: int) -> Flo
     A word that the table lacks gets the mean of the documents that hold it, plus a little noise that tells it from
     others of the same documents. Raises BadInput if the table knows none.
     """
-    table_rows = table_rows_of(vectors, corpus.words)
+    table_rows = np.array([vectors.index[word] for word in corpus.words])
     known = table_rows >= 0
+    if not known.any():
+        message = f"none of the corpus' {len(table_rows)} words has a vector"
+        raise BadInput(message, value=corpus.words[0], expected="vectors that fit")
     rows = np.zeros((len(table_rows), vectors.dim), np.float32)
     rows[known] = unit_rows(vectors.rows()[table_rows[known]])
     documents = unit_rows(corpus.means(rows, corpus.idf))

@@ -85,10 +85,12 @@ def endpoint_teacher(url: str, model: str | None, key: str | None) -> Encode:
     """An endpoint in OpenAI's shape: ``url`` is what its documentation calls the base URL, as https://host/v1.
 
     ``model`` is the one to ask for, where the endpoint has several, ``key`` its API key. A busy endpoint is asked again
-    a few times, later and later. What it then answers raises TeacherUnavailable.
+    a few times, later and later. Where none answers, or with something else, TeacherUnavailable is raised.
     """
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    retry = Retry(_RETRIES, status_forcelist=_BUSY, allowed_methods=None, backoff_factor=1, raise_on_status=False)
+    retry = Retry(
+        _RETRIES, connect=0, status_forcelist=_BUSY, allowed_methods=None, backoff_factor=1, raise_on_status=False
+    )
     pool, address = PoolManager(retries=retry, timeout=_SECONDS), f"{url.rstrip('/')}/embeddings"
 
     def encode(texts: Sequence[str]) -> Floats:

@@ -9,40 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 _WEIGHT_OF_UNSEEN, _MAX_COUNT, _RIDGE = 0.5, 50, 1e-3
 
 
-def table_rows_of(vectors: WordVectors, words: Sequence[str]) -> NDArray[np.int64]:
-    """The row of each of a corpus' ``words`` in a table, (V,), -1 for those that it lacks.
-
-    Raises BadInput if it knows none.
-    """
-    rows = np.array([vectors.index[word] for word in words])
-    if not (rows >= 0).any():
-        message = f"none of the corpus' {len(words)} words has a vector"
-        raise BadInput(message, value=words[0], expected="vectors that fit")
-    return rows
-
-
 class LinearMap:
     """Ridge regression from a table's rows at length 1 to other ``rows`` (V, K) of the ``words`` that it knows.
 
-    ``frequency`` (V,): a word counts as often as it occurs, up to 50 times. Raises BadInput if the table knows none.
+    ``frequency`` (V,): a word counts as often as it occurs, up to 50 times. Of a table that knows none of them nothing
+    is used.
     """
 
     def __init__(
         self, vectors: WordVectors, words: Sequence[str], rows: Floats, frequency: NDArray[np.float64]
     ) -> None:
-        table_rows = table_rows_of(vectors, words)
+        table_rows = np.array([vectors.index[word] for word in words])
         known = table_rows >= 0
         self.vectors, self._units = vectors, unit_rows(vectors.rows())
+        self.is_known = bool(known.any())
         counts = np.minimum(frequency[known], _MAX_COUNT)[:, None]
         source = self._units[table_rows[known]].astype(np.float64)
-        square = (source * counts).T @ source + _RIDGE * counts.sum() * np.eye(vectors.dim)
+        square = (source * counts).T @ source + _RIDGE * max(counts.sum(), 1.0) * np.eye(vectors.dim)
         self._matrix = np.linalg.solve(square, (source * counts).T @ rows[known])
 
     def rows(self, ids: NDArray[np.int64]) -> Floats:
@@ -53,7 +42,8 @@ class LinearMap:
         """A table of ``words`` with their ``rows`` (V, K) and ``weights`` (V,), and behind them all other words that
         the vectors know, which weigh half of what the rare ones of ``words`` do."""
         held = set(words)
-        unseen = np.array([row for row, word in enumerate(self.vectors.words) if word not in held], np.int64)
+        known = enumerate(self.vectors.words if self.is_known else ())
+        unseen = np.array([row for row, word in known if word not in held], np.int64)
         weight = _WEIGHT_OF_UNSEEN * np.quantile(weights, 0.9)
         return WordVectors(
             [*words, *(self.vectors.words[row] for row in unseen)],

@@ -1,0 +1,271 @@
+"""Static queries: what they learn of a teacher, what is remembered of it, and who may be one."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tiny_transformer import save_sentence_transformer
+
+from resift import WordVectors, build_model
+from resift.arrays import Floats
+from resift.cli.main import main
+from resift.encoders.queries import StaticQueries
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, TeacherUnavailable
+from resift.evaluation.registry import Source, load_system
+from resift.training.options import QueryOptions
+from resift.training.queries import draw_parts, train_queries
+from resift.training.systems import LEARNERS
+from resift.training.teachers import CALL, Teacher, endpoint_teacher
+
+TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
+NOISE = [f"noise{i}" for i in range(40)]
+FAST = QueryOptions(texts=900, min_steps=60, batch=64)
+RNG = np.random.default_rng(0)
+# what the teacher thinks of each word, and how one word changes what the next one means to it
+MEANING = {word: RNG.normal(size=12) + 3 * (i == np.arange(12)) for i, topic in enumerate(TOPICS) for word in topic}
+MEANING |= {word: 0.2 * RNG.normal(size=12) for word in NOISE}
+
+
+def documents(count: int, seed: int) -> list[str]:
+    """Texts of 8 words of one of eight topics among 12 of noise."""
+    rng = np.random.default_rng(seed)
+    drawn = ([*rng.choice(TOPICS[i % 8], 8), *rng.choice(NOISE, 12)] for i in range(count))
+    return [" ".join(rng.permutation(words)) for words in drawn]
+
+
+def teach(texts: Sequence[str]) -> Floats:
+    """What no word table does exactly: words in their order, and all on one side of the origin."""
+    rows = []
+    for text in texts:
+        words = [MEANING.get(word, np.zeros(12)) for word in text.removeprefix("query: ").split()]
+        rows.append(np.tanh(sum((word * 0.98**i for i, word in enumerate(words)), np.zeros(12))) + 1)
+    return np.array(rows, np.float32)
+
+
+@pytest.fixture(scope="module")
+def table() -> WordVectors:
+    """Vectors that know nothing of the topics, lack a word of the documents, and know one that these lack."""
+    words = [*NOISE, *(word for topic in TOPICS for word in topic if word != TOPICS[-1][-1]), "elsewhere"]
+    return WordVectors.build(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
+
+
+@pytest.fixture(scope="module")
+def taught(table: WordVectors) -> StaticQueries:
+    """Trained on 160 documents and their vectors."""
+    texts = documents(160, 2)
+    return train_queries(texts, Teacher("t", teach), table, FAST, teach(texts), "embedding")
+
+
+def test_queries_come_to_lie_where_the_teacher_puts_them(taught: StaticQueries, tmp_path: Path) -> None:
+    found = taught.table.info["taught"]
+    assert found["better"]
+    assert found["mrr_before"] < found["mrr_after"]
+    assert 0 < found["p"] <= 1
+    assert (found["documents"], found["words"], found["held_back"]) == (160, 136, 16)
+    assert found["texts"] <= FAST.texts
+    fresh = documents(40, 9)
+    teacher = teach(fresh) / np.linalg.norm(teach(fresh), axis=1, keepdims=True)
+    assert (taught.encode(fresh) * teacher).sum(axis=1).mean() > 0.95
+    again = load_model(taught.save(tmp_path / "queries"))
+    assert isinstance(again, StaticQueries)
+    assert (again.hash, again.teacher, again.field, again.alpha) == (taught.hash, "t", "embedding", taught.alpha)
+
+
+def test_the_hash_names_teacher_and_field(taught: StaticQueries) -> None:
+    hashes = {
+        StaticQueries(taught.table, *names).hash for names in (("t", "embedding"), ("u", "embedding"), ("t", "v"))
+    }
+    assert len(hashes) == 3
+    assert taught.hash in hashes
+    assert build_model("mean", taught.table).hash not in hashes
+
+
+def test_a_seed_gives_the_same_queries_again(table: WordVectors) -> None:
+    texts = documents(60, 3)
+    first, second, other = (
+        train_queries(texts, Teacher("t", teach), table, QueryOptions(texts=300, min_steps=5, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    assert first.hash == second.hash != other.hash
+    assert first.field is None
+    assert first.table.info["taught"]["mrr_teacher"] > 0.3, "of two parts of a document one finds the other"
+
+
+def test_words_that_only_the_general_table_knows_have_a_vector(taught: StaticQueries) -> None:
+    assert taught.encode_one("elsewhere").any()
+    assert taught.encode_one(TOPICS[-1][-1]).any(), "the general table lacks it, the documents hold it"
+    assert not taught.encode_one("unheard").any()
+
+
+def test_documents_are_not_its_own_to_encode(taught: StaticQueries) -> None:
+    with pytest.raises(BadInput, match=r"queries alone.* those of t") as refused:
+        taught.require_documents()
+    assert "'embedding'" in str(refused.value)
+
+
+def test_parts_are_words_as_they_stand_in_a_text() -> None:
+    texts = ["One, two: three FOUR-five six.", "solo", "", "東京タワー と 京都", "a b c"]
+    parts = draw_parts(texts, np.array([0, 1, 2, 3, 4]), 40, np.random.default_rng(0))
+    assert {part.home for part in parts} == {0, 3, 4}
+    assert all(part.text in texts[part.home] for part in parts)
+    assert len({part.text for part in parts}) == len(parts)
+    assert {"b c", "a b c"} <= {part.text for part in parts}
+    assert not any(part.text[0] in " ,:-." or part.text[-1] in " ,:-." for part in parts)
+    many = draw_parts([" ".join(NOISE)] * 3, np.arange(3), 50, np.random.default_rng(0))
+    assert len(many) == 50
+    assert {len(part.text.split()) for part in many} <= set(range(2, 19))
+    assert [part.home for part in many[:3]] == [0, 1, 2], "texts take turns"
+
+
+@pytest.mark.parametrize(
+    ("texts", "vectors", "expected"),
+    [
+        (["fire"] * 40, None, "0 documents of 2 words or more"),
+        (documents(40, 4), np.random.default_rng(5).normal(size=(40, 12)), "of 16 documents t finds"),
+        (documents(40, 4), np.ones((40, 7)), "12 dimensions, the documents have 7"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(
+    table: WordVectors, texts: list[str], vectors: Floats | None, expected: str
+) -> None:
+    with pytest.raises(BadInput, match=expected):
+        train_queries(texts, Teacher("t", teach), table, FAST, vectors)
+
+
+@pytest.mark.parametrize("answer", [np.zeros(3), np.zeros((1, 4)), np.full((2, 4), np.nan)])
+def test_a_teacher_that_gives_no_vectors_is_refused(answer: Floats) -> None:
+    with pytest.raises(BadInput, match="t gave 2 texts vectors of shape"):
+        Teacher("t", lambda texts: answer).vectors(["a", "b"])
+
+
+def test_what_a_teacher_gave_is_not_asked_for_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Floats:
+        if len(asked) >= 2 * CALL:
+            raise TeacherUnavailable("gone")
+        asked.extend(texts)
+        return teach(texts)
+
+    texts = documents(3 * CALL, 6)
+    with pytest.raises(TeacherUnavailable):
+        Teacher("t", counted, tmp_path / "memory").vectors(texts)
+    del asked[:CALL]
+    found = Teacher("t", counted, tmp_path / "memory").vectors(texts)
+    assert asked == texts[CALL:], "each text was encoded once, before the interruption or after it"
+    np.testing.assert_allclose(found, Teacher("t", teach).vectors(texts), atol=1e-3)
+    (tmp_path / "memory" / sorted(path.name for path in (tmp_path / "memory").iterdir())[0]).write_bytes(b"")
+    asked.clear()
+    np.testing.assert_array_equal(Teacher("t", counted, tmp_path / "memory").vectors(texts), found)
+    assert len(asked) == CALL
+    asked.clear()
+    Teacher("other", counted, tmp_path / "memory").vectors(texts[:CALL])
+    Teacher("t", counted, tmp_path / "memory", "query: ").vectors(texts[:CALL])
+    assert len(asked) == 2 * CALL
+    assert asked[-1].startswith("query: ")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[int]]]:
+    """An endpoint that wants a key, shuffles its rows, and is busy as often as the list says by status."""
+    busy: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers as OpenAI's endpoint does."""
+
+        def do_POST(self) -> None:
+            """Embed."""
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status = busy.pop() if busy else 200 if self.headers["Authorization"] == "Bearer secret" else 401
+            rows = [{"index": i, "embedding": row.tolist()} for i, row in enumerate(teach(body["input"]))]
+            answer = {"data": rows[::-1], "model": body["model"]} if status == 200 else {"error": "no"}
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", busy
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_endpoint_teaches(endpoint: tuple[str, list[int]]) -> None:
+    url, busy = endpoint
+    busy.append(503)
+    texts = documents(5, 7)
+    np.testing.assert_allclose(endpoint_teacher(url, "m", "secret")(texts), teach(texts), rtol=1e-6)
+    with pytest.raises(TeacherUnavailable, match=r"401.*no") as refused:
+        endpoint_teacher(url, "m", "wrong")(texts)
+    assert "wrong" not in str(refused.value)
+    with pytest.raises(TeacherUnavailable, match="embeddings"):
+        endpoint_teacher("http://127.0.0.1:1/v1", None, None)(texts)
+
+
+def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path, table: WordVectors) -> None:
+    words = [*NOISE, *(word for topic in TOPICS for word in topic)]
+    teacher = str(save_sentence_transformer(tmp_path / "teacher", words))
+    texts, corpus, out = documents(80, 8), tmp_path / "corpus.jsonl", tmp_path / "queries"
+    corpus.write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
+    command = ["train", "queries", "--corpus", str(corpus), "--teacher", teacher, "--texts", "400", "--out", str(out)]
+    done = CliRunner().invoke(main, [*command, "--vectors", str(table.save(tmp_path / "small")), "--json"])
+    # a model of random weights may be followed no better after training than before
+    assert done.exit_code in (0, 3), done.output
+    assert out.exists() == (done.exit_code == 0)
+    assert Path(f"{out}.teacher").exists() == (done.exit_code == 3), "what it gave is kept until it has served"
+    transformer = LEARNERS["st"](Source("", 0), teacher)
+    model = StaticQueries(table, teacher)
+    system = load_system(model.save(tmp_path / "model"), None, LEARNERS)
+    np.testing.assert_allclose(system.fit(texts[:4]), transformer.fit(texts[:4]), atol=1e-6)
+    np.testing.assert_allclose(system.queries(texts[:4]), model.encode(texts[:4]))
+    with pytest.raises(BadInput, match="expected a sentence-transformers folder"):
+        load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, LEARNERS)
+
+
+def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVectors) -> None:
+    strange = WordVectors.build(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
+    texts = documents(60, 3)
+    model = train_queries(texts, Teacher("t", teach), strange, FAST, teach(texts))
+    assert model.table.info["taught"]["better"]
+    assert "language" not in model.table.index
+    few = QueryOptions(texts=120, min_steps=5)
+    assert few.texts / 3 < 136, "the teacher is given some of the words alone"
+    assert train_queries(texts, Teacher("t", teach), strange, few).encode_one(texts[0]).any()
+    assert train_queries(texts, Teacher("t", teach), table, few).encode_one(texts[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "no documents"),
+        (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index"),
+        (["--index", "b"], "--index without --field"),
+        (["--corpus", "a", "--field", "c"], "--field without --index"),
+        (["--corpus", "a", "--texts", "3"], "texts"),
+        (["--corpus", "nowhere.jsonl"], "teacher"),
+        (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+) -> None:
+    for name in ("OPENSEARCH_URL", "RESIFT_ENGINE"):
+        monkeypatch.delenv(name, raising=False)
+    given = ["train", "queries", "--teacher", str(tmp_path / "teacher"), "--out", str(tmp_path / "out"), *arguments]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2, done.output
+    assert expected in done.output
+    assert not (tmp_path / "out").exists()
