@@ -105,6 +105,7 @@ def index(
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
     if not adapt:
         encoder = load_model(model)
+        encoder.require_documents()
     with opened(engine) as target, _unclaimed_kept(source, refused):
         own = _existing_fields(target, index, fields)
         with stop.at_signals():

@@ -1,0 +1,128 @@
+"""An index whose documents have vectors of a model of its own: static queries learned from it, attached, searched."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from attached_index import run
+from click.testing import CliRunner, Result
+from reranker_app import ids, post
+from rewritten_node import FIELDS, Node, sources
+
+from resift import Model, WordVectors
+from resift.cli.main import main
+from resift.encoders.queries import StaticQueries
+from resift.encoders.registry import load_model
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.query_dsl import document_text
+from resift.reranker import Config, create_app
+
+
+@pytest.fixture(scope="module")
+def embedded(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
+    """An index made by hand, with vectors of ``model`` at lengths of their own; one document has none."""
+    name = f"resift-test-{uuid.uuid4().hex[:12]}"
+    properties = {"title": {"type": "text"}, "text": {"type": "text"}, "comments": {"enabled": False, "type": "object"}}
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
+    vector = {"embedding": {"type": "knn_vector", "dimension": model.dim, "method": method}}
+    settings = {"number_of_shards": 2, "number_of_replicas": 0, "index.knn": True}
+    request = Cluster(cluster).request
+    request("PUT", f"/{name}", {"settings": settings, "mappings": {"properties": {**properties, **vector}}})
+    found = [source for _ in range(3) for source in sources()]
+    lines = []
+    for n, (source, row) in enumerate(zip(found, model.encode([text(one) for one in found]), strict=True)):
+        held = {} if n == 7 or not row.any() else {"embedding": (row * (1 + n % 5)).tolist()}
+        lines += [json.dumps({"index": {"_id": str(n)}}), json.dumps({**source, **held})]
+    assert not request("POST", f"/{name}/_bulk", "\n".join(lines) + "\n", refresh="true")["errors"]
+    yield name
+    cluster.drop_if_exists(name)
+
+
+def text(source: dict[str, Any]) -> str:
+    """The text that a document's vector is made of."""
+    return document_text(source, FIELDS)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    embedded: str, rewritten_node: Node, opensearch_url: str, vectors: WordVectors, tmp_path_factory: Any
+) -> tuple[Result, Path]:
+    """``resift train queries`` with a model that is deployed in the cluster, and the folder that it wrote."""
+    folder = tmp_path_factory.mktemp("queries")
+    table = vectors.save(folder / "vectors")
+    command = ["train", "queries", "--index", embedded, "--field", "embedding", "--engine", opensearch_url]
+    teacher = f"opensearch:{rewritten_node.query_model}"
+    more = ["--teacher", teacher, "--texts", "600", "--vectors", str(table), "--fields", ",".join(FIELDS), "--json"]
+    return CliRunner().invoke(main, [*command, *more, "--out", str(folder / "model")]), folder / "model"
+
+
+def test_queries_are_learned_from_an_index_and_a_deployed_model(
+    trained: tuple[Result, Path], model: Model, rewritten_node: Node
+) -> None:
+    result, folder = trained
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["mrr_after"] > found["mrr_before"]
+    assert found["cosine"] > 0.9
+    learned = load_model(folder)
+    assert isinstance(learned, StaticQueries)
+    assert (learned.teacher, learned.field) == (f"opensearch:{rewritten_node.query_model}", "embedding")
+    near = learned.encode(["fire bush", "army gun"]) @ model.encode(["fire bush", "army gun"]).T
+    assert near.argmax(axis=1).tolist() == [0, 1]
+
+
+def test_what_the_cluster_lacks_is_named(embedded: str, opensearch_url: str, tmp_path: Path) -> None:
+    def refused(field: str, teacher: str, index: str = embedded) -> str:
+        command = ["train", "queries", "--index", index, "--field", field, "--engine", opensearch_url]
+        done = CliRunner().invoke(main, [*command, "--teacher", teacher, "--out", str(tmp_path / "out")])
+        assert done.exit_code == 2, done.output
+        return done.output
+
+    assert "no model 'nobody' is deployed" in refused("embedding", "opensearch:nobody")
+    assert "no knn_vector field 'text'" in (output := refused("text", "opensearch:nobody"))
+    assert "expected: embedding" in output
+    assert "no such index" in refused("embedding", "opensearch:nobody", "resift-test-nowhere")
+
+
+def test_an_index_is_attached_by_the_vectors_that_it_has(
+    trained: tuple[Result, Path], embedded: str, cluster: OpenSearchEngine, opensearch_url: str, tmp_path: Path
+) -> None:
+    folder = str(trained[1])
+    learned, request = load_model(folder), Cluster(cluster).request
+    before = request("GET", f"/{embedded}/_doc/3")["_source"]
+    for command in (
+        ["index", "-", "--index", "new"],
+        ["attach", embedded, "--copy-to", "new", "--alias", "a", "--yes"],
+    ):
+        refused = CliRunner().invoke(main, [*command, "--engine", opensearch_url, "--model", folder], input="{}")
+        assert refused.exit_code == 2, refused.output
+        assert "is of queries alone" in refused.output
+    assert Cluster(cluster).find("/new/_mapping") is None
+    plan = json.loads(run("attach", embedded, opensearch_url, "--model", folder, "--dry-run", "--json").stdout)
+    assert [(one["vector_field"], one["to_encode"]) for one in plan["indices"]] == [("embedding", 0)]
+    run("attach", embedded, opensearch_url, "--model", folder, "--fields", ",".join(FIELDS))
+    assert request("GET", f"/{embedded}/_doc/3")["_source"] == before
+    config = Config(store=str(tmp_path / "sessions.db"), alpha=0.9)
+    client = create_app(config, engine=cluster, model=learned).test_client()
+    answer = post(client, "/v1/search", index=embedded, query="fire tree", size=150, reasons=True)
+    assert answer["resift"]["model"] == learned.hash
+    query, held = learned.encode_one("fire tree"), cluster.documents(embedded, ids(answer), None, "embedding")
+    for hit in answer["hits"]["hits"]:
+        vector = held[hit["_id"]][1]
+        expected = None if vector is None else learned.score(query, vector[None] / np.linalg.norm(vector))[0]
+        assert hit["resift"]["similarity"] == pytest.approx(expected, abs=2e-3)
+    marked = ids(answer)[-1]
+    post(client, "/v1/feedback", session="a", index=embedded, query="fire tree", relevant=[marked])
+    after = post(client, "/v1/search", index=embedded, query="fire tree", size=150, session="a", reasons=True)
+    assert ids(after) != ids(answer)
+    assert sum(hit["resift"]["because"] is not None for hit in after["hits"]["hits"]) > 100
+    run("detach", embedded, opensearch_url)
+    assert request("GET", f"/{embedded}/_doc/3")["_source"] == before
+    assert request("GET", f"/{embedded}/_mapping")[embedded]["mappings"].get("_meta", {}) == {}
