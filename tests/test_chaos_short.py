@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +15,7 @@ CHAOS = Path(__file__).resolve().parents[1] / "benchmarks" / "chaos.py"
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_nothing_is_lost_and_no_new_error_is_seen() -> None:
     """On three nodes of its own, which a cluster that OPENSEARCH_URL names cannot stand in for."""
-    ours = ("RESIFT_NODE", "OPENSEARCH_JAVA_HOME")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(ours) or not name.startswith(("RESIFT_", "OPENSEARCH_"))
-    }
-    done = subprocess.run([sys.executable, str(CHAOS), "--short"], env=kept, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(CHAOS), "--short"], capture_output=True, text=True)
     if done.returncode == 2 and ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") in ("", "0"):
         pytest.skip(f"{NEEDS}: {done.stderr.splitlines()[-1]}")
     _, _, verdict = done.stdout.partition("\nverdict\n")
