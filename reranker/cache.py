@@ -6,20 +6,23 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
+_NOTHING: Any = (0.0, None, 0)
 
 
 class TtlCache(Generic[V]):
-    """Keeps at most ``size`` values, each for ``seconds``; the one that was put longest ago goes first.
+    """Keeps values for ``seconds`` each, ``size`` of them in all; the one that was put longest ago goes first.
 
-    ``clock`` gives seconds. Values must not be None, which is what an unknown key gives.
+    What ``size`` counts is said at each :meth:`put`: values, or bytes where some take much more than others. ``clock``
+    gives seconds. Values must not be None, which is what an unknown key gives.
     """
 
     def __init__(self, size: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.size, self.seconds, self.clock = size, seconds, clock
-        self._values: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[float, V, int]] = OrderedDict()
+        self._taken = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
@@ -28,12 +31,17 @@ class TtlCache(Generic[V]):
             entry = self._values.get(key)
         return None if entry is None or self.clock() - entry[0] > self.seconds else entry[1]
 
-    def put(self, key: Hashable, value: V) -> V:
-        """Keep ``value``, and return it."""
+    def put(self, key: Hashable, value: V, size: int = 1) -> V:
+        """Keep ``value``, which takes ``size`` of the cache's, and return it; one that takes all of it is not kept."""
         with self._lock:
             # popped first: a key that is there already would keep its old place in the order
-            self._values.pop(key, None)
-            self._values[key] = (self.clock(), value)
-            while len(self._values) > self.size:
-                self._values.popitem(last=False)
+            self._taken -= self._values.pop(key, _NOTHING)[2]
+            if size > self.size:
+                return value
+            now = self.clock()
+            self._values[key] = (now, value, size)
+            self._taken += size
+            while self._taken > self.size or now - next(iter(self._values.values()))[0] > self.seconds:
+                _, (_, _, freed) = self._values.popitem(last=False)
+                self._taken -= freed
         return value

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
@@ -78,14 +80,19 @@ class DidYouMean:
         # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
         speller = Speller({})
         try:
-            hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
-            speller = Speller.from_texts(document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
+            speller = Speller.from_texts(self._texts(info, headers))
             speller.correct("a" * _MIN_LETTERS)  # builds the speller's index here, and not in the first search
         except Exception as error:
             log.warning("no words of %r to suggest: %r", info.name, error)
         finally:
             self._spellers.put((info.name, str(headers)), speller)
+            _give_memory_back()
             self._sampling.release()
+
+    def _texts(self, info: IndexInfo, headers: Headers) -> Iterator[str]:
+        """Texts of documents drawn at random, which are in memory no longer than they are read."""
+        hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
+        yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
 
     def _in_index(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> list[str]:
         """Those of the words that the index finds a document for, by its own analysis."""
@@ -96,6 +103,12 @@ class DidYouMean:
         results = self.engine.search_all(info.name, [{"query": query, "size": 0} for query in queries], headers=headers)
         totals = [result.response["hits"]["total"]["value"] for result in results]
         return [word for word, total in zip(words, totals, strict=True) if total]
+
+
+def _give_memory_back() -> None:
+    """Let the system have what is free by now: of what sampling takes for a moment, glibc would keep 30 MB for ever."""
+    with suppress(AttributeError, OSError, TypeError):  # other libraries have no such function, other systems no name
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _may_be_misspelt(word: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from resift.arrays import Floats
@@ -15,7 +16,8 @@ from resift.reranker.cache import TtlCache
 from resift.reranker.search.hits import vectors_of
 from resift.reranker.sessions import Session
 
-_SECONDS, _SIZE = 300.0, 5000
+_SECONDS, _BYTES = 300.0, 16_000_000
+_OTHER_BYTES = 600  # of an entry, beside its vector and its text
 _MAX_TEXT = 20_000
 Headers = Mapping[str, str] | None
 Content = tuple[Floats, str]
@@ -29,7 +31,7 @@ class JudgedDocuments:
 
     def __init__(self, engine: Engine, model: Model, info: Callable[[str, Headers], IndexInfo]) -> None:
         self.engine, self.model, self.info = engine, model, info
-        self._contents: TtlCache[Content] = TtlCache(_SIZE, _SECONDS)
+        self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
 
     def of(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
         """The session's effective judgements with their documents.
@@ -89,10 +91,10 @@ class JudgedDocuments:
         texts = [document_text(documents[id][0], info.fields) for id in existing]
         stored = [documents[id][1] for id in existing]
         vectors = vectors_of(self.model, stored, lambda rows: [texts[row] for row in rows])
-        # headers are part of the key: callers with rights of their own may read other documents
-        return {
-            id: self._contents.put((index, id, str(headers)), content)
-            for id, content in zip(
-                existing, zip(vectors, (text[:_MAX_TEXT] for text in texts), strict=True), strict=True
-            )
-        }
+        caller, contents = str(headers), dict[str, Content]()
+        for id, vector, text in zip(existing, vectors, texts, strict=True):
+            content: Content = (vector, text[:_MAX_TEXT])
+            size = vector.nbytes + sys.getsizeof(content[1]) + len(caller) + _OTHER_BYTES
+            # headers are part of the key: callers with rights of their own may read other documents
+            contents[id] = self._contents.put((index, id, caller), content, size)
+        return contents

@@ -16,7 +16,8 @@ from resift.reranker.cache import TtlCache
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.sessions import Session, Sessions
 
-_SECONDS, _SIZE = 300.0, 5000
+_SECONDS, _BYTES = 300.0, 16_000_000
+_BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
 
 
 class SessionFeedback:
@@ -24,7 +25,7 @@ class SessionFeedback:
 
     def __init__(self, sessions: Sessions, documents: JudgedDocuments, model: Model, method: str) -> None:
         self.sessions, self.documents, self.model, self.method = sessions, documents, model, method
-        self._learned: TtlCache[Feedback] = TtlCache(_SIZE, _SECONDS)
+        self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
 
     def of(self, session: str | None, headers: Headers = None) -> Feedback | None:
         """What the session of this id has learned; None where nothing is judged. Raises BadInput for a bad id."""
@@ -43,8 +44,9 @@ class SessionFeedback:
         known = self._learned.get(key)
         if known is not None:
             return known
-        idf = self.model.table.zipf_idf
-        return self._learned.put(key, Feedback.from_judged(judged, self.model.dim, idf, self.method))
+        learned = Feedback.from_judged(judged, self.model.dim, self.model.table.zipf_idf, self.method)
+        size = learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
+        return self._learned.put(key, learned, size)
 
     def mark(
         self, session: str, index: str, query: str, marks: dict[str, float], headers: Headers = None

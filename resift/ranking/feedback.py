@@ -19,6 +19,7 @@ expanded query.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,7 +74,8 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     """
     weights = {word: count**0.5 * idf(word) for word, count in Counter(tokenize(text)).items()}
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
-    return {word: weight / length for word, weight in weights.items()}
+    # interned: the words of all documents are mostly the same, and those of many documents are kept
+    return {sys.intern(word): weight / length for word, weight in weights.items()}
 
 
 @dataclass(frozen=True)

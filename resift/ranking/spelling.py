@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,15 +80,16 @@ class NgramIndex:
     def __init__(self, words: list[str]) -> None:
         self.words = words
         self._ids: dict[str, int] = {}
-        ngrams = [[self._ids.setdefault(ngram, len(self._ids)) for ngram in _ngrams(word)] for word in words]
-        flat = np.fromiter(chain.from_iterable(ngrams), np.int64)
-        rows = np.repeat(np.arange(len(words)), np.array([len(each) for each in ngrams], np.int64))
+        ngrams = [
+            np.array([self._ids.setdefault(ngram, len(self._ids)) for ngram in _ngrams(word)], np.int32)
+            for word in words
+        ]
+        flat = np.concatenate([np.zeros(0, np.int32), *ngrams])
+        rows = np.repeat(np.arange(len(words), dtype=np.int32), [len(each) for each in ngrams])
         frequency = np.bincount(flat, minlength=len(self._ids))
         self._idf: Floats = plain_idf(frequency, len(words)).astype(np.float32)
-        lengths = np.sqrt(np.bincount(rows, self._idf[flat] ** 2, len(words)))
-        order = np.argsort(flat, kind="stable")
-        self._rows: NDArray[np.int64] = rows[order]
-        self._weights: NDArray[np.float64] = (self._idf[flat] / np.maximum(lengths[rows], 1e-9))[order]
+        self._lengths = np.maximum(np.sqrt(np.bincount(rows, self._idf[flat] ** 2, len(words))), 1e-9)
+        self._rows: NDArray[np.int32] = rows[np.argsort(flat, kind="stable")]
         self._offsets = np.concatenate([[0], np.cumsum(frequency)])
 
     def scores(self, word: str) -> NDArray[np.float64]:
@@ -97,10 +97,11 @@ class NgramIndex:
         ids = [self._ids[ngram] for ngram in _ngrams(word) if ngram in self._ids]
         if not ids:
             return np.zeros(len(self.words))
-        spans = [slice(self._offsets[row], self._offsets[row + 1]) for row in ids]
-        weights = [self._weights[span] * self._idf[row] for span, row in zip(spans, ids, strict=True)]
-        rows = np.concatenate([self._rows[span] for span in spans])
-        return np.bincount(rows, np.concatenate(weights), len(self.words)).astype(np.float64, copy=False)
+        spans = [self._rows[self._offsets[id] : self._offsets[id + 1]] for id in ids]
+        # weights are made here and not kept: they would be most of what an index takes
+        weights = [self._idf[id] / self._lengths[rows] * self._idf[id] for id, rows in zip(ids, spans, strict=True)]
+        found = np.bincount(np.concatenate(spans), np.concatenate(weights), len(self.words))
+        return found.astype(np.float64, copy=False)
 
 
 def _ngrams(word: str) -> list[str]:
