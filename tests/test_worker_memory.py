@@ -8,6 +8,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from resift import Model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.sqlite.engine import SqliteEngine
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.ranking.judgements import Judgement
+from resift.reranker.sessions import Sessions
 
 log = logging.getLogger(__name__)
 MB = 2**20
@@ -30,12 +34,18 @@ def words(packaged: Model) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, packaged: Model, words: list[str]) -> Iterator[Server]:
-    """A server over two thousand documents, which has loaded all that it loads when it is first used."""
-    folder = tmp_path_factory.mktemp("server")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, packaged: Model, words: list[str]) -> Iterator[Server]:
+    """A server over two thousand documents, and a hundred long ones, which has loaded all that it loads when it is
+    first used."""
     engine = SqliteEngine(str(folder / "resift.db"))
-    records = [Record("f", n, str(n), {"text": " ".join(words[n * 50 : n * 50 + 80])}) for n in range(2000)]
-    Indexer(engine, packaged, "docs", DeadLetters(folder / "dead")).run(records, ["text"])
+    for index, count, length in (("docs", 2000, 80), ("long", 100, 2500)):
+        records = [Record("f", n, str(n), {"text": " ".join(words[n * 50 : n * 50 + length])}) for n in range(count)]
+        Indexer(engine, packaged, index, DeadLetters(folder / "dead")).run(records, ["text"])
     engine.close()
     with serving(folder) as server:
         warm_up(server)
@@ -103,6 +113,23 @@ def test_no_request_takes_as_much_memory_as_a_worker_has_at_rest(
         log.info("%-24s %-14s %d  %.2f", name, path, status, peak / rest)
         assert status in (200, 400, 413), answer
         assert peak < 2 * rest, name
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_sessions_do_not_add_up(server: Server, folder: Path) -> None:
+    sessions, random_ids, rest = Sessions(SqliteSessionStore(str(folder / "resift.db"))), random.Random(SEED), 0
+    for number in range(150):
+        # what is learned takes a megabyte and a half in each session: ten of the longest texts that are read whole
+        ids = [str(n) for n in random_ids.sample(range(100), 10)]
+        sessions.add(f"s{number}", "", [Judgement("long", id, 1 - 2 * (row % 2)) for row, id in enumerate(ids)])
+        status, answer = server.post(
+            "/v1/search", {"index": "long", "query": {"ids": {"values": ids}}, "session": f"s{number}"}
+        )
+        assert (status, answer["resift"]["session"]) == (200, f"s{number}")
+        rest = rest or server.memory()
+    log.info("after 150 sessions %.2f times what the first one took", server.memory() / rest)
+    # without a limit it would be 1.7 times
+    assert server.memory() < 1.4 * rest
 
 
 HEAD = (
