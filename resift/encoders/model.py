@@ -257,7 +257,7 @@ class Model:
     @cached_property
     def _units(self) -> Floats:
         """Texts of one word: (at most 20,000, dim)."""
-        return unit_rows(self._finish(np.tile(self.table.rows()[:FREQUENT], self.segments)))
+        return unit_rows(self._finish(np.tile(self.table.rows(slice(FREQUENT)), self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {
