@@ -167,12 +167,14 @@ def retrieval_tables() -> Iterator[Table]:
         run = f"eval retrieval $RESIFT_DATA/{name}"
         learn = f"train self --corpus $RESIFT_DATA/{name}/corpus.jsonl.gz --seed {{seed}}"
         further = f"{learn} --vectors {model_folder(refined(), 0)}"
+        taught = f"train queries --corpus $RESIFT_DATA/{name}/corpus.jsonl.gz --teacher $RESIFT_ST"
         rows = (
             *(Row(encoder, f"{run} --encoder {encoder}") for encoder in ("bm25", "tfidf-stop", "lsi:200")),
             Row("pv-dbow:100", f"{run} --encoder pv-dbow:100 --seed {{seed}}", seeds=SEEDS),
             *(Row(f"{encoder}, resift-en", f"{run} --encoder {encoder}") for encoder in ("mean", "sif", "model2vec")),
             Row("mean, refined", f"{run} --vectors {{model}}", refined()),
             Row("all-MiniLM-L6-v2", f"{run} --encoder st:$RESIFT_ST"),
+            Row("its documents, static queries", f"{run} --model {{model}}", taught),
             Row("self-supervised", f"{run} --model {{model}} --seed {{seed}}", learn, seeds=SEEDS),
             Row("self-supervised, from refined", f"{run} --model {{model}} --seed {{seed}}", further, seeds=SEEDS),
             Row("bm25 + resift-en", f"{run} --hybrid"),
@@ -183,6 +185,8 @@ def retrieval_tables() -> Iterator[Table]:
                 further,
                 seeds=SEEDS,
             ),
+            Row("bm25 + all-MiniLM-L6-v2", f"{run} --hybrid --alpha 0.75 --encoder st:$RESIFT_ST"),
+            Row("bm25 + its documents, static queries", f"{run} --hybrid --model {{model}}", taught),
         )
         yield Table(f"Retrieval: {name}", "BM25 with vectors: as a search serves it.", columns, rows)
 

@@ -47,6 +47,7 @@ VALID: dict[str, dict[str, Any]] = {
     "train ro-boew": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
     "train rn-bof": {"file": "labelled.jsonl", "vectors": "vectors", "out": "out"},
     "train self": {"files": "docs.jsonl", "vectors": "vectors", "out": "out"},
+    "train queries": {"files": "docs.jsonl", "teacher": "teacher", "vectors": "vectors", "out": "out"},
     "train reranker": {"folder": "collection", "sources": "vectors", "out": "out"},
     "train emboost": {"folder": "collection", "sources": "vectors", "out": "out"},
     "train word2doc": {"files": "docs.jsonl", "vectors": "vectors", "out": "out"},
@@ -119,6 +120,11 @@ TEXTS: dict[str, list[str]] = {
     "scopes": ["nope", ""],
     "reranker": ["nope", "http://["],
     "key": ["short"],
+    "teacher": [*FOLDERS[:3], NOWHERE],
+    "teacher_model": [],
+    "teacher_key": [],
+    "prefix": [],
+    "field": ["nope"],
 }
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
@@ -132,6 +138,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("reranker drop", "folder"): ["nowhere"],
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
+    ("train queries", "index"): [],  # the cluster is asked
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
@@ -146,6 +153,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("train reranker", "engine"): {"folder": None, "index": "docs"},
     ("train reranker", "store"): {"folder": None, "index": "docs"},
     ("train word2doc", "folder"): {"files": None},
+    ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
     ("attach", "to"): {"aliases": "found"},
     ("eval feedback", "train"): {"folder": None, "test": "labelled.jsonl"},
     ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},

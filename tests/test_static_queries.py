@@ -251,9 +251,9 @@ def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVect
     ("arguments", "expected"),
     [
         ([], "no documents"),
-        (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index"),
-        (["--index", "b"], "--index without --field"),
-        (["--corpus", "a", "--field", "c"], "--field without --index"),
+        (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index b"),
+        (["--index", "b"], "--index b without --field"),
+        (["--corpus", "a", "--field", "c"], "--field c without --index"),
         (["--corpus", "a", "--texts", "3"], "texts"),
         (["--corpus", "nowhere.jsonl"], "teacher"),
         (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster"),

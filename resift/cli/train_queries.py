@@ -30,6 +30,7 @@ from resift.cli.options import (
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.cli.text_fields import CorpusTexts
+from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.plugin.addresses import without_credentials
@@ -55,7 +56,6 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
 @click.option("--field", metavar="NAME", help="With --index: the knn_vector field that the vectors are in.")
 @click.option(
     "--teacher",
-    "name",
     required=True,
     metavar="DIR|URL|ID",
     help="The model that makes the documents' vectors: a sentence-transformers folder; an endpoint in OpenAI's shape, "
@@ -85,22 +85,7 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
     help="The cluster of --index and of a deployed teacher.",
 )
 @json_option
-def queries_command(
-    files: tuple[str, ...],
-    index: str | None,
-    field: str | None,
-    name: str,
-    teacher_model: str | None,
-    teacher_key: str | None,
-    prefix: str,
-    out: str,
-    vectors: str,
-    fields: list[str] | None,
-    format_: str | None,
-    url: str | None,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     """Learn queries for documents that have a transformer's vectors, so that no search needs the transformer.
 
     The teacher, the model that made the vectors, is given words and parts of the documents once. What it answers is
@@ -110,25 +95,10 @@ def queries_command(
     Part of the documents is held back to judge. If training gained nothing, nothing is written and the exit status is
     3. Needs the extra 'adapt', and for a teacher's folder 'distill'.
     """
-    if bool(files) == bool(index):
-        raise BadInput("no documents" if index is None else "--corpus and --index", expected="--corpus or --index")
-    if (index is None) != (field is None):
-        raise BadInput("--index without --field" if index else "--field without --index", expected="both, or neither")
-    options, started = QueryOptions(**settings), time.perf_counter()
-    memory = Path(f"{out.rstrip('/')}.teacher")
-    with ExitStack() as stack:
-        engine = stack.enter_context(_opened(url)) if index or name.startswith(DEPLOYED) else None
-        encode, called = _encoder(name, engine, teacher_model, teacher_key)
-        if engine is None or index is None:
-            texts, documents = list(CorpusTexts(Files(files, format_), fields, "reading")), None
-        else:
-            texts, documents = _indexed(engine, index, str(field), fields)
-        with progress_bar("learning", "texts") as progress:
-            teacher = Teacher(called, encode, memory, prefix)
-            model = train_queries(texts, teacher, load_vectors(vectors), options, documents, field, progress)
+    started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
+    model = _learned(memory=memory, **asked)
     found = model.table.info["taught"]
-    lines = _found_lines(found, time.perf_counter() - started)
-    saved = None
+    lines, saved = _found_lines(found, time.perf_counter() - started), None
     if found["better"]:
         model.save(out)
         saved = saved_model(model, out)
@@ -138,6 +108,40 @@ def queries_command(
     if not found["better"]:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
+
+
+def _learned(
+    memory: Path,
+    files: tuple[str, ...],
+    index: str | None,
+    field: str | None,
+    teacher: str,
+    teacher_model: str | None,
+    teacher_key: str | None,
+    prefix: str,
+    vectors: str,
+    fields: list[str] | None,
+    format_: str | None,
+    url: str | None,
+    **settings: Any,
+) -> StaticQueries:
+    if bool(files) == bool(index):
+        found = f"--corpus and --index {index}" if index else "no documents"
+        raise BadInput(found, expected="--corpus FILE, or --index INDEX")
+    if (index is None) != (field is None):
+        found = f"--field {field} without --index" if index is None else f"--index {index} without --field"
+        raise BadInput(found, expected="both, or neither")
+    options, table = QueryOptions(**settings), load_vectors(vectors)
+    with ExitStack() as stack:
+        engine = stack.enter_context(_opened(url)) if index or teacher.startswith(DEPLOYED) else None
+        encode, name = _encoder(teacher, engine, teacher_model, teacher_key)
+        if engine is None or index is None:
+            texts, documents = list(CorpusTexts(Files(files, format_), fields, "reading")), None
+        else:
+            texts, documents = _indexed(engine, index, str(field), fields)
+        with progress_bar("learning", "texts") as progress:
+            taught = Teacher(name, encode, memory, prefix)
+            return train_queries(texts, taught, table, options, documents, field, progress)
 
 
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,11 +85,10 @@ def train_queries(
 
     Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
     ``model.table.info["taught"]``: how well a part of a held-back document finds it among the others (without
-    ``documents``: finds another part of it), as a mean reciprocal rank by the rows before training (``mrr_before``),
-    after it and by the teacher's own queries (``mrr_teacher``), and the mean ``cosine`` with these. ``better`` says
-    whether training gained anything, ``p`` how probable as much is by chance (two-sided, a paired randomisation test).
-    ``progress`` is called with the numbers of texts done and of all. A seed gives the same model again on the same
-    machine.
+    ``documents``: another part of it), as a mean reciprocal rank before training (``mrr_before``), after it and by the
+    teacher's own queries (``mrr_teacher``), and the mean ``cosine`` with these. ``better`` says whether training gained
+    anything, ``p`` how probable as much is by chance (two-sided, a paired randomisation test). ``progress`` is called
+    with the numbers of texts done and of all. A seed gives the same model again on the same machine.
 
     Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
     and what the teacher raises.
@@ -104,21 +104,22 @@ def train_queries(
     corpus = Documents(map(tokenize, texts), options.min_count)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
-    judging = draw_parts(texts, held, 2 * len(held) if documents is None else len(held), rng)
+    judging = draw_parts(texts, held, len(held) * (2 if documents is None else 1), rng)
     parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - len(judging), rng)
     steps = StepCounter(progress, len(words) + len(judging) + len(parts))
-    taught = teacher.vectors(words, steps.stage())
-    judges = _judges(judging, teacher.vectors([one.text for one in judging], steps.stage()), documents)
-    lessons = _Lessons(corpus, parts, teacher.vectors([one.text for one in parts], steps.stage()), documents)
-    start = _start(corpus, taught, vectors)
-    trial = lessons.learned(*start, options, held)
-    found = _judgement(
-        judges, [_model(corpus, *rows, vectors, teacher.name, field) for rows in (start, trial)], options
-    )
-    model = _model(corpus, *lessons.learned(*start, options), vectors, teacher.name, field)
+    start = _start(corpus, teacher.vectors(words, steps.stage()), vectors)
+    judges = _judges(judging, _taught(teacher, judging, steps), documents)
+    lessons = _Lessons(corpus, parts, _taught(teacher, parts, steps), documents)
+    served = partial(_model, corpus, vectors, teacher.name, field)
+    found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
+    model = served(*lessons.learned(*start, options))
     counts = {"documents": len(texts), "texts": steps.total, "words": len(corpus.words), "held_back": len(held)}
     model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
     return model
+
+
+def _taught(teacher: Teacher, parts: Sequence[Part], steps: StepCounter) -> Floats:
+    return teacher.vectors([one.text for one in parts], steps.stage())
 
 
 def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
@@ -224,16 +225,16 @@ def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Flo
 
 
 def _model(
-    corpus: Documents, rows: Floats, weights: Floats, vectors: WordVectors, teacher: str, field: str | None
+    corpus: Documents, vectors: WordVectors, teacher: str, field: str | None, rows: Floats, weights: Floats
 ) -> StaticQueries:
     general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
     table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
     return StaticQueries(table.quantized(), teacher, field)
 
 
-def _judgement(judges: _Judges, models: Sequence[Model], options: QueryOptions) -> dict[str, Any]:
+def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
     """What the judges say of the models before and after training, and of the teacher."""
-    queries = [*(model.encode(judges.texts) for model in models), judges.taught]
+    queries = [start.encode(judges.texts), trial.encode(judges.texts), judges.taught]
     before, after, teacher = map(judges.reciprocal_ranks, queries)
     return {
         "mrr_before": float(before.mean()),
