@@ -122,8 +122,8 @@ def _noted(once: Callable[[int], Outcome], number: int) -> Outcome:
     except ConnectionFailed as error:
         return Outcome(UNAVAILABLE, f"no connection: {type(error.info).__name__}")
     except TransportError as error:
-        status = int(error.status_code)
-        return Outcome(UNAVAILABLE if status in _AGAIN else f"status {status}", f"{status} {error.error}")
+        status, causes = int(error.status_code), str(error.info)
+        return Outcome(UNAVAILABLE if status in _AGAIN else f"status {status}", f"{status} {error.error}: {causes}")
     except (OpenSearchException, OSError, http.client.HTTPException) as error:
         return Outcome(UNAVAILABLE, type(error).__name__)
     except Exception as error:  # an answer that no client could read

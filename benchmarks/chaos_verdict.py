@@ -78,13 +78,16 @@ def latencies(log: Log) -> Iterator[str]:
             said = ", ".join(f"{count} {name}" for name, count in errors.items()) or "none"
             row = f"{len(seconds):8} {p50:6} {p95:7} {p99:7} {most:7}     {degraded.total():8}  {said}"
             yield f"{client:26} {kind:17} {row}"
-            moments = [
-                event for event in log.events if (event.client, event.kind) == (client, kind) and event.outcome.error
-            ]
+            own = [event for event in log.events if (event.client, event.kind) == (client, kind)]
+            moments = [event for event in own if event.outcome.error]
             if moments and kind != NODES:
                 yield f"{'':44} at {', '.join(f'{event.at - log.began:.0f}' for event in moments[:20])} s"
             for what, count in [*details.most_common(3), *degraded.most_common(3)]:
                 yield f"{'':44} {count} x {what[:140]}"
+            for what in {
+                event.outcome.detail for event in own if event.outcome.error not in ("", UNAVAILABLE, PARTIAL)
+            }:
+                yield f"{'':44} {what[:2000]}"
 
 
 def verdict(cluster: Cluster, log: Log, indexing: Indexing, status: int, counts: Counts, short: bool) -> list[Line]:
