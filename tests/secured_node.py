@@ -43,7 +43,7 @@ class SecuredNode:
 
     def wait(self) -> None:
         """Wait until the security plugin has read its settings, which a node that is healthy may not have yet."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             try:
                 self.ask("GET", "/_plugins/_security/api/roles")
