@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -66,14 +67,14 @@ def taught(table: WordVectors) -> StaticQueries:
 
 def test_queries_come_to_lie_where_the_teacher_puts_them(taught: StaticQueries, tmp_path: Path) -> None:
     found = taught.table.info["taught"]
-    assert found["better"]
+    assert not found["worse"]
     assert found["mrr_before"] < found["mrr_after"]
     assert 0 < found["p"] <= 1
     assert (found["documents"], found["words"], found["held_back"]) == (160, 136, 16)
     assert found["texts"] <= FAST.texts
     fresh = documents(40, 9)
     teacher = teach(fresh) / np.linalg.norm(teach(fresh), axis=1, keepdims=True)
-    assert (taught.encode(fresh) * teacher).sum(axis=1).mean() > 0.95
+    assert (taught.encode(fresh) * teacher).sum(axis=1).mean() > 0.9
     again = load_model(taught.save(tmp_path / "queries"))
     assert isinstance(again, StaticQueries)
     assert (again.hash, again.teacher, again.field, again.alpha) == (taught.hash, "t", "embedding", taught.alpha)
@@ -222,10 +223,9 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
     command = ["train", "queries", "--corpus", str(corpus), "--teacher", teacher, "--texts", "400", "--out", str(out)]
     done = CliRunner().invoke(main, [*command, "--vectors", str(table.save(tmp_path / "small")), "--json"])
-    # a model of random weights may be followed no better after training than before
-    assert done.exit_code in (0, 3), done.output
-    assert out.exists() == (done.exit_code == 0)
-    assert Path(f"{out}.teacher").exists() == (done.exit_code == 3), "what it gave is kept until it has served"
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["model"]["hash"] == load_model(out).hash
+    assert not Path(f"{out}.teacher").exists(), "what it gave has served"
     transformer = LEARNERS["st"](Source("", 0), teacher)
     model = StaticQueries(table, teacher)
     system = load_system(model.save(tmp_path / "model"), None, LEARNERS)
@@ -235,11 +235,20 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
         load_system(StaticQueries(table, "http://host/v1").save(tmp_path / "other"), None, LEARNERS)
 
 
+def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
+    texts, harmful = documents(160, 3), replace(FAST, rate=3.0, weight_rate=3.0)
+    kept = train_queries(texts, Teacher("t", teach), table, harmful, teach(texts))
+    start = train_queries(texts, Teacher("t", teach), table, replace(FAST, rate=0.0, weight_rate=0.0), teach(texts))
+    assert kept.table.info["taught"]["worse"]
+    assert not start.table.info["taught"]["worse"]
+    np.testing.assert_allclose(kept.encode(texts), start.encode(texts), atol=1e-6)
+
+
 def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVectors) -> None:
     strange = WordVectors.build(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
     texts = documents(60, 3)
     model = train_queries(texts, Teacher("t", teach), strange, FAST, teach(texts))
-    assert model.table.info["taught"]["better"]
+    assert not model.table.info["taught"]["worse"]
     assert "language" not in model.table.index
     few = QueryOptions(texts=120, min_steps=5)
     assert few.texts / 3 < 136, "the teacher is given some of the words alone"

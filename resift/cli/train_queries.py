@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -17,7 +16,6 @@ import numpy as np
 from resift.arrays import Floats
 from resift.cli.attach_plan import guessed_fields, sampled_sources
 from resift.cli.cluster import opened_cluster
-from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
     checked_address,
     fields_option,
@@ -92,22 +90,18 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     kept in OUT.teacher, so that a training that was interrupted goes on. With --index the documents' own vectors are
     learned from too; resift attach INDEX --model OUT then searches by them.
 
-    Part of the documents is held back to judge. If training gained nothing, nothing is written and the exit status is
-    3. Needs the extra 'adapt', and for a teacher's folder 'distill'.
+    Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
+    itself. Needs the extra 'adapt', and for a teacher's folder 'distill'.
     """
     started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
     model = _learned(memory=memory, **asked)
     found = model.table.info["taught"]
-    lines, saved = _found_lines(found, time.perf_counter() - started), None
-    if found["better"]:
-        model.save(out)
-        saved = saved_model(model, out)
-        lines.append(saved_line(model, out))
-        shutil.rmtree(memory, ignore_errors=True)
-    print_report({**found, "model": saved}, as_json, *lines)
-    if not found["better"]:
-        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
-        sys.exit(NOT_RIGHT)
+    lines = _found_lines(found, time.perf_counter() - started)
+    model.save(out)
+    shutil.rmtree(memory, ignore_errors=True)
+    print_report({**found, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
+    if found["worse"]:
+        click.echo("warning: training made it worse; the teacher's vectors of single words are used", err=True)
 
 
 def _learned(

@@ -207,7 +207,7 @@ class QueryOptions:
     Raises BadInput for values that are out of range.
     """
 
-    texts: int = 20_000
+    texts: int = 10_000
     epochs: int = 10
     most_epochs: int = 40
     min_steps: int = 400

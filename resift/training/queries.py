@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _SIF = 1e-3
 _FEWEST_WORDS, _MOST_WORDS = 2, 18
-_SHARE_OF_WORDS, _MAX_JUDGES, _CHECKED = 1 / 3, 1000, 16
+_SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED = 1 / 3, 1000, 6, 16
+_SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,29 @@ class Part:
 
 @dataclass(frozen=True)
 class _Judges:
-    """Parts of documents that are held back, and which of the ``candidates`` (m, D) is ``own`` (n,) to each."""
+    """Documents that are held back: ``queries``, parts of each, and which of the ``candidates`` (m, D) is ``own`` (n,).
 
-    texts: list[str]
+    ``taught`` (n, D) are the teacher's vectors of the first part of each.
+    """
+
+    queries: list[list[str]]
     taught: Floats
     candidates: Floats
     own: NDArray[np.int64]
 
-    def reciprocal_ranks(self, queries: Floats) -> Floats:
-        """Of each query's own candidate among all, by the queries' vectors (n, D); ties half."""
-        similarity = queries @ self.candidates.T
-        own = similarity[np.arange(len(queries)), self.own][:, None]
-        ranks = 1 + (similarity > own).sum(axis=1) + ((similarity == own).sum(axis=1) - 1) / 2
+    def of_model(self, model: Model) -> Floats:
+        """Mean reciprocal rank of each document's own candidate, (n,), by a model's vectors of the document's parts."""
+        ranks = self.reciprocal_ranks(model.encode([text for texts in self.queries for text in texts]))
+        starts = np.cumsum([0, *map(len, self.queries)])
+        # a value a document, not one a part: that several of its parts find it is no further document
+        return np.asarray(np.add.reduceat(ranks, starts[:-1]) / np.diff(starts), np.float32)
+
+    def reciprocal_ranks(self, vectors: Floats) -> Floats:
+        """Reciprocal rank of each one's own candidate among all, by vectors (n or, part by part, q, D); ties half."""
+        own = self.own if len(vectors) == len(self.own) else np.repeat(self.own, [len(each) for each in self.queries])
+        similarity = vectors @ self.candidates.T
+        found = similarity[np.arange(len(vectors)), own][:, None]
+        ranks = 1 + (similarity > found).sum(axis=1) + ((similarity == found).sum(axis=1) - 1) / 2
         return np.asarray(1 / ranks, np.float32)
 
 
@@ -84,11 +96,12 @@ def train_queries(
     an index are. ``vectors`` is a table of general word vectors.
 
     Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
-    ``model.table.info["taught"]``: how well a part of a held-back document finds it among the others (without
+    ``model.table.info["taught"]``: how well parts of a held-back document find it among the others (without
     ``documents``: another part of it), as a mean reciprocal rank before training (``mrr_before``), after it and by the
-    teacher's own queries (``mrr_teacher``), and the mean ``cosine`` with these. ``better`` says whether training gained
-    anything, ``p`` how probable as much is by chance (two-sided, a paired randomisation test). ``progress`` is called
-    with the numbers of texts done and of all. A seed gives the same model again on the same machine.
+    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these, and how probable the difference is by
+    chance (``p``, two-sided, a paired randomisation test). Where training made it ``worse`` (p < .05) the rows stay as
+    they were before. ``progress`` is called with the numbers of texts done and of all. A seed gives the same model
+    again on the same machine.
 
     Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
     and what the teacher raises.
@@ -104,16 +117,16 @@ def train_queries(
     corpus = Documents(map(tokenize, texts), options.min_count)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
-    judging = draw_parts(texts, held, len(held) * (2 if documents is None else 1), rng)
-    parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - len(judging), rng)
-    steps = StepCounter(progress, len(words) + len(judging) + len(parts))
+    asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
+    parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - 2 * len(held), rng)
+    steps = StepCounter(progress, len(words) + len(parts) + 2 * len(held))
     start = _start(corpus, teacher.vectors(words, steps.stage()), vectors)
-    judges = _judges(judging, _taught(teacher, judging, steps), documents)
+    judges = _judges([found for found in asking if len(found) > 1], teacher, documents, steps)
     lessons = _Lessons(corpus, parts, _taught(teacher, parts, steps), documents)
     served = partial(_model, corpus, vectors, teacher.name, field)
     found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
-    model = served(*lessons.learned(*start, options))
-    counts = {"documents": len(texts), "texts": steps.total, "words": len(corpus.words), "held_back": len(held)}
+    model = served(*(start if found["worse"] else lessons.learned(*start, options)))
+    counts = {"documents": len(texts), "texts": steps.done, "words": len(corpus.words), "held_back": len(judges.own)}
     model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
     return model
 
@@ -199,17 +212,17 @@ def _judge_count(documents: int, options: QueryOptions) -> int:
     return max(1, min(_MAX_JUDGES, round(options.held_back * documents), options.texts // 20))
 
 
-def _judges(parts: Sequence[Part], taught: Floats, documents: Floats | None) -> _Judges:
+def _judges(
+    asking: Sequence[Sequence[Part]], teacher: Teacher, documents: Floats | None, steps: StepCounter
+) -> _Judges:
+    """Judges from parts of documents: all of them ask for their document; where this has no vector, for the last."""
+    taught = _taught(teacher, [parts[0] for parts in asking], steps)
     if documents is not None:
-        return _Judges([one.text for one in parts], taught, documents, np.array([one.home for one in parts]))
-    # of each document the first part asks for the second
-    pairs: dict[int, list[int]] = {}
-    for position, one in enumerate(parts):
-        pairs.setdefault(one.home, []).append(position)
-    asking, asked = zip(*((pair[0], pair[1]) for pair in pairs.values() if len(pair) > 1), strict=True)
-    return _Judges(
-        [parts[row].text for row in asking], taught[list(asking)], taught[list(asked)], np.arange(len(asked))
-    )
+        queries, candidates, own = asking, documents, np.array([parts[0].home for parts in asking])
+    else:
+        queries, own = [parts[:-1] for parts in asking], np.arange(len(asking))
+        candidates = _taught(teacher, [parts[-1] for parts in asking], steps)
+    return _Judges([[one.text for one in parts] for parts in queries], taught, candidates, own)
 
 
 def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Floats, Floats]:
@@ -234,13 +247,14 @@ def _model(
 
 def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
     """What the judges say of the models before and after training, and of the teacher."""
-    queries = [start.encode(judges.texts), trial.encode(judges.texts), judges.taught]
-    before, after, teacher = map(judges.reciprocal_ranks, queries)
+    before, after = judges.of_model(start), judges.of_model(trial)
+    teacher, first = judges.reciprocal_ranks(judges.taught), trial.encode([parts[0] for parts in judges.queries])
+    p = paired_randomization(after, before, np.random.default_rng(options.seed))
     return {
         "mrr_before": float(before.mean()),
         "mrr_after": float(after.mean()),
         "mrr_teacher": float(teacher.mean()),
-        "cosine": float((queries[1] * judges.taught).sum(axis=1).mean()),
-        "better": bool(after.mean() > before.mean()),
-        "p": paired_randomization(after, before, np.random.default_rng(options.seed)),
+        "cosine": float((first * judges.taught).sum(axis=1).mean()),
+        "worse": bool(after.mean() < before.mean() and p < _SIGNIFICANT),
+        "p": p,
     }
