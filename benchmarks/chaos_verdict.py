@@ -182,7 +182,10 @@ def _degraded(cluster: Cluster, log: Log, counts: Counts) -> Iterator[Line]:
     )
     yield Line(counts.counted_served >= counts.seen_served, text)
     text = f"while only rerankers broke {counts.seen} searches came back without the pipeline's flag"
-    yield Line(counts.counted >= counts.seen, f"{text}, and the cluster counted {counts.counted}")
+    # OpenSearch 2.19 has counters of failed calls, and counts no call of a remote model in them
+    is_counting = not cluster.engine.ping().startswith("opensearch 2.")
+    told = f"counted {counts.counted}" if is_counting else "does not count them in this version"
+    yield Line(counts.counted >= counts.seen or not is_counting, f"{text}, and the cluster {told}")
     calm = [event for event in log.events if event.kind == CALM and event.client in PIPELINE]
     plain = sum(bool(event.outcome.degraded) for event in calm)
     text = f"{plain} of {len(calm)} searches by the pipeline were not rewritten while all was well (a slow machine)"

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 PASSWORD = "Quiet-river-47"
+# of the password, made in few rounds: the node would make as many as are safe for each user, which takes long
+_HASH = "$2y$04$abcdefghijklmnopqrstuuuvskQp.vdVAFA0L7EKBuJsswwEcYFNK"
 VERSION = "2.19.1"  # the last one whose security plugin is in Maven Central
 EVERYTHING = "everything"  # the user who may do everything
 _ALL = {"cluster_permissions": ["*"], "index_permissions": [{"index_patterns": ["*"], "allowed_actions": ["*"]}]}
@@ -59,7 +61,7 @@ class SecuredNode:
         patches: dict[str, dict[str, Any]] = {"roles": {}, "internalusers": {}, "rolesmapping": {}}
         for name, role in roles.items():
             patches["roles"][name] = role
-            patches["internalusers"][name] = {"password": PASSWORD}
+            patches["internalusers"][name] = {"hash": _HASH}
             patches["rolesmapping"][name] = {"users": [name]}
         for kind, entries in patches.items():
             operations = [{"op": "add", "path": f"/{name}", "value": value} for name, value in entries.items()]
