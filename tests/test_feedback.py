@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from resift import Feedback, Model
 from resift.errors import BadInput
+from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS, bag_of_words
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import adam, learn_mask, spherical_entropy
+from resift.vectors.similarity import unit_rows
 
 
 def torch_entropy(
@@ -145,6 +147,25 @@ def test_ridge_is_the_regression_around_the_query(judged: tuple[np.ndarray, np.n
     assert np.linalg.norm(moved) == pytest.approx(np.linalg.norm(query), rel=1e-5)
 
 
+def test_the_background_keeps_the_similarity_that_it_has(judged: tuple[np.ndarray, np.ndarray]) -> None:
+    """By a third of a mark for each of its documents."""
+    relevant, irrelevant = judged
+    query, drawn = np.arange(1, 7, dtype=np.float32), np.random.default_rng(1).normal(size=(9, 6)) + 1
+    grades = [1, 1, 1, 0.5, 1, -1, -0.25, -1, -1, -1]
+    feedback = replace(Feedback.learn(relevant, irrelevant, "ridge", grades), background=Background(drawn))
+    x = unit_rows(np.concatenate([relevant, irrelevant, drawn])).astype(np.float64)
+    weights = np.r_[np.abs(grades), np.full(9, 1 / 3)]
+    prior = 0.3 * query / np.linalg.norm(query)
+    hessian = (x.T * weights) @ x + 2 * np.eye(6)
+    targets = np.r_[np.repeat([1.0, 0.0], 5), x[10:] @ prior]
+    expected = np.linalg.solve(hessian, (x.T * weights) @ targets + 2 * prior)
+    np.testing.assert_allclose(unit_rows(feedback.transform_query(query)), unit_rows(expected), atol=1e-5)
+    nothing = replace(feedback, background=Background(np.zeros((0, 0))))
+    np.testing.assert_array_equal(
+        nothing.transform_query(query), replace(nothing, background=None).transform_query(query)
+    )
+
+
 def test_a_click_counts_less_than_a_mark(judged: tuple[np.ndarray, np.ndarray]) -> None:
     relevant, none = judged[0][:1], np.zeros((0, 6), np.float32)
     query = np.eye(6, dtype=np.float32)[5]
@@ -159,12 +180,12 @@ def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.
     feedback = Feedback.learn(judged[0][:2], judged[1][:1], bags=bags)
     assert list(feedback.expansion_terms) == ["fire", "smoke", "bush"]
     fire, bush = (2 / 3) ** 0.5, (1 / 3) ** 0.5
-    expected = 3 * (fire + 0.5**0.5) / 3 - 0.5**0.5 / 2
+    expected = 4 * (fire + 0.5**0.5) / 5 - 3 * 0.5**0.5 / 4
     assert feedback.expansion_terms["fire"] == pytest.approx(expected)
-    assert feedback.expansion_terms["bush"] == pytest.approx(3 * bush / 3)
+    assert feedback.expansion_terms["bush"] == pytest.approx(4 * bush / 5)
     assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).expansion_terms == {}
     clicked = Feedback.learn(judged[0][:1], judged[1][:0], grades=[0.5], bags=bags[:1])
-    assert clicked.expansion_terms["fire"] == pytest.approx(3 * 0.5 / 1.5 * fire)
+    assert clicked.expansion_terms["fire"] == pytest.approx(4 * 0.5 / 3.5 * fire)
     many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[{f"w{i}": 1 + i for i in range(100)}])
     assert list(many.expansion_terms) == [f"w{i}" for i in range(99, 39, -1)]
 
@@ -199,7 +220,7 @@ def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> Non
     assert (feedback.adjusted_alpha(0.0, 1.0), feedback.adjusted_alpha(0.9, 0.6)) == (0.0, 0.9)
     clicked = Feedback.learn(judged[0][:1], judged[1][:1], grades=[0.5, -0.25])
     assert clicked.evidence == 0.75
-    assert clicked.adjusted_alpha(0.2, 0.9) == pytest.approx(0.2 + 0.7 * 0.75 / 1.75)
+    assert clicked.adjusted_alpha(0.2, 0.9) == pytest.approx(0.2 + 0.7 * 0.75 / 3.75)
 
 
 def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:

@@ -14,6 +14,7 @@ from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.search.index_sample import IndexSamples
+from resift.vectors.similarity import unit_rows
 
 
 def test_it_holds_vectors_of_the_index_and_is_remembered(engine: Engine, indexed: str, model: Model) -> None:
@@ -22,23 +23,25 @@ def test_it_holds_vectors_of_the_index_and_is_remembered(engine: Engine, indexed
     samples, info = IndexSamples(engine), engine.info(indexed)
     sample = samples.of(info)
     expected = [one.vector for one in documents(model) if one.id != "1" and one.vector is not None]
-    np.testing.assert_allclose(sorted(sample.tolist()), sorted(np.stack(expected).tolist()), atol=1e-4)
+    np.testing.assert_allclose(
+        sorted(sample.vectors.tolist()), sorted(unit_rows(np.stack(expected)).tolist()), atol=1e-4
+    )
     engine.delete(indexed, ["0"])
     engine.refresh(indexed)
     assert samples.of(info) is sample
-    assert len(samples.of(info, {"authorization": "another"})) == 3
+    assert len(samples.of(info, {"authorization": "another"}).vectors) == 3
 
 
 def test_of_an_index_without_vectors_there_is_none(engine: Engine, indexed: str) -> None:
     info = replace(engine.info(indexed), model=None, dim=None)
-    assert len(IndexSamples(engine).of(info)) == 0
+    assert len(IndexSamples(engine).of(info).vectors) == 0
 
 
 def test_of_documents_without_vectors_there_is_none(engine: Engine, index: str, model: Model) -> None:
     engine.create(index, ["text"], model)
     engine.bulk(index, [Document("1", {"text": "fire"}, None)])
     engine.refresh(index)
-    assert IndexSamples(engine).of(engine.info(index)).shape == (0, model.dim)
+    assert IndexSamples(engine).of(engine.info(index)).vectors.shape == (0, model.dim)
 
 
 def test_an_engine_that_was_away_is_asked_again(engine: Engine, indexed: str) -> None:
@@ -48,6 +51,6 @@ def test_an_engine_that_was_away_is_asked_again(engine: Engine, indexed: str) ->
         samples.of(info)
     away.close()
     samples.engine = engine
-    assert len(samples.of(info)) == 5
+    assert len(samples.of(info).vectors) == 5
     # where it answers, and gives none, there is none
-    assert samples.of(replace(info, name="gone")).shape == (0, info.dim)
+    assert samples.of(replace(info, name="gone")).vectors.shape == (0, info.dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from reranker_app import ids, post
 from resift import Model, WordVectors, build_model
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
+from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app
 from resift.text import tokenize
@@ -57,11 +59,13 @@ def engine_scores(engine: Engine, index: str, text: str, boost: float = 1.0) -> 
 
 
 def learned(model: Model, method: str) -> Feedback:
-    """What the marks teach, without a session."""
+    """What the marks teach about this index, without a session."""
+    background = np.delete(model.encode(texts()), np.arange(1, COUNT, 7), axis=0)
     marked = [texts()[int(id)] for id in RELEVANT + IRRELEVANT]
     encoded, count = model.encode(marked), len(RELEVANT)
     bags = [bag_of_words(text, model.table.zipf_idf) for text in marked]
-    return Feedback.learn(encoded[:count], encoded[count:], method, bags=bags)
+    feedback = Feedback.learn(encoded[:count], encoded[count:], method, bags=bags)
+    return replace(feedback, background=Background(background))
 
 
 def similarities(model: Model, query: Any, mask: Any) -> np.ndarray[Any, Any]:

@@ -1,5 +1,4 @@
-"""A sample of an index's vectors: what the documents of a session are compared with to see whether a query is about
-the same."""
+"""A sample of an index's vectors: what the documents of a session are told apart from."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from resift.arrays import Floats
 from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
+from resift.ranking.background import Background
 from resift.reranker.cache import TtlCache
 
 log = logging.getLogger(__name__)
@@ -25,15 +24,15 @@ class IndexSamples:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._samples: TtlCache[Floats] = TtlCache(_SAMPLES, _SECONDS)
+        self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SECONDS)
 
-    def of(self, info: IndexInfo, headers: Headers = None) -> Floats:
-        """At most 300 vectors (n, K); none of an index without vectors, or where the engine refuses to draw any.
+    def of(self, info: IndexInfo, headers: Headers = None) -> Background:
+        """At most 300 vectors; none of an index without vectors, or where the engine refuses to draw any.
 
         Raises EngineUnavailable.
         """
         if info.dim is None:
-            return np.zeros((0, 0), np.float32)
+            return Background(np.zeros((0, 0)))
         known = self._samples.get((info.name, info.model, str(headers)))
         if known is not None:
             return known
@@ -45,5 +44,5 @@ class IndexSamples:
             log.warning("no sample of %r: %s", info.name, error.message)
             drawn = []
         held = [vector for vector in drawn if vector is not None]
-        sample = np.stack(held) if held else np.zeros((0, info.dim), np.float32)
+        sample = Background(np.stack(held) if held else np.zeros((0, info.dim)))
         return self._samples.put((info.name, info.model, str(headers)), sample)

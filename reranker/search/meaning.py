@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.rewriting.rewrite import Meaning
+from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.sessions import MAX_QUERY
@@ -20,19 +22,18 @@ def scoped_feedback(
     judged: Sequence[JudgedDocument],
     text: str,
     vector: Floats,
-    sample: Callable[[], Floats],
+    sample: Callable[[], Background],
 ) -> Feedback | None:
     """The part of what ``judged`` documents taught that concerns a query; None if none does.
 
-    ``text`` and ``vector`` (K,) are the query's; ``sample`` gives vectors (n, K) of other documents of its index, and
-    is asked only where something was judged for another query.
+    ``text`` and ``vector`` (K,) are the query's; ``sample`` gives the background of its index, and is asked only where
+    something is judged.
     """
     if learned is None:
         return None
-    elsewhere = any(not _is_for(one, text) for one in judged)
-    others = sample() if elsewhere else np.zeros((0, len(vector)), np.float32)
-    scoped = learned.scoped(vector, others, text[:MAX_QUERY])
-    return scoped if scoped.evidence else None
+    background = sample()
+    scoped = learned.scoped(vector, background.vectors, text[:MAX_QUERY])
+    return replace(scoped, background=background) if scoped.evidence else None
 
 
 def meaning_of(

@@ -31,14 +31,16 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
+from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
-RIDGE_PRIOR, RIDGE_PENALTY = 0.3, 2.0
-MAX_TERMS, TERM_WEIGHTS = 60, (3.0, 1.0)
+RIDGE_PRIOR = 0.3
+MAX_TERMS, TERM_WEIGHTS = 60, (4.0, 3.0)
+HALF = 3.0  # the evidence with which words and similarity have half of the weight that they come near to
 # the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
 # begins to count, and what it counts then
 SCOPE_DEVIATIONS, SCOPE_WEIGHT = (1.0, 3.0), 0.2
@@ -85,7 +87,8 @@ class Feedback:
     ``vectors`` (m, K), float32: the judged documents' vectors at length 1. ``grades`` (m,): each judgement's sign and
     how much it counts, 1 for an explicit one. ``mask`` (K,), float32. ``bags``: the documents' m bags of words, or none
     if the method does not expand queries. ``queries``: the m texts that they were judged for, or none if unknown.
-    ``positions``: where each of the m documents stood in what was learned from, from 0.
+    ``positions``: where each of the m documents stood in what was learned from, from 0. ``background``: documents of
+    the index that is searched, from which the ridge regression tells the judged ones apart; None if none are known.
     """
 
     vectors: Floats
@@ -95,6 +98,7 @@ class Feedback:
     queries: tuple[str, ...] = ()
     positions: tuple[int, ...] = ()
     method: Method = field(default=METHODS[DEFAULT_METHOD])
+    background: Background | None = None
 
     @classmethod
     def learn(
@@ -153,11 +157,11 @@ class Feedback:
     def adjusted_alpha(self, alpha: float, max_alpha: float) -> float:
         """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
 
-        It is alpha + max(0, max_alpha - alpha) · e / (1 + e) for an evidence of e, so it nears ``max_alpha``
+        It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged.
         """
         # an alpha of 0 means the engine's scores alone, which feedback must not override
-        return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (1 + self.evidence)
+        return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (HALF + self.evidence)
 
     def at_query(self, text: str) -> Feedback:
         """The part of the feedback that was given at the query ``text``, or without one; all if that is unknown."""
@@ -231,15 +235,21 @@ class Feedback:
         if not self.method.transformation or not len(self.grades):
             return np.zeros(self.vectors.shape[1], np.float32)
         if self.method.transformation == "ridge":
-            return np.asarray(self.vectors.T @ self._ridge_weights(np.sign(self.grades)), np.float32)
+            return np.asarray(self._shrunk.T @ self._ridge_weights(np.sign(self.grades)), np.float32)
         relevant, irrelevant = ROCCHIO_WEIGHTS
         sides = [(relevant, self.grades > 0), (-irrelevant, self.grades < 0)]
         return np.asarray(sum(weight * _mean(self.vectors, np.abs(self.grades) * side) for weight, side in sides))
 
+    @cached_property
+    def _shrunk(self) -> NDArray[np.float64]:
+        """The judged documents' vectors (m, K) as the background shrinks them."""
+        return np.asarray(self.vectors if self.background is None else self.background.shrink(self.vectors), np.float64)
+
     def _ridge_weights(self, targets: NDArray[Any]) -> NDArray[np.float64]:
-        """The judged documents' weights (m,) in the regression: (X Xᵀ + λ · diag(1 / |grade|))⁻¹ · targets."""
+        """The judged documents' weights (m,) in the regression: (X Sᵀ + λ · diag(1 / |grade|))⁻¹ · targets, where S are
+        their vectors X as the background shrinks them."""
         # the dual form: there are far fewer judged documents than dimensions
-        kernel = self.vectors.astype(np.float64) @ self.vectors.T
+        kernel = self.vectors @ self._shrunk.T
         penalty = np.diag(RIDGE_PENALTY / np.abs(self.grades))
         weights: NDArray[np.float64] = np.linalg.solve(kernel + penalty, targets)
         return weights
@@ -252,7 +262,8 @@ class Feedback:
 
         Ridge regression is w = argmin Σ |grade| · (w·x - y)² + λ · ‖w - p·q‖², where y is 1 for relevant and 0 for
         irrelevant documents, p = .3 (RIDGE_PRIOR) and λ = 2 (RIDGE_PENALTY): documents that the query already tells
-        apart, or that repeat others, add little.
+        apart, or that repeat others, add little. Each document x of the ``background`` joins the sum with a third and
+        y = p·q·x: of what is not judged nothing is known but the query.
         """
         length = float(np.linalg.norm(query)) or 1.0
         if not len(self.grades):
@@ -261,29 +272,31 @@ class Feedback:
             return np.asarray(query + length * self.shift, np.float32)
         prior = RIDGE_PRIOR * unit_rows(query)
         residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
-        moved = prior + self.vectors.T @ self._ridge_weights(residuals)
+        moved = prior + self._shrunk.T @ self._ridge_weights(residuals)
         return np.asarray(length * unit_rows(moved), np.float32)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
         """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.
 
-        3 · mean(relevant) - 1 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
-        times e / (1 + e) for an evidence of e on that side. Words that come out below 0 are left out.
+        4 · mean(relevant) - 3 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
+        times e / (3 + e) for an evidence of e on that side. Words that come out below 0 are left out.
         """
-        weights: Counter[str] = Counter()
+        weights: dict[str, float] = {}
         for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
             side = [
                 (abs(grade), bag)
                 for grade, bag in zip(self.grades.tolist(), self.bags, strict=False)
                 if grade * sign > 0
             ]
-            # mean times e / (1 + e) is the sum over 1 + e
-            divisor = 1 + sum(grade for grade, _ in side)
+            # mean times e / (3 + e) is the sum over 3 + e
+            divisor = HALF + sum(grade for grade, _ in side)
             for grade, bag in side:
+                factor = sign * side_weight * grade / divisor
                 for word, value in bag.items():
-                    weights[word] += sign * side_weight * grade / divisor * value
-        return {word: weight for word, weight in weights.most_common(MAX_TERMS) if weight > 0}
+                    weights[word] = weights.get(word, 0.0) + factor * value
+        heaviest = sorted(weights, key=weights.__getitem__, reverse=True)[:MAX_TERMS]
+        return {word: weights[word] for word in heaviest if weights[word] > 0}
 
 
 def _mean(vectors: Floats, weights: NDArray[Any]) -> NDArray[Any]:
