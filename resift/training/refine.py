@@ -1,33 +1,32 @@
-"""Refining word vectors on texts: the cosines of their weighted means come to be those of the teacher's sentences.
+"""Refining word vectors on texts: the weighted mean of a text's rows comes to lie where a teacher puts the text.
 
-One pass a word leaves out what words mean together. Here the teacher (a sentence-transformers model) encodes sentences
-once, and the word rows are moved until the cosines between the sentences' weighted means equal the teacher's cosines.
-It is relational distillation (Park et al. 2019) of a static model; no label is needed, and any texts will do.
+One pass a word leaves out what words mean together, and how much each counts. Here the teacher (a sentence-transformers
+model) encodes sentences once, and rows and weights are fitted to its vectors. No label is needed, and any texts will
+do. The teacher's space is first turned onto the rows' own (orthogonal Procrustes, Schönemann 1966), so that the rows
+may come from anywhere and have any number of dimensions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, zip_longest
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from resift.arrays import Floats
-from resift.errors import BadInput, needs_extra
-from resift.training.distill import load
+from resift.arrays import Floats, batched
+from resift.errors import BadInput
+from resift.training.distill import load, rounded
+from resift.training.documents import word_counts
+from resift.training.fitting import fit_rows
 from resift.training.progress import Progress
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-if TYPE_CHECKING:
-    import torch
-
 _MIN_WORDS, _MAX_WORDS = 4, 40
-_POOL, _BATCH, _NEIGHBOURS = 2048, 256, 7
+_LEAST, _CHUNK = 14, 2048
 _NO_PROSE = re.compile(r"[>|=_*]{2}|@")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 
@@ -64,99 +63,66 @@ def refine(
     sources: Iterable[Iterable[str]],
     *,
     limit: int = 66_000,
-    epochs: int = 6,
-    rate: float = 0.006,
+    epochs: int = 3,
+    rate: float = 0.002,
     seed: int = 0,
+    levels: int | None = 31,
     progress: Progress | None = None,
 ) -> WordVectors:
-    """Word vectors (V, D) float32 whose texts' cosines follow those of the teacher in ``model_folder``.
+    """Word vectors (V, D) float32 of which texts' weighted means follow the teacher in ``model_folder``.
 
-    At most ``limit`` sentences are drawn from all ``sources`` alike (:func:`sentences`); ``rate`` is Adam's.
-    ``progress`` is called with the numbers of steps done and of all, of which the teacher's encoding is the first half.
-    The same call on the same machine gives the same vectors.
+    Rows and weights are learned. At most ``limit`` sentences are drawn from all ``sources`` alike (:func:`sentences`);
+    ``rate`` is Adam's, for rows of length 1. ``levels`` is as in :func:`resift.training.distill.distill`. ``progress``
+    is called with the numbers of steps done and of all, of which the teacher's encoding is the first half. The same
+    call on the same machine gives the same vectors.
 
-    Raises MissingExtra without torch or sentence-transformers, and BadInput if the folder holds no such model or the
-    texts hold too few sentences.
+    Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model or the texts hold
+    too few sentences.
     """
-    rng = np.random.default_rng(seed)
-    chosen = sentences(sources, limit, rng)
-    if len(chosen) < 2 * _NEIGHBOURS:
-        raise BadInput(f"{len(chosen)} sentences to refine on", value=len(chosen), expected="more texts")
-    total = 2 * len(chosen)
-    targets = _encoded(chosen, load(model_folder), lambda done: progress(done, total) if progress else None)
+    chosen = sentences(sources, limit, np.random.default_rng(seed))
+    if (count := len(chosen)) < _LEAST:
+        raise BadInput(f"{count} sentences to refine on", value=count, expected="more texts")
+    targets = _encoded(chosen, load(model_folder), lambda done: progress(done, 2 * count) if progress else None)
 
-    def report(epochs_done: float) -> None:
+    def report(done: int, steps: int) -> None:
         if progress:
-            progress(round(len(chosen) * (1 + epochs_done / epochs)), total)
+            progress(round(count * (1 + done / steps)), 2 * count)
 
-    rows = fit(vectors, chosen, targets, epochs, rate, rng, report)
-    info = {**vectors.info, "refined": f"on {len(chosen)} sentences, {epochs} epochs, rate {rate:g}, seed {seed}"}
-    return WordVectors(vectors.words, rows, vectors.weights, info=info)
+    rows, weights = _fitted(vectors, chosen, targets, epochs=epochs, rate=rate, seed=seed, progress=report)
+    info = {
+        **vectors.info,
+        "weighting": "learned",
+        "levels": levels,
+        "refined": f"on {count} sentences, {epochs} epochs, rate {rate:g}, seed {seed}",
+    }
+    return WordVectors(vectors.words, rounded(rows, levels) if levels else rows, weights, info=info)
+
+
+def _fitted(vectors: WordVectors, texts: list[str], targets: Floats, **options: Any) -> tuple[Floats, Floats]:
+    """Rows (V, D) of length 1, and weights (V,), fitted to the texts' ``targets`` (n, T)."""
+    ids, offsets = vectors.ids(texts)
+    counts = word_counts([ids[start:end] for start, end in pairwise(offsets)], len(vectors))
+    rows = vectors.rows()
+    rows = rows / np.sqrt((rows**2).sum(axis=1).mean())
+    sums = unit_rows(counts @ (rows * vectors.weights[:, None]))
+    rows, weights = fit_rows(counts, unit_rows(targets @ turned(targets, sums)), rows, vectors.weights, **options)
+    # the weights have learned what a word counts; with the rows' lengths as well sentence pairs come out worse
+    return unit_rows(rows), weights
+
+
+def turned(source: Floats, target: Floats) -> Floats:
+    """The map (T, D) that brings rows ``source`` (n, T) nearest to ``target`` (n, D) and keeps right angles.
+
+    It has orthonormal columns, or rows where D is more than T.
+    """
+    left, _, right = np.linalg.svd(source.T.astype(np.float64) @ target, full_matrices=False)
+    return np.asarray(left @ right, np.float32)
 
 
 def _encoded(texts: list[str], teacher: Any, report: Callable[[int], None]) -> Floats:
     """The teacher's vectors at length 1, (n, T); ``report`` is called with how many texts are done."""
     parts: list[Floats] = []
-    for start in range(0, len(texts), _POOL):
-        chunk = texts[start : start + _POOL]
+    for chunk in batched(texts, _CHUNK):
         parts.append(teacher.encode(chunk, batch_size=64, convert_to_numpy=True, show_progress_bar=False))
-        report(start + len(chunk))
+        report(sum(map(len, parts)))
     return unit_rows(np.concatenate(parts))
-
-
-def fit(
-    vectors: WordVectors,
-    texts: list[str],
-    targets: Floats,
-    epochs: int,
-    rate: float,
-    rng: np.random.Generator,
-    report: Callable[[float], None] = lambda epochs_done: None,
-) -> Floats:
-    """Rows (V, D) such that cosines of the texts' weighted means are those of ``targets`` (n, T), rows of length 1.
-
-    A batch is 256 texts with the seven nearest of each among 2,048, since few texts drawn at random are alike. Sparse
-    Adam moves only the rows of the batch's words; its ``rate`` falls to 0. ``report`` is called with the epochs done.
-    Raises MissingExtra without torch.
-    """
-    with needs_extra("train", "refining"):
-        import torch
-    ids, offsets = vectors.ids(texts)
-    weights = np.maximum(vectors.weights, np.finfo(np.float32).tiny)[:, None]
-    bags = torch.nn.EmbeddingBag.from_pretrained(
-        torch.tensor(vectors.rows() * weights), freeze=False, mode="sum", sparse=True
-    )
-    adam = torch.optim.SparseAdam([bags.weight], lr=rate)
-    goal = torch.tensor(targets)
-    for epoch in range(epochs):
-        order = rng.permutation(len(texts))
-        for group in adam.param_groups:
-            group["lr"] = rate * (1 - epoch / epochs)
-        for start in range(0, len(order), _POOL):
-            pool = order[start : start + _POOL]
-            report(epoch + start / len(order))
-            for batch in _batches(goal[pool].numpy()):
-                chosen = pool[batch]
-                words = [ids[offsets[i] : offsets[i + 1]] for i in chosen]
-                starts = np.concatenate([[0], np.cumsum([len(each) for each in words])[:-1]])
-                sums = bags(torch.tensor(np.concatenate(words), dtype=torch.int64), torch.tensor(starts))
-                loss = _relational_loss(torch.nn.functional.normalize(sums, dim=1), goal[chosen])
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-    return np.asarray(bags.weight.detach().numpy() / weights, np.float32)
-
-
-def _relational_loss(units: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Mean squared difference of cosines; a pair of cosine c counts 1 + 8 c², since most pairs are nearly unrelated."""
-    cosines = targets @ targets.T
-    return ((1 + 8 * cosines.clamp(min=0) ** 2) * (units @ units.T - cosines) ** 2).mean()
-
-
-def _batches(pool: Floats) -> list[NDArray[np.int64]]:
-    """Positions of the pool in batches: 256 of them and the nearest seven of each."""
-    cosines = pool @ pool.T
-    np.fill_diagonal(cosines, -1)
-    nearest = np.argpartition(-cosines, min(_NEIGHBOURS, len(pool) - 1), axis=1)[:, :_NEIGHBOURS]
-    spans = [np.arange(start, min(start + _BATCH, len(pool))) for start in range(0, len(pool), _BATCH)]
-    return [np.unique(np.concatenate([span, nearest[span].ravel()])) for span in spans]
