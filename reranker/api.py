@@ -240,7 +240,7 @@ def _clause(body: dict[str, Any], name: str, expected: str = "a query clause") -
 def feedback() -> dict[str, Any]:
     """Marks of hits, and what changed."""
     body = read.json_body()
-    marks = collect_marks({name: read.identifiers(body, name) for name in GRADES})
+    marks = collect_marks({name: read.identifiers(body, name) for name in GRADES}, read.scores(body, "scores"))
     session, index = read.text(body, "session"), read.named(body, "index")
     return _service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
 

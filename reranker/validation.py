@@ -239,6 +239,13 @@ def identifiers(body: dict[str, Any], name: str) -> list[str]:
     return list(value)
 
 
+def scores(body: dict[str, Any], name: str) -> Any:
+    """What is given as numbers by document id, no more of them than a session holds; none by default."""
+    value = _get(body, name, {}, "numbers by document id")
+    check_count(name, len(value) if isinstance(value, dict) else 0, MAX_JUDGEMENTS)
+    return value
+
+
 def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
     """A list of judgements, as a session's description holds them."""
     value = _get(body, name, _REQUIRED, "a list of judgements")

@@ -287,17 +287,20 @@ class Session:
         skipped: Iterable[str | Hit] = (),
         neutral: Iterable[str | Hit] = (),
         query: str | None = None,
+        scores: Mapping[str, float] | None = None,
     ) -> Explanation:
         """Judge documents, by their ids or as hits, for ``query``: by default the last that this object searched.
 
         All marks of one call are one step, which :meth:`undo` takes back. A click and a skipped hit count less than
-        what is marked, and ``neutral`` takes earlier marks of a document back. Raises BadInput if nothing is marked or
-        a document is marked twice, NotFound if the index has no such document, and AmbiguousDocument if its name stands
-        for several indices that have one of that id, unless all marks are hits of one of them; nothing is noted then.
+        what is marked, and ``neutral`` takes earlier marks of a document back. ``scores`` are what a model judged: by
+        id a number from -1, irrelevant, to 1, relevant, which counts as much as its size. Raises BadInput if nothing is
+        marked or a document is marked twice, NotFound if the index has no such document, and AmbiguousDocument if its
+        name stands for several indices that have one of that id, unless all marks are hits of one of them; nothing is
+        noted then.
         """
         marked = {"relevant": relevant, "irrelevant": irrelevant, "clicked": clicked, "skipped": skipped}
         given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
-        marks = collect_marks({name: _ids(name, documents) for name, documents in given.items()})
+        marks = collect_marks({name: _ids(name, documents) for name, documents in given.items()}, scores)
         query = self._query if query is None else query
         _check_text("query", query, self._service.config.max_text)
         try:
@@ -305,7 +308,7 @@ class Session:
         except AmbiguousDocument:
             # of several indices under one name; hits say which of them they come from
             homes = {one["_index"] if isinstance(one, Hit) else None for listed in given.values() for one in listed}
-            home = homes.pop() if len(homes) == 1 else None
+            home = homes.pop() if len(homes) == 1 and not scores else None
             if home is None:
                 raise
             return Explanation(self._service.feedback(self.id, home, query, marks))

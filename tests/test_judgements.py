@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from resift.errors import BadInput
@@ -33,6 +36,9 @@ def test_what_marks_are_worth() -> None:
         ([1, 0, 0.5], [0.5]),
         ([1, 0, -0.25], [-0.25]),
         ([0.5, 0], []),
+        ([0.8, 0.3], [0.3]),
+        ([1, -0.1], [-0.1]),
+        ([0.8, -0.25], [0.8]),
         ([0], []),
         ([], []),
     ],
@@ -60,7 +66,35 @@ def test_marks_that_are_refused() -> None:
     with pytest.raises(BadInput, match="'b' is marked twice") as raised:
         collect_marks({"relevant": ["a", "b"], "irrelevant": ["c", "b"]})
     assert raised.value.value == "b"
-    for nothing in ({}, {"relevant": [], "skipped": []}):
+    empty: list[dict[str, list[str]]] = [{}, {"relevant": [], "skipped": []}]
+    for nothing in empty:
         with pytest.raises(BadInput, match="no document is marked"):
             collect_marks(nothing)
     assert collect_marks({"relevant": ["a", "a"]}) == {"a": 1}
+
+
+def test_scores_of_a_model() -> None:
+    assert collect_marks({"relevant": ["a"]}, {"b": -0.3, "c": 1, "a": 1}) == {"a": 1, "b": -0.3, "c": 1}
+    assert collect_marks({}, {"b": 0}) == {"b": 0}
+    with pytest.raises(BadInput, match="'a' is marked twice"):
+        collect_marks({"relevant": ["a"]}, {"a": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"a": 1.01}, "the score of 'a' is 1.01"),
+        ({"a": -2}, "the score of 'a' is -2"),
+        ({"a": True}, "the score of 'a' is True"),
+        ({"a": "1"}, "the score of 'a' is '1'"),
+        ({"a": None}, "the score of 'a' is None"),
+        ({"a": float("nan")}, "the score of 'a' is nan"),
+        ({"": 1}, "scores are not by document"),
+        ({3: 1}, "scores are not by document"),
+        ([("a", 1)], "scores are not by document"),
+        ("a", "scores are not by document"),
+    ],
+)
+def test_scores_that_are_refused(scores: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(message)):
+        collect_marks({}, scores)

@@ -72,6 +72,18 @@ def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, fi
     assert [mark["counts"] for mark in again["judgements"]] == [False, True, True, False]
 
 
+def test_a_model_marks_by_scores(client: FlaskClient, filled: str) -> None:
+    marks = {"relevant": ["tree"], "scores": {"bush": 0.8, "army": -0.3, "war": 0}}
+    answer = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)
+    grades = {one["document"]: (one["grade"], one["counts"]) for one in answer["judgements"]}
+    assert grades == {"bush": (0.8, True), "army": (-0.3, True), "war": (0, False), "tree": (1, True)}
+    again = post(client, "/v1/feedback", session="a", index=filled, query="fire", scores={"bush": 0.1})
+    assert [one["counts"] for one in again["judgements"] if one["document"] == "bush"] == [False, True]
+    for wrong in ({"bush": 1.5}, {"bush": "much"}, ["bush"], {"": 1}):
+        refused = post(client, "/v1/feedback", 400, session="a", index=filled, scores=wrong)
+        assert refused["error"]["code"] == "bad_input"
+
+
 def test_a_session_follows_what_its_documents_became(client: FlaskClient, filled: str, engine: Engine) -> None:
     post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"])
     post(client, "/v1/feedback", session="b", index=filled, relevant=["bush", "war"])
