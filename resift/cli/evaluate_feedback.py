@@ -94,8 +94,8 @@ def feedback(
     With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
     (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
 
-    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened; baselines: none, rocchio, rm3,
-    more_like_this. There is no --compare here: each method is compared with the ranking before.
+    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit; baselines: none,
+    rocchio, rm3, more_like_this. There is no --compare here: each method is compared with the ranking before.
     """
     if choice.compare:
         raise BadInput(
