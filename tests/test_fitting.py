@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -38,17 +40,18 @@ def test_texts_that_were_not_seen_come_closer_to_their_targets() -> None:
 
 
 def test_gradients_are_the_losss() -> None:
-    counts, targets, rows, _ = problem(20)
+    counts, targets, start, _ = problem(20)
     rng = np.random.default_rng(5)
-    logs = rng.normal(size=60)
-    _, by_row, by_log = cosine_gradients(counts, targets, rows.astype(float), logs)
+    rows: Any = start.astype(float)
+    logs: Any = rng.normal(size=60)
+    _, by_row, by_log = cosine_gradients(counts, targets, rows, logs)
     for word, column in rng.integers((60, 8), size=(12, 2)):
-        nudge = np.zeros(rows.shape)
+        nudge: Any = np.zeros(rows.shape)
         nudge[word, column] = 1e-5
         both = [cosine_gradients(counts, targets, rows + sign * nudge, logs)[0] for sign in (1, -1)]
         np.testing.assert_allclose(by_row[word, column], (both[0] - both[1]) / 2e-5, rtol=1e-3, atol=1e-7)
-        bump = 1e-5 * (np.arange(60) == word)
-        both = [cosine_gradients(counts, targets, rows.astype(float), logs + sign * bump)[0] for sign in (1, -1)]
+        bump: Any = 1e-5 * (np.arange(60) == word)
+        both = [cosine_gradients(counts, targets, rows, logs + sign * bump)[0] for sign in (1, -1)]
         np.testing.assert_allclose(by_log[word], (both[0] - both[1]) / 2e-5, rtol=1e-3, atol=1e-7)
 
 
