@@ -80,10 +80,12 @@ class Setup:
     """A cluster with documents, its pipelines, a reranker of one worker, and ``SESSION``, which has marks of ten hits.
 
     The marks have no query, so that they count for every query, as most of them do for queries about the same.
+    ``proxy`` is a reranker that does nothing (:mod:`speed_proxy`).
     """
 
     url: str
     reranker: str
+    proxy: str
     index: str
     name: str
     pid: int
@@ -151,15 +153,18 @@ def set_up(
             bare["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
             engine.client.indices.create(index=index, body={"mappings": bare})
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
-        port = _free_port()
-        reranker = f"http://127.0.0.1:{port}"
+        ports = [_free_port(), _free_port()]
+        reranker, proxy = (f"http://127.0.0.1:{port}" for port in ports)
         installer = Installer(engine, model, FIELDS, reranker, name)
         undone.callback(installer.uninstall)
-        command = ["--workers", str(workers), "--engine", url, "--model", str(model.save(folder / "model"))]
+        command = ["-m", "resift", "serve", "--workers", str(workers), "--model", str(model.save(folder / "model"))]
         environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
-        pid = _serve(undone, port, command, environment, folder / "log")
+        pid = _serve(undone, ports[0], [*command, "--engine", url], environment, folder / "log")
+        _serve(
+            undone, ports[1], [str(ROOT / "benchmarks/speed_proxy.py"), "--engine", url], environment, folder / "proxy"
+        )
         installer.install()
-        setup = Setup(url, reranker, index, name, pid)
+        setup = Setup(url, reranker, proxy, index, name, pid)
         setup.mark(SESSION, MARKED)
         yield setup
 
@@ -171,9 +176,9 @@ def _free_port() -> int:
 
 
 def _serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:
-    """The process of a reranker that ends with ``undone``."""
-    command = [sys.executable, "-m", "resift", "serve", "--port", str(port), *options]
+    """The process of a server in Python that ends with ``undone``."""
     with log.open("w") as file:
+        command = [sys.executable, *options, "--port", str(port)]
         server = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     undone.callback(server.wait, 30)
     undone.callback(server.terminate)

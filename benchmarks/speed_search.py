@@ -23,6 +23,8 @@ WAYS = {
     "reasons": "/v1/search in a session, with reasons",
     "direct": "the rewritten body alone, without a session",
     "direct session": "the rewritten body alone, in a session",
+    "proxy": "a proxy that does nothing",
+    "direct proxy": "the same, of the rewritten body in a session",
     "untouched": "a search pipeline that rewrites nothing",
     "pipeline": "resift-INDEX without a session",
     "pipeline session": "resift-INDEX in a session",
@@ -46,7 +48,7 @@ Way = Callable[[str, str], object]
 
 def ways_of(setup: Setup) -> dict[str, Way]:
     """Functions of a query and a session, which each have a connection of their own."""
-    plain, ours, model = Client(setup.url), Client(setup.reranker), load_model()
+    plain, ours, proxy, model = Client(setup.url), Client(setup.reranker), Client(setup.proxy), load_model()
 
     @cache
     def rewritten(query: str, session: str | None) -> dict[str, Any]:
@@ -61,6 +63,8 @@ def ways_of(setup: Setup) -> dict[str, Way]:
         "reasons": lambda query, session: setup.search(ours, query, session=session, reasons=True),
         "direct": lambda query, _: plain.post(f"/{setup.index}/_search", rewritten(query, None)),
         "direct session": lambda query, session: plain.post(f"/{setup.index}/_search", rewritten(query, session)),
+        "proxy": lambda query, _: setup.plain(proxy, query),
+        "direct proxy": lambda query, session: proxy.post(f"/{setup.index}/_search", rewritten(query, session)),
         # no session, and no weight for the similarity
         "untouched": lambda query, _: setup.pipeline(plain, query, alpha=0),
         "pipeline": lambda query, _: setup.pipeline(plain, query),

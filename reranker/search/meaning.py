@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -32,8 +31,8 @@ def scoped_feedback(
     if learned is None:
         return None
     background = sample()
-    scoped = learned.scoped(vector, background.vectors, text[:MAX_QUERY])
-    return replace(scoped, background=background) if scoped.evidence else None
+    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY])
+    return scoped if scoped.evidence else None
 
 
 def meaning_of(

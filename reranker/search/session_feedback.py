@@ -45,7 +45,7 @@ class SessionFeedback:
         if known is not None:
             return known
         learned = Feedback.from_judged(judged, self.model.dim, self.model.table.zipf_idf, self.method)
-        size = learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
+        size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 
     def mark(

@@ -42,7 +42,10 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Any:
         """The application."""
-        return create_app()
+        app = create_app()
+        # The frequent words' rows, which explanations compare: what is in memory now is shared by all workers.
+        app.extensions["resift"].model.top_words(0)
+        return app
 
     def run(self) -> None:
         """Serve until a signal ends it. Raises SystemExit, of 130 after Ctrl-C, and what ``create_app`` raises."""

@@ -163,6 +163,14 @@ class Feedback:
         # an alpha of 0 means the engine's scores alone, which feedback must not override
         return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (HALF + self.evidence)
 
+    def against(self, background: Background) -> Feedback:
+        """The same feedback, which tells the judged documents apart from a ``background``."""
+        known: Feedback | None = vars(self).get("_against")
+        # the last one is kept, with all that follows from it: each search of a session asks for it
+        if known is None or known.background is not background:
+            known = vars(self)["_against"] = replace(self, background=background)
+        return known
+
     def at_query(self, text: str) -> Feedback:
         """The part of the feedback that was given at the query ``text``, or without one; all if that is unknown."""
         return self._weighted(self._made_at(text).astype(float)) if self.queries else self
@@ -215,7 +223,7 @@ class Feedback:
         if np.all(scope == 1):
             return self
         kept = np.flatnonzero(scope)
-        return replace(
+        found = replace(
             self,
             vectors=self.vectors[kept],
             grades=(self.grades * scope)[kept],
@@ -224,6 +232,8 @@ class Feedback:
             queries=tuple(self.queries[i] for i in kept) if self.queries else (),
             positions=tuple(self.positions[i] for i in kept),
         )
+        vars(found)["_shrunk"] = self._shrunk[kept]  # not multiplied again in each search
+        return found
 
     @cached_property
     def shift(self) -> Floats:
