@@ -233,6 +233,28 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
     cluster.request("DELETE", f"/_search/pipeline/{name}-own")
 
 
+def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Served, opensearch_url: str) -> None:
+    """Writes would be refused, all of them."""
+    cluster, name = shop.cluster, shop.name
+    # somebody else's of that name, in whose place none of ours is made
+    cluster.request("PUT", f"/_ingest/pipeline/resift-{name}", {"processors": []})
+    told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
+    assert f"there is no ingest pipeline to be the default: resift attach {name} --default-pipelines" in told
+    assert shop.settings()["index.search.default_pipeline"] == f"resift-{name}"
+    assert "index.final_pipeline" not in shop.settings()
+    run("detach", name, opensearch_url)
+
+    # vectors of the index's own are not written by us, so there is nothing to run as documents are written
+    vectors = {"properties": {"dense": {"type": "knn_vector", "dimension": old.model.dim}}}
+    cluster.request("PUT", f"/{name}/_mapping", vectors)
+    cluster.request("DELETE", f"/_ingest/pipeline/resift-{name}")
+    run("attach", name, opensearch_url, "--model", old.folder, "--field", "dense", "--default-pipelines")
+    assert shop.settings()["index.search.default_pipeline"] == f"resift-{name}"
+    assert "index.final_pipeline" not in shop.settings()
+    write(shop, 8, 10_001)
+    run("detach", name, opensearch_url)
+
+
 def test_an_installation_that_goes_hands_its_indices_on(
     cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
 ) -> None:

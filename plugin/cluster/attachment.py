@@ -5,7 +5,7 @@ Everything is recorded in the index before it is changed, so that detaching need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -138,11 +138,19 @@ class Target:
         self.cluster.request("PUT", f"{self.path}/_mapping", body)
         return replace(self, mapping={**now, "_meta": body["_meta"]})
 
-    def defaults(self) -> tuple[dict[str, str], list[str]]:
-        """The settings that make the index's pipelines its defaults, and a sentence for each that is taken."""
+    def defaults(self, kinds: Collection[str]) -> tuple[dict[str, str], list[str]]:
+        """The settings that make the index's pipelines of some kinds its defaults, and a sentence for each taken one.
+
+        Only of kinds that there are: with a setting that names a pipeline which is not there all writes are refused.
+        """
         ours, free, taken = pipeline_name(self.name), {}, []
-        for setting, use in ((FINAL, "documents get no vectors as they are written"), (SEARCH, "searches go without")):
+        for kind, setting, use in (
+            ("ingest", FINAL, "documents get no vectors as they are written"),
+            ("search", SEARCH, "searches go without"),
+        ):
             value = self.settings.get(setting, "_none")
+            if kind not in kinds:
+                continue
             if value == "_none":
                 free[setting] = ours
             elif value != ours:

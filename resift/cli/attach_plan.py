@@ -121,7 +121,7 @@ def plan_index(
     lacking = 0 if not is_ours(entry.vector_field) else target.documents
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
-    free, taken = target.defaults() if defaults else ({}, [])
+    free, taken = target.defaults(("search",) if own else ("ingest", "search")) if defaults else ({}, [])
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, taken)
 
 

@@ -203,12 +203,14 @@ class _Attached:
         """Set the default pipelines that are wanted; return what could not be set, and what to do."""
         if not self.options.default_pipelines:
             return []
-        free, hints = target.defaults()
+        again = f"resift attach {self.target.name} --default-pipelines"
         if not (self.is_installed and pipelines):
-            again = f"resift install, then resift attach {self.target.name} --default-pipelines"
-            return [f"no default pipelines were set, since the cluster has no installation for this model: {again}"]
+            why = "the cluster has no installation for this model"
+            return [f"no default pipelines were set, since {why}: resift install, then {again}"]
+        free, hints = target.defaults(pipelines)
         target.set_defaults(free)
-        return hints
+        lacking = [kind for kind in (["search"] if self.plan.is_own else ["ingest", "search"]) if kind not in pipelines]
+        return [*hints, *(f"there is no {kind} pipeline to be the default: {again}" for kind in lacking)]
 
     def _verify(self, entry: IndexInfo, stop: Stop) -> Verification:
         """The vectors of all documents compared with their texts, or of some of a large index."""
