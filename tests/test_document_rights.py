@@ -41,7 +41,7 @@ def reading(*documents: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def node(secured_node: SecuredNode, packaged: Model) -> SecuredNode:
+def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
     """The node with an index, of which bob and the service called narrow may read what is public."""
     wide = role("serve", [INDEX], "reading_sessions")
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
@@ -58,7 +58,8 @@ def node(secured_node: SecuredNode, packaged: Model) -> SecuredNode:
         engine.bulk(INDEX, [Document(id, sources[id], vectors[n]) for n, id in enumerate(sources)])
         engine.refresh(INDEX)
         engine.close()
-    return secured_node
+    yield secured_node
+    secured_node.ask("DELETE", f"/{INDEX}")
 
 
 @pytest.fixture(autouse=True)
