@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -184,21 +186,31 @@ class RemoteModel(Resource):
         for model in self._ours("models", self.name):
             self._remove_model(model)
         for connector in self._ours("connectors", self.name):
-            self.cluster.request("DELETE", f"{self.path}/connectors/{connector}")
+            # a model that has just been deleted counts as using it for a moment
+            delete = partial(self.cluster.request, "DELETE", f"{self.path}/connectors/{connector}")
+            self._insist("still using this connector", delete)
         if not any(self.cluster.named("models", f"{self.group}-{which}") for which in REMOTE):
             for group in self._ours("model_groups", self.group):
                 self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
 
     def _remove_model(self, id: str) -> None:
-        """Undeploy a model and delete it, which OpenSearch 2 may refuse for a while after it has said that it is."""
+        path = f"{self.path}/models/{id}"
+
+        def undeploy_and_delete() -> None:
+            self.cluster.request("POST", f"{path}/_undeploy")
+            self.cluster.request("DELETE", path)
+
+        # OpenSearch 2 refuses it for a while after it has said that the model is undeployed
+        self._insist("deployed state", undeploy_and_delete)
+
+    def _insist(self, refusal: str, attempt: Callable[[], None]) -> None:
+        """Do something that is refused for this reason as long as something else has not ended."""
         deadline = time.monotonic() + _DEPLOY_SECONDS
         while True:
-            self.cluster.request("POST", f"{self.path}/models/{id}/_undeploy")
             try:
-                self.cluster.request("DELETE", f"{self.path}/models/{id}")
-                return
+                return attempt()
             except EngineError as error:
-                if "deployed state" not in error.message or time.monotonic() > deadline:
+                if refusal not in error.message or time.monotonic() > deadline:
                     raise
             time.sleep(0.2)
 
