@@ -122,7 +122,10 @@ def test_an_index_is_attached_by_the_vectors_that_it_has(
     post(client, "/v1/feedback", session="a", index=embedded, query="fire tree", relevant=[marked])
     after = post(client, "/v1/search", index=embedded, query="fire tree", size=150, session="a", reasons=True)
     assert ids(after) != ids(answer)
-    assert sum(hit["resift"]["because"] is not None for hit in after["hits"]["hits"]) > 100
+    moved = {hit["_id"]: hit["resift"]["because"] for hit in after["hits"]["hits"] if hit["resift"]["because"]}
+    assert {because["document"] for because in moved.values()} == {marked}
+    copies = {str(n) for n in range(180) if n % 60 == int(marked) % 60}
+    assert moved.keys() & copies, "documents of the same text gain"
     run("detach", embedded, opensearch_url)
     assert request("GET", f"/{embedded}/_doc/3")["_source"] == before
     assert request("GET", f"/{embedded}/_mapping")[embedded]["mappings"].get("_meta", {}) == {}
