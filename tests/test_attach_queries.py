@@ -70,7 +70,7 @@ def test_queries_are_learned_from_an_index_and_a_deployed_model(
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["mrr_after"] > found["mrr_before"]
-    assert found["cosine"] > 0.9
+    assert found["cosine"] > 0.8
     learned = load_model(folder)
     assert isinstance(learned, StaticQueries)
     assert (learned.teacher, learned.field) == (f"opensearch:{rewritten_node.query_model}", "embedding")
@@ -111,21 +111,22 @@ def test_an_index_is_attached_by_the_vectors_that_it_has(
     assert request("GET", f"/{embedded}/_doc/3")["_source"] == before
     config = Config(store=str(tmp_path / "sessions.db"), alpha=0.9)
     client = create_app(config, engine=cluster, model=learned).test_client()
-    answer = post(client, "/v1/search", index=embedded, query="fire tree", size=150, reasons=True)
+    answer = post(client, "/v1/search", index=embedded, query="fire tree", size=180, reasons=True)
     assert answer["resift"]["model"] == learned.hash
     query, held = learned.encode_one("fire tree"), cluster.documents(embedded, ids(answer), None, "embedding")
     for hit in answer["hits"]["hits"]:
         vector = held[hit["_id"]][1]
         expected = None if vector is None else learned.score(query, vector[None] / np.linalg.norm(vector))[0]
         assert hit["resift"]["similarity"] == pytest.approx(expected, abs=2e-3)
-    marked = ids(answer)[-1]
+    marked = next(id for id in reversed(ids(answer)) if held[id][1] is not None)
     post(client, "/v1/feedback", session="a", index=embedded, query="fire tree", relevant=[marked])
-    after = post(client, "/v1/search", index=embedded, query="fire tree", size=150, session="a", reasons=True)
-    assert ids(after) != ids(answer)
-    moved = {hit["_id"]: hit["resift"]["because"] for hit in after["hits"]["hits"] if hit["resift"]["because"]}
-    assert {because["document"] for because in moved.values()} == {marked}
-    copies = {str(n) for n in range(180) if n % 60 == int(marked) % 60}
-    assert moved.keys() & copies, "documents of the same text gain"
+    after = post(client, "/v1/search", index=embedded, query="fire tree", size=180, session="a", reasons=True)
+    copies = [str(n) for n in range(180) if n % 60 == int(marked) % 60 and str(n) != marked]
+    for copy in copies:
+        assert ids(after).index(copy) < ids(answer).index(copy), "what is like the marked document comes up"
+    assert {hit["resift"]["because"]["document"] for hit in after["hits"]["hits"] if hit["resift"]["because"]} == {
+        marked
+    }
     run("detach", embedded, opensearch_url)
     assert request("GET", f"/{embedded}/_doc/3")["_source"] == before
     assert request("GET", f"/{embedded}/_mapping")[embedded]["mappings"].get("_meta", {}) == {}

@@ -148,13 +148,13 @@ def test_ridge_is_the_regression_around_the_query(judged: tuple[np.ndarray, np.n
 
 
 def test_the_background_keeps_the_similarity_that_it_has(judged: tuple[np.ndarray, np.ndarray]) -> None:
-    """By a third of a mark for each of its documents."""
+    """By a third of a mark for each of its documents, in six dimensions 6 / 256 of that."""
     relevant, irrelevant = judged
     query, drawn = np.arange(1, 7, dtype=np.float32), np.random.default_rng(1).normal(size=(9, 6)) + 1
     grades = [1, 1, 1, 0.5, 1, -1, -0.25, -1, -1, -1]
     feedback = replace(Feedback.learn(relevant, irrelevant, "ridge", grades), background=Background(drawn))
     x = unit_rows(np.concatenate([relevant, irrelevant, drawn])).astype(np.float64)
-    weights = np.r_[np.abs(grades), np.full(9, 1 / 3)]
+    weights = np.r_[np.abs(grades), np.full(9, 6 / 256 / 3)]
     prior = 0.3 * query / np.linalg.norm(query)
     hessian = (x.T * weights) @ x + 2 * np.eye(6)
     targets = np.r_[np.repeat([1.0, 0.0], 5), x[10:] @ prior]
@@ -164,6 +164,20 @@ def test_the_background_keeps_the_similarity_that_it_has(judged: tuple[np.ndarra
     np.testing.assert_array_equal(
         nothing.transform_query(query), replace(nothing, background=None).transform_query(query)
     )
+
+
+@pytest.mark.parametrize("dim", [8, 64, 256])
+def test_what_is_like_a_marked_document_comes_up(dim: int) -> None:
+    """However much all documents have in common, and however few dimensions there are to tell them apart."""
+    rng = np.random.default_rng(dim)
+    documents = unit_rows(rng.normal(size=(300, dim)) + 1).astype(np.float32)
+    background = Background(documents)
+    for row in range(0, 300, 15):
+        query = documents[row - 7] + documents[row - 8]
+        feedback = Feedback.learn(documents[[row]], documents[:0], "ridge", [1.0])
+        moved = replace(feedback, background=background).transform_query(query)
+        before, after = ((documents @ vector > documents[row] @ vector).sum() for vector in (query, moved))
+        assert after <= before
 
 
 def test_a_click_counts_less_than_a_mark(judged: tuple[np.ndarray, np.ndarray]) -> None:

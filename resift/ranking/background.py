@@ -12,18 +12,20 @@ from resift.arrays import Floats
 from resift.vectors.similarity import unit_rows
 
 RIDGE_PENALTY = 2.0  # λ of the ridge regression that feedback moves queries by
-_WEIGHT = 1 / 3  # of a drawn document in it, where an explicit mark weighs 1
+_WEIGHT = 1 / 3  # of a drawn document in it, where an explicit mark weighs 1, if vectors have so many dimensions
+_DIMENSIONS = 256  # in fewer of them as many documents would leave nothing to tell apart, and weigh less
 
 
 class Background:
     """``vectors`` (n, K) of documents drawn from an index, at length 1; none of an index of which nothing is known.
 
     What a ridge regression learns from judged documents shall change little about all others. So each drawn document
-    counts in it a third of a mark, with the value that the query alone gives it. That is the regression without them in
-    which the judged documents' vectors are multiplied by (I + 1 / (3 λ) · BᵀB)⁻¹: directions that documents of this
-    index have in common are shrunk, for in these the marks say little. It is a linear discriminant with the
-    background's covariance (Hariharan, Malik and Ramanan 2012, "Discriminative decorrelation for clustering and
-    classification", who take it for all irrelevant examples). Of few documents it is close to I.
+    counts in it w marks, with the value that the query alone gives it; w is a third, and less where vectors have fewer
+    than 256 dimensions. That is the regression without them in which the judged documents' vectors are multiplied by
+    (I + w / λ · BᵀB)⁻¹: directions that documents of this index have in common are shrunk, for in these the marks say
+    little. It is a linear discriminant with the background's covariance (Hariharan, Malik and Ramanan 2012,
+    "Discriminative decorrelation for clustering and classification", who take it for all irrelevant examples). Of few
+    documents it is close to I.
     """
 
     def __init__(self, vectors: NDArray[Any]) -> None:
@@ -34,7 +36,8 @@ class Background:
         """F (n, K) such that the product above is x - Fᵀ · F · x, by Woodbury's identity."""
         # of the documents' products, since there may be far more dimensions than documents
         products = self.vectors.astype(np.float64) @ self.vectors.T
-        products[np.diag_indices_from(products)] += RIDGE_PENALTY / _WEIGHT
+        weight = _WEIGHT * min(1.0, self.vectors.shape[1] / _DIMENSIONS)
+        products[np.diag_indices_from(products)] += RIDGE_PENALTY / weight
         return np.asarray(np.linalg.solve(np.linalg.cholesky(products), self.vectors), np.float32)
 
     def shrink(self, rows: NDArray[Any]) -> NDArray[Any]:
