@@ -263,6 +263,16 @@ EQUIVALENT = {
         "reranker/search/did_you_mean.py",
         "return (_MIN_LETTERS <= len(word) < _MAX_LETTERS) and not any(letter.isnumeric() for letter in word)",
     ): "words of about so many letters are none; nothing promises how many",
+    ("reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 2999"): CHOSEN,
+    ("reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 3001"): CHOSEN,
+    (
+        "reranker/search/session_feedback.py",
+        "size = 4 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))",
+    ): SIZE,
+    (
+        "reranker/search/session_feedback.py",
+        "size = 2 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))",
+    ): SIZE,
     (
         "reranker/search/service.py",
         'if error.status < 499 or error.code == "engine_unavailable":',

@@ -137,6 +137,9 @@ def test_the_ends_of_numbers_are_taken(client: FlaskClient, filled: str) -> None
         assert answer["resift"] == {"rewritten": True}, options
         if "window" in options:
             assert answer["body"]["rescore"][-1]["window_size"] == options["window"]
+    # by the words alone there is nothing to add, which is no failure
+    alone = post(client, "/v1/rewrite", index=filled, body=asking(alpha=0))["resift"]
+    assert alone == {"rewritten": False, "reason": "there is nothing to add"}
 
 
 def test_a_body_of_many_levels_comes_back(client: FlaskClient, filled: str) -> None:

@@ -115,6 +115,11 @@ def test_the_trained_reranker_reads_each_hit_in_its_own_index(
     }
     expected = late.scores("fire", list(texts.values()))
     np.testing.assert_allclose([found[key] for key in texts], expected, atol=1e-5)
+    # hits that come without their ids cannot be read
+    bare = {**body, "stored_fields": "_none_", "_source": False}
+    hidden = post(client, "/v1/search", index=filled, query=bare, method="late")
+    assert hidden["resift"].get("method") != "late"
+    assert len(hidden["hits"]["hits"]) == 5
 
 
 @on_opensearch

@@ -272,3 +272,17 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     engine.refresh(indexed)
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
         assert [one.judgement.document for one in documents.of(session)] == known
+    # of one's own sessions all is shown; to a caller with rights of its own what there is to read
+    assert documents.shown(session, None) == list(session.judgements)
+    assert documents.shown(session, {"X-Opaque-Id": "a"}) == [session.judgements[1]]
+
+
+def test_a_session_has_a_window_of_its_own(
+    engine: Engine, model: Model, config: Config, filled: str, session_index: str
+) -> None:
+    given = replace(config, window=60, session_window=90, session_index=session_index)
+    client = create_app(given, engine=engine, model=model).test_client()
+    assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 60
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+    assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 90
+    assert post(client, "/v1/search", index=filled, query="fire", session="a", window=7)["resift"]["window"] == 7
