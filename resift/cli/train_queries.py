@@ -151,8 +151,8 @@ def _encoder(
     if name.startswith(DEPLOYED) and engine is not None:
         return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
     if name.startswith(("http://", "https://")):
-        address = without_credentials(name)
-        return endpoint_teacher(name, model, key), f"{address} {model}" if model else address
+        address = without_credentials(name)  # which errors quote; the key is how one is let in
+        return endpoint_teacher(address, model, key), f"{address} {model}" if model else address
     return folder_teacher(name), str(Path(name).resolve())
 
 

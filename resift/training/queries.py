@@ -31,6 +31,7 @@ from resift.training.documents import Documents, word_counts
 from resift.training.fitting import fit_rows
 from resift.training.options import MIN_DOCUMENTS, QueryOptions
 from resift.training.progress import Progress, StepCounter
+from resift.training.self_supervised import reciprocal_ranks
 from resift.training.teachers import Teacher
 from resift.training.unseen import LinearMap
 from resift.vectors.similarity import unit_rows
@@ -75,10 +76,7 @@ class _Judges:
     def reciprocal_ranks(self, vectors: Floats) -> Floats:
         """Reciprocal rank of each one's own candidate among all, by vectors (n or, part by part, q, D); ties half."""
         own = self.own if len(vectors) == len(self.own) else np.repeat(self.own, [len(each) for each in self.queries])
-        similarity = vectors @ self.candidates.T
-        found = similarity[np.arange(len(vectors)), own][:, None]
-        ranks = 1 + (similarity > found).sum(axis=1) + ((similarity == found).sum(axis=1) - 1) / 2
-        return np.asarray(1 / ranks, np.float32)
+        return np.asarray(reciprocal_ranks(vectors @ self.candidates.T, own), np.float32)
 
 
 def train_queries(

@@ -117,10 +117,14 @@ def _query_and_rest(words: Sequence[str], rng: np.random.Generator) -> tuple[str
 def _ranks_of_own(model: Model, pairs: Sequence[tuple[str, str]]) -> Floats:
     """For each query, of its own rest among all: the reciprocal rank, and whether it is first, (2, n); ties half."""
     queries, rests = (model.encode(list(side)) for side in zip(*pairs, strict=True))
-    similarity = queries @ rests.T
-    own = similarity.diagonal()[:, None]
-    ranks = 1 + (similarity > own).sum(axis=1) + ((similarity == own).sum(axis=1) - 1) / 2
-    return np.stack([1 / ranks, ranks == 1]).astype(np.float32)
+    reciprocal = reciprocal_ranks(queries @ rests.T, np.arange(len(queries)))
+    return np.stack([reciprocal, reciprocal == 1]).astype(np.float32)
+
+
+def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each query's ``own`` (q,) candidate among all, by the ``similarity`` (q, m) with them; (q,), ties half."""
+    found = similarity[np.arange(len(own)), own][:, None]
+    return np.asarray(1 / (1 + (similarity > found).sum(axis=1) + ((similarity == found).sum(axis=1) - 1) / 2))
 
 
 def _trained(
