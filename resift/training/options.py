@@ -13,6 +13,12 @@ MIN_DOCUMENTS = 8
 _MIN_BATCH, _MIN_STEPS, _MAX_EPOCHS = 8, 150, 20
 
 
+def _check_held_back(part: float) -> None:
+    """Raise BadInput unless ``part`` of the documents can be held back."""
+    if not 0 < part <= 0.5:
+        raise BadInput(f"held_back is {part}", value=part, expected="more than 0, at most 0.5")
+
+
 @dataclass(frozen=True)
 class RoBoewOptions:
     """Settings of RO-BoEW and of its training; the defaults were chosen on parts of three training sets.
@@ -130,8 +136,7 @@ class AdaptOptions:
         at_least(MIN_DOCUMENTS, self, "limit")
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"temperature is {self.temperature}", value=self.temperature, expected="more than 0")
-        if not 0 < self.held_back <= 0.5:
-            raise BadInput(f"held_back is {self.held_back}", value=self.held_back, expected="more than 0, at most 0.5")
+        _check_held_back(self.held_back)
 
     def steps_per_epoch(self, documents: int) -> int:
         """Steps of one pass over so many documents."""
@@ -223,8 +228,7 @@ class QueryOptions:
         at_least(100, self, "texts")
         at_least(1, self, "epochs", "most_epochs", "batch", "min_count", "limit")
         at_least(0, self, "min_steps", "rate", "weight_rate", "seed")
-        if not 0 < self.held_back <= 0.5:
-            raise BadInput(f"held_back is {self.held_back}", value=self.held_back, expected="above 0, up to 0.5")
+        _check_held_back(self.held_back)
 
     def epochs_for(self, texts: int) -> int:
         """Passes over so many texts: ``epochs``, or as many up to ``most_epochs`` as make ``min_steps`` steps."""
