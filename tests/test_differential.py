@@ -1,6 +1,6 @@
 """The embedded engine beside a real OpenSearch: the same hits, scores, order, pages and highlights for any query.
 
-What differs on purpose stands in docs/guide.md, "The embedded engine"; nothing else does.
+What differs on purpose stands in docs/embedded.md; nothing else does.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_busy_items_are_retried_alone_with_growing_waits(tmp_path: Path, model: 
 def test_items_that_stay_busy_end_in_the_file(tmp_path: Path, model: Model, dead: DeadLetters) -> None:
     report, engine, _ = run(tmp_path, model, dead, [{"1": 429}] * ATTEMPTS)
     assert (report.indexed, report.dead, engine.requests) == (3, 1, ATTEMPTS)
-    assert ATTEMPTS == 8  # what the guide promises
+    assert ATTEMPTS == 8  # what docs/indexing.md promises
     assert [(letter["document"]["_id"], letter["status"]) for letter in letters(dead)] == [("1", 429)]
 
 

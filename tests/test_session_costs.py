@@ -1,4 +1,4 @@
-"""The benchmark of what sessions cost, on a few of them: the figures in the guide can be printed again."""
+"""The benchmark of what sessions cost, on a few of them: the figures in docs/serving.md can be printed again."""
 
 from __future__ import annotations
 
