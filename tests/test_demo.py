@@ -89,10 +89,10 @@ def test_the_ticks_are_the_judgements(transcript: str) -> None:
         }
 
 
-def test_the_readme_shows_what_is_printed(transcript: str) -> None:
-    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+def test_the_page_of_the_demo_shows_what_is_printed(transcript: str) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "demo.md").read_text("utf-8")
     printed = transcript.rstrip().split("\n", 1)[1]  # the first line tells how long indexing took
-    assert printed in readme
+    assert printed in page
 
 
 def test_every_judged_passage_is_in_the_corpus() -> None:
