@@ -6,7 +6,7 @@ CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 
-.PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale lock clean
+.PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -50,6 +50,11 @@ chaos: .venv/dev
 # What 10,000 to a million documents cost. SCALE="--documents 10000,50000" for less, "--nodes 3" for three nodes.
 scale: .venv/bench
 	$(BIN)/python benchmarks/scale.py $(SCALE)
+
+# The documentation as a site with a search box: build/site/index.html.
+docs: .venv/core
+	$(INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The newest versions that pyproject.toml allows, for every Python that it allows.
 lock: .venv/core

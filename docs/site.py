@@ -1,0 +1,47 @@
+"""A hook of MkDocs: files outside of docs/ become part of the site, and links to them follow.
+
+Links in the repository are relative to the file that they stand in, as its pages show them; the site has one folder.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+# a file of the repository: its name in the site
+OUTSIDE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "reranker/openapi.json": "openapi.json",
+    "resift/data/demo/NOTICE": "NOTICE.txt",
+    "docs/README.md": "contents.md",  # MkDocs would take it for the home page
+}
+_LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the files from outside."""
+    if contents := files.get_file_from_path("README.md"):
+        files.remove(contents)
+    for path, name in OUTSIDE.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links name files of the site."""
+    here = next((path for path, name in OUTSIDE.items() if name == page.file.src_uri), f"docs/{page.file.src_uri}")
+
+    def renamed(match: re.Match[str]) -> str:
+        if "://" in match[2]:
+            return match[0]
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
+        return match[1] + OUTSIDE.get(target, target.removeprefix("docs/")) + match[3]
+
+    return _LINK.sub(renamed, markdown)
