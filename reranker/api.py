@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
 
 
-def _service() -> Reranker:
+def current_service() -> Reranker:
+    """The application's service."""
     service: Reranker = current_app.extensions["resift"]
     return service
 
@@ -41,7 +42,7 @@ def _service() -> Reranker:
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
-    body, model = read.json_body(data=True), _service().model
+    body, model = read.json_body(data=True), current_service().model
     read.check_model(body, model)
     rows: Any = model.encode(read.texts(body, "input", MAX_INPUTS))
     if read.choice(body, "encoding_format", "float", ["float", "base64"]) == "base64":
@@ -53,13 +54,13 @@ def embeddings() -> dict[str, Any]:
 @api.post("/rerank")
 def rerank() -> dict[str, Any]:
     """Documents by their similarity with a query, in Cohere's and Jina's shape."""
-    body, service = read.json_body(data=True), _service()
+    body, service = read.json_body(data=True), current_service()
     read.check_model(body, service.model)
     query, documents = read.text(body, "query"), read.texts(body, "documents", MAX_DOCUMENTS)
     top = read.natural(body, "top_n", len(documents), 10**9)
     feedback, note = _feedback(query, read.text(body, "session", None))
     method = read.choice(body, "method", "auto", ["auto", "vectors", "dynamax", "late"])
-    scores = _document_scores(method, query, documents, feedback)
+    scores = document_scores(method, query, documents, feedback)
     order = np.argsort(-scores, kind="stable")[:top].tolist()
     results = [_result(position, (1 + float(scores[position])) / 2) for position in order]
     if read.flag(body, "return_documents", False):
@@ -73,7 +74,7 @@ def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[st
     Raises SessionsUnavailable or EngineUnavailable if there is no query either.
     """
     try:
-        return _service().feedback_of(session, engine_headers()), {}
+        return current_service().feedback_of(session, engine_headers()), {}
     except (SessionsUnavailable, EngineUnavailable) as error:
         if not query:
             raise
@@ -81,9 +82,9 @@ def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[st
         return None, {"resift": {"session": None, "reason": error.message}}
 
 
-def _document_scores(method: str, query: str, documents: Sequence[str], feedback: Feedback | None) -> Floats:
+def document_scores(method: str, query: str, documents: Sequence[str], feedback: Feedback | None) -> Floats:
     """Scores (n,) of documents from -1 to 1. Raises BadInput for a session with a method that it does not change."""
-    service = _service()
+    service = current_service()
     # a session wins over the trained reranker unless the caller asks for the latter
     late = None if feedback is not None and method == "auto" else service.late_interaction(method)
     if late is not None:
@@ -111,7 +112,7 @@ def _result(index: int, relevance: float) -> dict[str, Any]:
 @api.post("/score")
 def score() -> dict[str, Any]:
     """Combined scores of hits that the caller brings, in the engine's order."""
-    body, service = read.json_body(data=True), _service()
+    body, service = read.json_body(data=True), current_service()
     read.check_model(body, service.model)
     query, session = read.text(body, "query", ""), read.text(body, "session", None)
     feedback, note = _feedback(query, session or None)
@@ -139,7 +140,7 @@ def _late_for_texts(body: dict[str, Any], has_texts_only: bool) -> LateInteracti
     """The trained reranker, where a request's ``method`` takes it. It reads texts, and knows no session."""
     method = read.choice(body, "method", "auto", ["auto", "vectors", "late"])
     if has_texts_only:
-        return _service().late_interaction(method)
+        return current_service().late_interaction(method)
     if method == "late":
         raise BadInput(
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
@@ -166,7 +167,7 @@ def _normalization(body: dict[str, Any], default: str) -> str:
 @api.post("/search")
 def search() -> dict[str, Any] | Response:
     """The engine's answer to a search, reranked."""
-    body, service = read.json_body(), _service()
+    body, service = read.json_body(), current_service()
     requested = Search(
         query=_query(body),
         filter=_clause(body, "filter"),
@@ -194,7 +195,7 @@ def search() -> dict[str, Any] | Response:
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
     """A search body with the session's words and the similarity in it, as search pipelines have it rewritten."""
-    body, service = read.json_body(), _service()
+    body, service = read.json_body(), current_service()
     read.check_model(body, service.model)
     search_body = _clause(body, "body", "a search body")
     if search_body is None:
@@ -242,20 +243,20 @@ def feedback() -> dict[str, Any]:
     body = read.json_body()
     marks = collect_marks({name: read.identifiers(body, name) for name in GRADES}, read.scores(body, "scores"))
     session, index = read.text(body, "session"), read.named(body, "index")
-    return _service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
+    return current_service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
 
 
 @api.get("/sessions/<session>")
 def get_session(session: str) -> dict[str, Any]:
     """All that is kept of a session, and what was learned from it."""
-    service = _service()
+    service = current_service()
     return service.describe(service.sessions.get(session), engine_headers())
 
 
 @api.put("/sessions/<session>")
 def put_session(session: str) -> dict[str, Any]:
     """Make a session of the judgements that a GET gave."""
-    service = _service()
+    service = current_service()
     judgements = read.judgements(read.json_body(), "judgements")
     for index in dict.fromkeys(judgement.index for judgement in judgements):
         with suppress(NotFound, ModelMismatch):  # documents are not looked for: those that are gone teach nothing
@@ -266,7 +267,7 @@ def put_session(session: str) -> dict[str, Any]:
 @api.delete("/sessions/<session>")
 def delete_session(session: str) -> dict[str, Any]:
     """Forget a session."""
-    _service().sessions.delete(session)
+    current_service().sessions.delete(session)
     return {"session": session, "deleted": True}
 
 
@@ -276,12 +277,12 @@ def delete_sessions() -> dict[str, Any]:
     index = request.args.get("index")
     if not index:
         raise BadInput("index is missing", value="index", expected="/v1/sessions?index=NAME")
-    _service().served_indices.require_name(index)
-    return {"index": index, "deleted": _service().sessions.store.delete_index(index)}
+    current_service().served_indices.require_name(index)
+    return {"index": index, "deleted": current_service().sessions.store.delete_index(index)}
 
 
 @api.post("/sessions/<session>/undo")
 def undo(session: str) -> dict[str, Any]:
     """Take a session's last step back."""
-    service = _service()
+    service = current_service()
     return service.describe(service.sessions.undo(session), engine_headers())

@@ -18,6 +18,7 @@ from resift.reranker.access.browsers import protect_browsers
 from resift.reranker.access.keys import Keys
 from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
+from resift.reranker.compatible import cohere, tei
 from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
@@ -46,7 +47,8 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         Sessions(open_session_store(config.store, config.session_index), config.session_hours, caller=current_caller),
         config,
     )
-    app.register_blueprint(api)
+    for blueprint in (api, tei, cohere):
+        app.register_blueprint(blueprint)
     _add_errors(app)
     add_metrics(app)
     _add_access(app, config)

@@ -20,6 +20,19 @@ OPERATIONS = {
 ERROR = {"$ref": "#/components/schemas/Error"}
 
 
+def error_schema(name: str) -> dict[str, Any]:
+    """The schema of an operation's errors, which for those in other services' shapes are as these have them."""
+    answer = resolved(OPERATIONS[name][2]["responses"]["default"])
+    schema: dict[str, Any] = answer["content"]["application/json"]["schema"]
+    return schema
+
+
+def error_message(answer: dict[str, Any]) -> str:
+    """What an error says, in whichever shape."""
+    error = answer.get("error", answer)
+    return str(error if isinstance(error, str) else error["message"])
+
+
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema that a reference names, with what stands beside the reference."""
     while "$ref" in schema:
