@@ -51,7 +51,7 @@ def classes(vectors: WordVectors) -> tuple[FeedbackBench, SameClass]:
     train, test = drawn(60, 0), drawn(20, 1)
     task, model = SameClass(train, test), build_model("mean", vectors)
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
-    return FeedbackBench(system, train.texts, task.queries, ServedSearch, model.table.zipf_idf, whole=True), task
+    return FeedbackBench(system, train.texts, task.queries, ServedSearch, model.table.idf, whole=True), task
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def graded(vectors: WordVectors) -> tuple[FeedbackBench, Graded]:
     ]
     task = Graded(Collection("c", found.ids, found.texts, queries, queries, grades, 0))
     system = Encoder(model.encode, "cosine", model.table, model.alpha, model.max_alpha)
-    return FeedbackBench(system, found.texts, queries, ServedSearch, model.table.zipf_idf), task
+    return FeedbackBench(system, found.texts, queries, ServedSearch, model.table.idf), task
 
 
 def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass]) -> None:
@@ -184,7 +184,7 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
     model = build_model("mean", vectors)
     texts = [turn.text for one in turns for turn in one]
     system = Encoder(model.encode, "cosine", model.table)
-    bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), model.table.zipf_idf)
+    bench = FeedbackBench(system, collection.documents, texts, lambda *settings: Fixed(), model.table.idf)
     means = run_turns(bench, turns).means()
     second, third = 1 / np.log2(3), 1 / np.log2(4)  # gains of the second and the third rank
     assert means == pytest.approx(

@@ -63,7 +63,7 @@ def learned(model: Model, method: str) -> Feedback:
     background = np.delete(model.encode(texts()), np.arange(1, COUNT, 7), axis=0)
     marked = [texts()[int(id)] for id in RELEVANT + IRRELEVANT]
     encoded, count = model.encode(marked), len(RELEVANT)
-    bags = [bag_of_words(text, model.table.zipf_idf) for text in marked]
+    bags = [bag_of_words(text, model.table.idf) for text in marked]
     feedback = Feedback.learn(encoded[:count], encoded[count:], method, bags=bags)
     return replace(feedback, background=Background(background))
 

@@ -242,7 +242,7 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
     assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_ALPHA[1], True)
-    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.zipf_idf)
+    bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.idf)
     assert (bench.alpha, bench.max_alpha) == ADAPTED_ALPHA  # what the fitted model deserves
 
 

@@ -44,7 +44,7 @@ class SessionFeedback:
         known = self._learned.get(key)
         if known is not None:
             return known
-        learned = Feedback.from_judged(judged, self.model.dim, self.model.table.zipf_idf, self.method)
+        learned = Feedback.from_judged(judged, self.model.dim, self.model.table.idf, self.method)
         size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,7 +23,8 @@ from resift.cli.options import (
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.cli.text_fields import CorpusTexts
 from resift.corpus import DocumentFrequencies
-from resift.encoders.registry import build_model
+from resift.encoders.model import MODEL_FILE
+from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.training.distill import distill, read_words
@@ -30,7 +32,8 @@ from resift.training.refine import refine
 from resift.training.word2vec import train_word2vec
 from resift.vectors.convert import convert
 from resift.vectors.mixture import AGGREGATES, mix_vectors
-from resift.vectors.packaged import load_vectors
+from resift.vectors.model2vec import write_model2vec
+from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WEIGHTINGS, WordVectors
 
 
@@ -39,8 +42,9 @@ def vectors() -> None:
     """Make tables of word vectors: train, convert, distil, mix or refine them."""
 
 
-def _weighting_option(function: Callable[..., Any]) -> Decorator:
-    return option_of(function, "weighting", "How words weigh by their frequency rank.", type=click.Choice(WEIGHTINGS))
+def _weighting_option(function: Callable[..., Any], **attributes: Any) -> Decorator:
+    help = "How words weigh by their frequency rank."
+    return option_of(function, "weighting", help, type=click.Choice(WEIGHTINGS), **attributes)
 
 
 def _document_frequencies(files: tuple[str, ...], fields: list[str] | None) -> DocumentFrequencies | None:
@@ -70,13 +74,13 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as
 
 
 @vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
-@click.argument("file")
+@click.argument("file", metavar="FILE|DIR")
 @option_of(convert, "limit", "Keep only this many words, the first of the file.", type=WholeNumber(1))
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
 @fields_option
-@_weighting_option(convert)
+@_weighting_option(convert, show_default="zipf; a folder has its own")
 @out_option
 @json_option
 def convert_command(
@@ -84,17 +88,37 @@ def convert_command(
     limit: int | None,
     files: tuple[str, ...],
     fields: list[str] | None,
-    weighting: str,
+    weighting: str | None,
     out: str,
     as_json: bool,
 ) -> None:
-    """Convert a word2vec, GloVe or fastText file. Needs the extra 'vectors'.
+    """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
 
-    With --corpus every word of the documents gets a vector, from the subwords of fastText's .bin file.
+    Files need the extra 'vectors'. With --corpus every word of the documents gets a vector, from the subwords of
+    fastText's .bin file.
+
+    Folders of model2vec, and of sentence-transformers with a StaticEmbedding, need the extra 'pieces', now and when
+    texts are encoded: their rows are for pieces of words. With --corpus they become a table of words, which does not.
     """
     corpus = _document_frequencies(files, fields)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
     _save(convert(file, weighting, limit, words), out, as_json)
+
+
+@vectors.command("export", epilog="Example: resift vectors export adapted --out static-model")
+@click.argument("source", metavar="DIR")
+@out_option
+@json_option
+def export_command(source: str, out: str, as_json: bool) -> None:
+    """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'pieces'.
+
+    resift-en is the packaged one. sentence-transformers reads the folder too.
+    """
+    is_model = source == DEFAULT or Path(source, MODEL_FILE).is_file()
+    table = load_model(source).as_table() if is_model else load_vectors(source)
+    write_model2vec(table, out)
+    report = {"words": len(table), "dim": table.dim, "folder": out}
+    print_report(report, as_json, f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
 
 
 @vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")

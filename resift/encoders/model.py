@@ -147,6 +147,12 @@ class Model:
         whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
         return whole and bool((self.mask == 1).all())
 
+    def as_table(self) -> WordVectors:
+        """The table whose rows' weighted mean, at length 1, is a vector. Raises BadInput if it is more than that."""
+        if not self._plain:
+            raise BadInput(f"{self.name} is no mean of word vectors", value=self.name, expected="a model of kind mean")
+        return self.table
+
     def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Floats:
         """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
 
@@ -169,7 +175,7 @@ class Model:
         Raises BadInput where ``text`` is not a string.
         """
         # of a long text all rows at once would take a thousand times its memory
-        if not self._plain or not isinstance(text, str) or len(text) > _LONG:
+        if not self._plain or self.table.pieces is not None or not isinstance(text, str) or len(text) > _LONG:
             return self.encode([text]).reshape(self.dim)
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
@@ -244,27 +250,32 @@ class Model:
         return scores
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
+        """The frequent words (first 20,000, and no pieces) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
-        return [self.table.words[row] for row in best[np.argsort(-scores[best], kind="stable")]]
+        return [self._frequent[row] for row in best[np.argsort(-scores[best], kind="stable")]]
 
     def top_words(self, dimension: int, count: int = 5) -> list[str]:
         """Words whose rows are largest in one dimension (a codeword's nearest words), largest first."""
         column = self._units[:, dimension]
-        return [self.table.words[row] for row in np.argsort(-column, kind="stable")[:count]]
+        return [self._frequent[row] for row in np.argsort(-column, kind="stable")[:count]]
+
+    @cached_property
+    def _frequent(self) -> list[str]:
+        """At most 20,000 words."""
+        return [self.table.words[row] for row in self.table.word_ids[:FREQUENT].tolist()]
 
     @cached_property
     def _units(self) -> Floats:
         """Texts of one word: (at most 20,000, dim)."""
-        return unit_rows(self._finish(np.tile(self.table.rows(slice(FREQUENT)), self.segments)))
+        return unit_rows(self._finish(np.tile(self.table.rows(self.table.word_ids[:FREQUENT]), self.segments)))
 
     def _info(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "pool": self.pool,
             "similarity": self.similarity,
-            "tokenizer": "words-1",
+            "tokenizer": "words-1" if self.table.pieces is None else "pieces",
             "unknown_words": "skip",
             "vectors": self.table.info,
             **({"segments": self.segments} if self.segments > 1 else {}),

@@ -47,7 +47,7 @@ def _sfbow(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     rows = vectors.rows()
     info = {**vectors.info, "universe": options, "seed": seed}
     memberships = rows @ build_universe(options, rows, seed).T
-    return Model(name, WordVectors(vectors.words, memberships, vectors.weights, info=info), "max", "jaccard")
+    return Model(name, vectors.replaced(memberships, info=info), "max", "jaccard")
 
 
 def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
@@ -62,7 +62,7 @@ def _boew(name: str, options: str, vectors: WordVectors, seed: int) -> Model:
     codebook = learn_codebook(vectors, codewords, seed)
     info = {**vectors.info, "sigma": sigma, "seed": seed}
     memberships = membership(unit_rows(vectors.rows()), codebook, sigma)
-    return Model(name, WordVectors(vectors.words, memberships, vectors.weights, info=info), "mean", "cosine")
+    return Model(name, vectors.replaced(memberships, info=info), "mean", "cosine")
 
 
 def _unknown(name: str, vectors: WordVectors) -> BadInput:
@@ -88,5 +88,5 @@ def load_model(name: str | Path = DEFAULT) -> Model:
         kind = info.get("kind", Model.kind)
         if kind not in KINDS:
             raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
-        table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info["vectors"])
+        table = WordVectors.restore(words, arrays, info["vectors"])
         return KINDS[kind].restore(info, table, arrays)

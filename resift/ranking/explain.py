@@ -72,11 +72,11 @@ def _characteristic_words(model: Model, text: str, direction: Floats, count: int
     ids, offsets = model.table.ids(words)
     # ids has no entry for a word that the table lacks, so its span is empty
     spans = [ids[start:end] for start, end in pairwise(offsets)]
-    known = [(word, span[0]) for word, span in zip(words, spans, strict=True) if len(span)]
+    known = [(word, model.table.weights[span].sum()) for word, span in zip(words, spans, strict=True) if len(span)]
     if not known:
         return []
     words = [word for word, _ in known]
-    scores = (model.encode(words) @ direction) * model.table.weights[[id for _, id in known]]
+    scores = (model.encode(words) @ direction) * [weight for _, weight in known]
     order = np.argsort(-scores, kind="stable")[:count]
     return [words[i] for i in order if scores[i] > 0]
 

@@ -243,7 +243,7 @@ class LateInteraction:
         """Read a folder that :meth:`save` wrote. Raises ModelNotFound, or CorruptModel if it is damaged."""
         info, words, arrays = read_folder(folder, FILE)
         with restoring(folder):
-            table = WordVectors(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info.pop("vectors"))
+            table = WordVectors.restore(words, arrays, info.pop("vectors"))
             shifts = dict(zip(info.pop("shifted"), arrays["shifts"], strict=True))
             name, _, _ = (info.pop(key) for key in ("name", "kind", "tokenizer"))
             numbers = {key: info.pop(key) for key in ("threshold", "length", "mean_length", "alpha")}

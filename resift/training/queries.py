@@ -113,6 +113,7 @@ def train_queries(
     if documents is not None:
         _check_documents(teacher, texts, documents, rng)
     corpus = Documents(map(tokenize, texts), options.min_count)
+    vectors = vectors.in_words(corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]

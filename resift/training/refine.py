@@ -95,7 +95,7 @@ def refine(
         "levels": levels,
         "refined": f"on {count} sentences, {epochs} epochs, rate {rate:g}, seed {seed}",
     }
-    return WordVectors(vectors.words, rounded(rows, levels) if levels else rows, weights, info=info)
+    return vectors.replaced(rounded(rows, levels) if levels else rows, weights, info=info)
 
 
 def _fitted(vectors: WordVectors, texts: list[str], targets: Floats, **options: Any) -> tuple[Floats, Floats]:

@@ -132,6 +132,7 @@ def _trained(
 ) -> Model:
     """The result of one training run."""
     corpus = Documents(documents, options.min_count)
+    vectors = vectors.in_words(corpus.words)
     given = rows_from_vectors(corpus, vectors, options.seed)
     own = rows_from_corpus(corpus, options.spectral, options.seed)
     rows, weights = fit(corpus, side_by_side(corpus, [given, own]), corpus.idf, options, progress)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from resift.encoders.model import Model
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.evaluation.same_class import same_class_scores
+from resift.text import tokenize
 from resift.training.boew import class_means, entropy
 from resift.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift.training.labels import Label, class_shares, hold_back
@@ -59,6 +61,7 @@ def train(
     """
     if len(texts) != len(labels) or not texts:
         raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
+    vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()), resume)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.ranking.spelling import Speller
+from resift.text import tokenize
 from resift.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift.training.options import Word2DocOptions
 from resift.training.progress import Progress
@@ -65,6 +67,7 @@ def train(
     if not pairs.queries or not pairs.judging:
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
+    vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.from_texts(texts)
     examples = _examples(pairs, retriever, view, speller, options)
     kinds_of_input = "documents or options, or of other word vectors"

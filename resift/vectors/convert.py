@@ -1,4 +1,4 @@
-"""Word vectors of others: word2vec, GloVe and fastText files read with gensim."""
+"""Word vectors of others: word2vec, GloVe and fastText files read with gensim, and folders of static models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from resift.errors import BadInput, needs_extra
+from resift.vectors.model2vec import read_static
 from resift.vectors.table import WordVectors
 
 _LONGEST_HEADER = 2**20
@@ -17,21 +18,31 @@ _COMPRESSED, _MOST_COMPRESSION = (".gz", ".bz2", ".xz"), 1000
 
 
 def convert(
-    source: str | Path, weighting: str = "zipf", limit: int | None = None, extra_words: Iterable[str] = ()
+    source: str | Path, weighting: str | None = None, limit: int | None = None, extra_words: Iterable[str] = ()
 ) -> WordVectors:
-    """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim.
+    """Read a word2vec (text or binary), GloVe or fastText (``.vec`` or ``.bin``) file with gensim, or a static model.
 
     Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
     have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
     many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
-    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.vectors.table.weights_by_rank`.
+    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.vectors.table.weights_by_rank`; ``zipf`` if None.
 
-    Raises BadInput if the file does not exist, is in another format, or has no subwords for the extra words, and
-    MissingExtra without gensim.
+    A folder is a static model (:func:`resift.vectors.model2vec.read_static`), whose rows are for pieces of words and
+    have their weights; with ``extra_words`` it becomes a table of words, these first.
+
+    Raises BadInput if the source does not exist, is in another format, or has no subwords for the extra words, or if
+    a setting is not for a folder, and MissingExtra without gensim, or for a folder the extra ``pieces``.
     """
     path = Path(source)
+    if path.is_dir():
+        return _of_folder(path, weighting, limit, list(extra_words))
     if not path.is_file():
-        raise BadInput(f"no file {path}", value=str(path), expected="a word2vec, GloVe or fastText file")
+        raise BadInput(
+            f"no file {path}",
+            value=str(path),
+            expected="a word2vec, GloVe or fastText file, or a static model's folder",
+        )
+    weighting = weighting or "zipf"
     try:
         keyed = _read_keyed(path, limit)
     except (ValueError, EOFError, NotImplementedError, IndexError, TypeError, struct.error) as error:
@@ -48,6 +59,15 @@ def convert(
             raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
         words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
     return WordVectors.build(words, rows, weighting, {"source": path.name, "weighting": weighting})
+
+
+def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: list[str]) -> WordVectors:
+    for name, value in (("weighting", weighting), ("limit", limit)):
+        if value is not None:
+            expected = f"no {name}: its rows stay as they are"
+            raise BadInput(f"a {name} for the static model {folder}", value=value, expected=expected)
+    table = read_static(folder)
+    return table.in_words(words) if words else table
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:

@@ -57,10 +57,22 @@ def write_folder(
     returned. A folder that holds such a JSON file is replaced. Raises BadInput if it holds other files only, if it
     cannot be written (an earlier one stays as it was), or if a word cannot be a line of a file.
     """
-    target = Path(folder)
     for word in words:
         if "\n" in word or "\r" in word or not _is_unicode(word):
-            raise BadInput(f"{word!r} cannot be a line of {target}", value=word, expected="Unicode text of one line")
+            raise BadInput(f"{word!r} cannot be a line of {folder}", value=word, expected="Unicode text of one line")
+    with swapped_in(folder, name) as fresh:
+        _write_files(fresh, name, info, words, arrays)
+    return Path(folder)
+
+
+@contextmanager
+def swapped_in(folder: str | Path, name: str) -> Iterator[Path]:
+    """An empty folder that takes the place of ``folder`` once the block has filled it.
+
+    A folder that holds a file of this ``name`` is replaced. Raises BadInput if it holds other files only, or if it
+    cannot be written (an earlier one stays as it was).
+    """
+    target = Path(folder)
     try:
         if target.exists() and not (target / name).exists() and any(target.iterdir()):
             expected = f"a new folder, or one with a {name}"
@@ -70,14 +82,13 @@ def write_folder(
         fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
             fresh.chmod(0o755)  # mkdtemp's is for its owner alone
-            _write_files(fresh, name, info, words, arrays)
+            yield fresh
             _swap(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as error:
         expected = "a folder that can be written, on a disk with space left"
         raise BadInput(f"{target} cannot be written: {error}", value=str(target), expected=expected) from error
-    return target
 
 
 def _is_unicode(text: str) -> bool:

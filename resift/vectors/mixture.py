@@ -54,6 +54,7 @@ def mix_vectors(
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
+    tables = [table.in_words(() if idf is None else idf.frequency) for table in tables]
     words = _all_words(tables, idf)
     parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
     rows = _aggregated(parts, factors, aggregate)

@@ -3,6 +3,9 @@
 The folder holds ``vectors.json`` (sizes, provenance, content hash), ``words.txt`` (UTF-8, one word a line, most
 frequent first), ``vectors.npy``, ``weights.npy`` and, for int8 matrices, ``scales.npy``. Nothing in it is a pickle.
 It is read into memory, which processes share that are forked afterwards.
+
+A table of others may have rows for pieces of words (:mod:`resift.vectors.pieces`). Its tokenizer is one more array,
+``tokenizer.npy``, the bytes of its JSON: so whatever keeps, copies or hashes a table does the same with it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.compiled import CompiledModule
 from resift.vectors.folder import read_folder, restoring, write_folder
+from resift.vectors.pieces import Pieces
 
 LOOKUP = CompiledModule("resift.vectors.kernels")
 WEIGHTINGS = ("none", "zipf", "sif")
@@ -60,7 +64,8 @@ class WordVectors:
     ``matrix`` is (V, D) float32, float16, or int8 together with ``scales`` (V,) float32, a row's value being
     ``matrix[i] * scales[i]``. ``weights`` (V,) float32 is what a word counts when a text's words are pooled.
     Words are as :func:`resift.text.tokenize` gives them. A word that is not in the vocabulary has no row, and takes
-    no part in a text. ``info`` is provenance, JSON, which is saved too.
+    no part in a text. ``info`` is provenance, JSON, which is saved too. With ``pieces`` the "words" are the names of
+    pieces, by their ids, and texts are split into these.
 
     Raises BadInput if there are no words, one stands there twice, not each has a row, a weight and, with scales, a
     scale, or for another dtype (or int8 without scales, or another with them).
@@ -73,6 +78,7 @@ class WordVectors:
         weights: NDArray[Any] | None = None,
         scales: NDArray[Any] | None = None,
         info: dict[str, Any] | None = None,
+        pieces: Pieces | None = None,
     ) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix) or not matrix.size:
             raise BadInput(
@@ -89,6 +95,7 @@ class WordVectors:
         self.scales = scales
         self.weights = np.ones(len(words), np.float32) if weights is None else np.asarray(weights, np.float32)
         self.info = dict(info or {})
+        self.pieces = pieces
         self.index = _Rows(zip(self.words, range(len(self.words)), strict=True))
         if len(self.index) < len(self.words):
             word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
@@ -136,6 +143,8 @@ class WordVectors:
 
     def ids(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Rows of the known words of all texts, end to end, and the n + 1 offsets at which each text's words start."""
+        if self.pieces is not None:
+            return self.pieces.ids(texts)
         if kernels := LOOKUP.for_texts(texts):
             compiled: tuple[NDArray[np.int32], NDArray[np.int64]] = kernels.word_ids(self._lookup, texts)
             return compiled
@@ -149,22 +158,73 @@ class WordVectors:
     def _lookup(self) -> Any:
         return LOOKUP.load().build_lookup(self.words)
 
-    def zipf_idf(self, word: str) -> float:
-        """log(rank + 2), Zipf's estimate of a word's idf; a word that has no row is rarer than all that have one."""
+    @cached_property
+    def word_ids(self) -> NDArray[np.int64]:
+        """The rows that belong to whole words, in order: all of them, but for a table of pieces."""
+        return np.arange(len(self)) if self.pieces is None else np.array(list(self.pieces.whole_words.values()), int)
+
+    def in_words(self, words: Iterable[str]) -> WordVectors:
+        """A table of words, from one of pieces: of ``words`` first, then of all that are one piece.
+
+        A word has the sum of its pieces' weights, and their weighted mean as its row; so a text's mean stays what it
+        was with pieces, but for what is no word, and words that are not among these. A table of words stays as it is.
+        """
+        if self.pieces is None:
+            return self
+        named = list(dict.fromkeys([*words, *self.pieces.whole_words]))
+        ids, offsets = self.ids(named)
+        owner = np.repeat(np.arange(len(named)), np.diff(offsets))
+        weights = np.bincount(owner, self.weights[ids], len(named)).astype(np.float32)
+        sums = np.zeros((len(named), self.dim), np.float32)
+        np.add.at(sums, owner, self.weights[ids, None] * self.rows(ids))
+        known = weights > 0
+        rows = sums[known] / weights[known, None]
+        return WordVectors(list(compress(named, known)), rows, weights[known], info=self.info)
+
+    def idf(self, word: str) -> float:
+        """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row.
+
+        Pieces are in no order of frequency. There it is the length of what the word adds to a text, which whoever made
+        the table has learned, or estimated from its frequency.
+        """
+        if self.pieces is not None:
+            ids, _ = self.pieces.ids([word])
+            return float(np.linalg.norm(self.weights[ids] @ self.rows(ids)))
         row = self.index[word]
         return math.log((len(self) if row < 0 else row) + 2)
+
+    def replaced(
+        self,
+        matrix: NDArray[Any],
+        weights: NDArray[Any] | None = None,
+        scales: NDArray[Any] | None = None,
+        info: dict[str, Any] | None = None,
+    ) -> WordVectors:
+        """The same words with other rows, and with their own weights and info where no others are given."""
+        weights, info = self.weights if weights is None else weights, self.info if info is None else info
+        return WordVectors(self.words, matrix, weights, scales, info, self.pieces)
 
     def quantized(self) -> WordVectors:
         """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
         dense = self.rows()
         scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
         small = np.rint(dense / scales[:, None]).astype(np.int8)
-        return WordVectors(self.words, small, self.weights, scales.astype(np.float32), self.info)
+        return self.replaced(small, scales=scales.astype(np.float32))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is saved, by file stem."""
         arrays = {"vectors": self.matrix, "weights": self.weights}
-        return arrays if self.scales is None else {**arrays, "scales": self.scales}
+        if self.scales is not None:
+            arrays["scales"] = self.scales
+        if self.pieces is not None:
+            arrays["tokenizer"] = np.frombuffer(self.pieces.definition, np.uint8)
+        return arrays
+
+    @classmethod
+    def restore(cls, words: Sequence[str], arrays: dict[str, NDArray[Any]], info: dict[str, Any]) -> WordVectors:
+        """A table of what was saved of it. Raises MissingExtra for one of pieces without the extra ``pieces``."""
+        pieces = Pieces(arrays["tokenizer"].tobytes()) if "tokenizer" in arrays else None
+        return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info, pieces)
 
     def save(self, folder: str | Path) -> Path:
         """Write the folder, whole or not at all (an existing one is replaced)."""
@@ -178,4 +238,4 @@ class WordVectors:
         """
         info, words, arrays = read_folder(folder, "vectors.json")
         with restoring(folder):
-            return cls(words, arrays["vectors"], arrays["weights"], arrays.get("scales"), info)
+            return cls.restore(words, arrays, info)

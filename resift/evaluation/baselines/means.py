@@ -18,5 +18,4 @@ def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
 
 def reweighted(vectors: WordVectors, weighting: str) -> WordVectors:
     """The same words and rows, each word weighing by its rank."""
-    weights = weights_by_rank(len(vectors), weighting)
-    return WordVectors(vectors.words, vectors.matrix, weights, vectors.scales, vectors.info)
+    return vectors.replaced(vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

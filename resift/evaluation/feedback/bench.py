@@ -78,7 +78,7 @@ class FeedbackBench:
         """How rare a word is."""
         if self._given_idf is not None:
             return self._given_idf
-        return (load_vectors() if self._table is None else self._table).zipf_idf
+        return (load_vectors() if self._table is None else self._table).idf
 
     @cached_property
     def counts(self) -> csr_matrix:

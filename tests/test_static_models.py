@@ -1,0 +1,286 @@
+"""Static models of others, whose packages are the oracle: model2vec, and sentence-transformers' StaticEmbedding."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from resift import WordVectors
+from resift.cli.main import main
+from resift.encoders.model import Model
+from resift.encoders.registry import build_model, load_model
+from resift.errors import BadInput, CorruptModel
+from resift.ranking.explain import explain
+from resift.ranking.feedback import Feedback, bag_of_words
+from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.training.options import AdaptOptions
+from resift.training.self_supervised import adapt
+from resift.vectors.convert import convert
+from resift.vectors.model2vec import read_static, write_model2vec
+
+tokenizers = pytest.importorskip("tokenizers")
+model2vec = pytest.importorskip("model2vec")
+safetensors = pytest.importorskip("safetensors.numpy")
+
+SUBJECTS = {
+    "fire": "fire flame smoke burn ash crew bush heat",
+    "army": "army soldier tank border war gun troop shot",
+    "money": "money bank loan price market sale shop credit",
+}
+DOCUMENTS = [
+    f"The {' '.join(words)}, burning {name}s"
+    for name, all_words in SUBJECTS.items()
+    for words in itertools.permutations(all_words.split(), 4)
+][::60]
+TEXTS = [*DOCUMENTS[:8], "", "fires! unburnt; naïve 東京", "Ωmega", "fire " * 700, "\ud800 half a pair", "a.b-c_d"]
+BERT = ["[PAD]", "[UNK]", "the", "burn", "##ing", "##s", "un", "##burn", "##t", "f", "##i", "##r", "##e", ",", "!", "a"]
+
+
+def bert_tokenizer() -> Any:
+    """WordPiece, as BERT splits texts."""
+    words = [*BERT, *(word for words in SUBJECTS.values() for word in words.split() if word not in BERT)]
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({word: id for id, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    made.normalizer = tokenizers.normalizers.BertNormalizer()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.decoder = tokenizers.decoders.WordPiece()
+    return made
+
+
+def unigram_tokenizer() -> Any:
+    """Unigram with a metaspace, as multilingual models split texts."""
+    letters = [(letter, -6.0) for letter in "abcdefghijklmnopqrstuvwxyz▁"]
+    words = [(f"▁{word}", -3.0) for words in SUBJECTS.values() for word in words.split()]
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram([("<unk>", -9.0), *words, ("ing", -4.0), *letters], unk_id=0))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    made.decoder = tokenizers.decoders.Metaspace()
+    return made
+
+
+def byte_tokenizer() -> Any:
+    """Byte-level BPE, which leaves nothing unknown."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(DOCUMENTS, tokenizers.trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
+    return made
+
+
+TOKENIZERS = {"wordpiece": bert_tokenizer, "unigram": unigram_tokenizer, "bytes": byte_tokenizer}
+
+
+def rows_for(tokenizer: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Rows of different lengths."""
+    rng = np.random.default_rng(0)
+    size = tokenizer.get_vocab_size()
+    return (rng.normal(size=(size, 12)) * rng.uniform(0.1, 3, (size, 1))).astype(np.float32)
+
+
+@pytest.fixture(params=TOKENIZERS)
+def static(request: pytest.FixtureRequest) -> Any:
+    """A model of model2vec."""
+    tokenizer = TOKENIZERS[request.param]()
+    return model2vec.StaticModel(rows_for(tokenizer), tokenizer, normalize=True, max_length=None)
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> WordVectors:
+    """A table of word pieces."""
+    tokenizer = bert_tokenizer()
+    model2vec.StaticModel(rows_for(tokenizer), tokenizer).save_pretrained(tmp_path / "static")
+    return read_static(tmp_path / "static")
+
+
+def clean(texts: list[str]) -> list[str]:
+    """What the packages of others take of texts."""
+    return [text.encode("utf-8", "replace").decode() for text in texts]
+
+
+def resift(*arguments: object) -> Result:
+    """What a command prints, and how it ends."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_model2vec_gives_the_same_vectors(tmp_path: Path, static: Any) -> None:
+    static.save_pretrained(tmp_path / "static")
+    model = build_model("mean", convert(tmp_path / "static"))
+    np.testing.assert_allclose(model.encode(TEXTS), static.encode(clean(TEXTS)), atol=1e-5)
+    one = [model.encode_one(text) for text in TEXTS]
+    np.testing.assert_allclose(one, model.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64"])
+def test_what_model2vec_makes_smaller(tmp_path: Path, dtype: str) -> None:
+    tokenizer = bert_tokenizer()
+    rows = rows_for(tokenizer)
+    mapping = np.arange(len(rows)) % 9  # a vocabulary of few rows, with weights, as its quantization makes one
+    weights = np.linspace(0.1, 2, len(rows)).astype(np.float32)
+    few = model2vec.quantization.quantize_embeddings(rows[:9], model2vec.quantization.DType(dtype))
+    oracle = model2vec.StaticModel(
+        few, tokenizer, normalize=True, weights=weights, token_mapping=mapping, max_length=None
+    )
+    oracle.save_pretrained(tmp_path / "static")
+    expected = oracle.encode(clean(TEXTS)).astype(np.float32)
+    np.testing.assert_allclose(build_model("mean", read_static(tmp_path / "static")).encode(TEXTS), expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_sentence_transformers_gives_the_same_similarities(tmp_path: Path, kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch and its like say on import
+        sentence_transformers = pytest.importorskip("sentence_transformers")
+        modules = pytest.importorskip("sentence_transformers.models")
+        tokenizer = TOKENIZERS[kind]()
+        module = modules.StaticEmbedding(tokenizer, embedding_weights=rows_for(tokenizer))
+        oracle = sentence_transformers.SentenceTransformer(modules=[module], device="cpu")
+        oracle.save(str(tmp_path / "static"))
+        theirs = oracle.encode(clean(TEXTS), normalize_embeddings=True)
+    # unknown pieces count here, and in model2vec they do not
+    ours = build_model("mean", read_static(tmp_path / "static")).encode(TEXTS)
+    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, atol=1e-3)
+
+
+def test_a_model_of_pieces_is_saved_with_its_tokenizer(tmp_path: Path, pieces: WordVectors) -> None:
+    for number, name in enumerate(("mean", "sfbow", "boew:4")):
+        model = build_model(name, pieces)
+        loaded = load_model(model.save(tmp_path / str(number)))
+        assert loaded.hash == model.hash
+        np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
+    small = WordVectors.load(pieces.quantized().save(tmp_path / "v"))
+    vectors = build_model("mean", pieces).encode(DOCUMENTS)
+    assert (build_model("mean", small).encode(DOCUMENTS) * vectors).sum(axis=1).min() > 0.999
+
+
+def test_the_hash_tells_tokenizers_apart(tmp_path: Path, pieces: WordVectors) -> None:
+    folder = tmp_path / "static"
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    changed = read_static(folder)
+    assert changed.words == pieces.words
+    assert Model("mean", changed, "mean", "cosine").hash != Model("mean", pieces, "mean", "cosine").hash
+
+
+def test_a_damaged_tokenizer_is_noticed(tmp_path: Path, pieces: WordVectors) -> None:
+    saved = pieces.save(tmp_path / "v")
+    np.save(saved / "tokenizer.npy", np.frombuffer(b"{}", np.uint8))
+    with pytest.raises(CorruptModel, match="changed"):
+        WordVectors.load(saved)
+
+
+def test_words_instead_of_pieces(pieces: WordVectors) -> None:
+    words = pieces.in_words(["burning", "fires", "unburnt", "東京"])
+    assert words.pieces is None
+    assert words.words[:3] == ["burning", "fires", "unburnt"]  # "東京" is unknown
+    assert {"fire", "army", "the", "a"} <= set(words.words)
+    assert not {"##ing", "[UNK]", ",", "ing"} & set(words.words)
+    assert len(words.words) == len(set(words.words))
+    texts = ["The burning bush", "fires unburnt", "army", ""]
+    ours, theirs = (build_model("mean", table).encode(texts) for table in (words, pieces))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert words.in_words(["more"]) is words
+
+
+def test_a_session_over_pieces_speaks_in_words(pieces: WordVectors) -> None:
+    model = build_model("mean", pieces)
+    text = "Burning bush\nfires, burning: the crew"
+    bag = bag_of_words(text, pieces.idf)
+    assert set(bag) == {"burning", "bush", "fires", "the", "crew"}
+    assert all(0 < weight < 1 for weight in bag.values())
+    judged = [JudgedDocument(Judgement("docs", "1", 1.0, "fire"), model.encode_one(text), text)]
+    feedback = Feedback.from_judged(judged, model.dim, pieces.idf)
+    told = explain(model, feedback, judged)
+    assert set(told["because"][0]["words"]) <= set(bag)
+    assert told["because"][0]["words"]
+    assert set(told["towards"]) <= set(pieces.in_words([]).words)
+    assert set(told["asked"]) <= set(bag)
+    shown = {word for one in told["stronger"] + told["weaker"] for word in one["words"]}
+    assert not any(word.startswith("##") for word in shown)
+
+
+def test_pieces_adapt_to_documents(pieces: WordVectors) -> None:
+    model = adapt(DOCUMENTS, pieces, AdaptOptions(dim=8, epochs=2, spectral=8, min_count=1))
+    assert model.table.pieces is None  # nothing but numpy is needed for what was adapted
+    assert {"burning", "fires", "troop"} <= set(model.table.words)
+    assert not any(word.startswith("##") for word in model.table.words)
+
+
+@pytest.mark.parametrize("name", ["words", "pieces"])
+def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors, pieces: WordVectors, name: str) -> None:
+    table = {"words": vectors.quantized(), "pieces": pieces}[name]
+    texts = [*TEXTS, " ".join(vectors.words[:9]).upper(), "ＦＩＲＥ ﬁre x²y don't A_B ΣΟΦΟΣ नमस्ते e\u0301té"]
+    write_model2vec(table, tmp_path / "out")
+    write_model2vec(table, tmp_path / "out")  # over an earlier one
+    ours = build_model("mean", table).encode(texts)
+    theirs = model2vec.StaticModel.from_pretrained(tmp_path / "out").encode(clean(texts))
+    np.testing.assert_allclose(theirs, ours, atol=1e-3)
+    again = build_model("mean", read_static(tmp_path / "out")).encode(texts)
+    np.testing.assert_allclose(again, ours, atol=1e-3)
+
+
+def test_an_export_takes_no_other_folders_place(tmp_path: Path, vectors: WordVectors, pieces: WordVectors) -> None:
+    with pytest.raises(BadInput, match="other files"):
+        write_model2vec(vectors, tmp_path / "static")  # a model that somebody else has made
+    assert len(read_static(tmp_path / "static")) == len(pieces)
+
+
+def test_the_commands(tmp_path: Path, pieces: WordVectors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("docs.jsonl").write_text("\n".join(json.dumps({"id": i, "text": t}) for i, t in enumerate(DOCUMENTS)))
+    converted = resift("vectors", "convert", "static", "--out", "v")
+    assert (converted.exit_code, converted.output) == (0, f"{len(pieces)} words of 12 dimensions in v\n")
+    assert resift("model", "mean", "--vectors", "v", "--out", "m").exit_code == 0
+    assert resift("vectors", "convert", "static", "--corpus", "docs.jsonl", "--out", "w").exit_code == 0
+    assert WordVectors.load("w").pieces is None
+    assert "burning" in WordVectors.load("w").words
+    for source in ("v", "m", "w"):
+        exported = resift("vectors", "export", source, "--out", f"{source}-out")
+        assert exported.exit_code == 0, exported.output
+        assert len(model2vec.StaticModel.from_pretrained(f"{source}-out").encode(["fire"])[0]) == 12
+    assert resift("model", "sfbow", "--vectors", "v", "--out", "b").exit_code == 0
+    refused = resift("vectors", "export", "b", "--out", "b-out")
+    assert refused.exit_code == 2
+    assert "no mean of word vectors" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tokenizer.json": b"{}"}, "tokenizer cannot be read"),
+        ({"tokenizer.json": None}, "no model.safetensors beside a tokenizer.json"),
+        ({"model.safetensors": b"nothing"}, "holds no static model"),
+        ({"tensors": {"encoder.layer.0.weight": np.ones((3, 3), np.float32)}}, "encoder.layer.0.weight"),
+        ({"tensors": {"embeddings": np.ones((3, 3), np.float32)}}, "pieces and the table 3 rows"),
+        ({"tensors": {"embeddings": np.full((99, 3), np.nan, np.float32)}}, "NaN"),
+        ({"tensors": {"embeddings": np.ones((99, 3), np.float32), "weights": np.ones(2, np.float32)}}, "weights"),
+        ({"tensors": {"embeddings": np.ones((9, 3), np.float32), "mapping": np.full(99, 9)}}, "mapping"),
+    ],
+)
+def test_folders_that_are_no_static_models(
+    tmp_path: Path, pieces: WordVectors, change: dict[str, Any], message: str
+) -> None:
+    folder = tmp_path / "static"
+    for name, content in change.items():
+        if name == "tensors":
+            safetensors.save_file(content, folder / "model.safetensors")
+        elif content is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        convert(folder)
+
+
+def test_settings_that_are_for_files(tmp_path: Path, pieces: WordVectors) -> None:
+    for settings in ({"limit": 5}, {"weighting": "sif"}):
+        with pytest.raises(BadInput, match="static model"):
+            convert(tmp_path / "static", **settings)  # type: ignore[arg-type]
