@@ -7,102 +7,115 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from plotting import panels, save, style
 
 Reports = dict[str, list[dict[str, Any]]]
+Plot = tuple[Path, str]  # a file, and what it shows in words
 
-STYLES = {
-    "tf-idf, stop": "0.6",
-    "LSI": "tab:brown",
-    "PV-DBOW": "tab:purple",
-    "resift-en": "tab:cyan",
-    "BoEW": "tab:orange",
-    "RO-BoEW,": "tab:red",
-    "RO-BoEW as published": "tab:pink",
-    "RN-BoF": "tab:blue",
-    "self-supervised": "tab:green",
+# how the rows that are drawn begin, and what the legend calls them
+DRAWN = {
+    "RO-BoEW,": "RO-BoEW (labels)",
+    "RN-BoF,": "RN-BoF (labels)",
+    "RO-BoEW as published": "RO-BoEW as published (labels)",
+    "self-supervised": "adapted, without labels",
+    "PV-DBOW": "paragraph vectors",
+    "LSI": "LSI",
+    "tf-idf, stop": "tf-idf",
+    "resift-en": "resift-en, packaged",
+    "BoEW": "BoEW, untrained",
 }
 
 
-def plots_of(title: str, found: Reports, folder: Path) -> list[Path]:
-    """Draw what a table's reports allow; the files."""
+def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
+    """Draw what a table's reports allow."""
     if title.startswith("Effect of"):
         return [sweeps(title, found, folder)] if any(found.values()) else []
     curves = {name: reports for name, reports in found.items() if reports and "precision_recall" in reports[0]}
     return [curves_of(title, curves, folder)] if len(curves) > 2 else []
 
 
-def curves_of(title: str, found: Reports, folder: Path) -> Path:
-    """Figures 4 and 5 of paper 000, side by side."""
-    figure, (recall, scope) = plt.subplots(1, 2, figsize=(12, 4), layout="constrained")
-    for start, colour in STYLES.items():
+def curves_of(title: str, found: Reports, folder: Path) -> Plot:
+    """Figures 4 and 5 of Passalis and Tefas (2018), side by side; in words, each method's mAP, the best first."""
+    figure, (recall, scope) = panels(2)
+    means: dict[str, float] = {}
+    for number, (start, label) in enumerate(DRAWN.items()):
         for name, reports in found.items():
             if name.startswith(start) and not name.endswith(", resift-en"):
                 levels = np.mean([report["precision_recall"] for report in reports], axis=0)
-                recall.plot(np.linspace(0, 1, 11), levels, color=colour, label=name, marker=".")
+                recall.plot(np.linspace(0, 1, 11), levels, label=label, markersize=4, **style(number))
                 ranks = [int(rank) for rank in reports[0]["precision_scope"]]
                 values = np.mean([list(report["precision_scope"].values()) for report in reports], axis=0)
-                scope.plot(ranks, values, color=colour, label=name, marker=".")
+                scope.plot(ranks, values, label=label, markersize=4, **style(number))
+                means[label] = 100 * float(np.mean([report["map11"] for report in reports]))
     recall.set(xlabel="recall", ylabel="interpolated precision", xlim=(0, 1), ylim=(0, 1))
-    scope.set(xlabel="scope (documents shown)", ylabel="precision", ylim=(0, 1))
+    scope.set(xlabel="documents shown", ylabel="precision", ylim=(0, 1))
+    for axes in (recall, scope):
+        axes.grid(alpha=0.3)
     scope.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title)
-    return save(figure, folder, title)
+    order = ", ".join(f"{label} {means[label]:.0f}" for label in sorted(means, key=lambda one: -means[one]))
+    words = f"Precision falls with recall (left) and with the number of documents shown (right). By mAP: {order}."
+    return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
-def sweeps(title: str, found: Reports, folder: Path) -> Path:
+def sweeps(title: str, found: Reports, folder: Path) -> Plot:
     """mAP against the vectors' size, untrained and trained, and against σ."""
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure, axes = panels(3, 4.4)
     series: dict[str, list[tuple[float, float]]] = {}
     for name, reports in found.items():
-        if reports and (match := re.fullmatch(r"(BoEW|RO-BoEW|RN-BoF), (?:N_R )?(\d+)(?:, σ ([\d.]+))?", name)):
-            key = "σ" if match[3] else match[1]
+        if reports and (match := re.fullmatch(r"(BoEW|RO-BoEW|RN-BoF), (\d+)(?:, σ ([\d.]+))?", name)):
+            key = "BoEW with 64 codewords" if match[3] else match[1]
             series.setdefault(key, []).append((float(match[3] or match[2]), 100 * reports[0]["map11"]))
-    panels = {"BoEW": 0, "RO-BoEW": 1, "RN-BoF": 1, "σ": 2}
-    for name, points in series.items():
-        axes[panels[name]].plot(
-            *zip(*sorted(points), strict=True), marker="o", label="BoEW, 64" if name == "σ" else name
-        )
-    for axis, label in zip(axes, ("codewords K", "codewords K, or size N_R", "σ"), strict=True):
-        ticks = sorted({value for line in axis.lines for value in line.get_xdata()})
-        axis.set(xlabel=label, ylabel="mAP × 100", xscale="log")
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.minorticks_off()
-        axis.grid(alpha=0.3)
+    for number, (name, panel) in enumerate({"BoEW": 0, "RO-BoEW": 1, "RN-BoF": 1, "BoEW with 64 codewords": 2}.items()):
+        if name in series:
+            axes[panel].plot(*zip(*sorted(series[name]), strict=True), label=name, **style(number))
+    titles = ("without labels", "with labels", "width of the memberships")
+    for one, label, head in zip(axes, ("codewords K", "codewords K, or dimensions", "σ"), titles, strict=True):
+        ticks = sorted({value for line in one.lines for value in line.get_xdata()})
+        one.set(xlabel=label, ylabel="mAP × 100", xscale="log", title=head)
+        one.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        one.minorticks_off()
+        one.grid(alpha=0.3)
         if ticks:
-            axis.legend()
+            one.legend()
     figure.suptitle(title)
-    return save(figure, folder, title)
+    best = {name: max(points, key=lambda point: point[1]) for name, points in series.items()}
+    words = "mAP over the size of the vectors, without labels and with them, and over σ. Best: "
+    words += ", ".join(f"{name} {value:.1f} at {size:g}" for name, (size, value) in best.items()) + "."
+    return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
-def save(figure: Any, folder: Path, title: str) -> Path:
-    """A PNG named by the title."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
-    return path
+def _file_name(title: str) -> str:
+    """A title without what stands in brackets, as the name of a file."""
+    return re.sub("[^a-z0-9]+", "-", re.sub(r"\(.*\)", "", title).lower()).strip("-")
 
 
 def document_map(
     vectors: Sequence[np.ndarray[Any, Any]], labels: Sequence[str], titles: Sequence[str], path: Path
-) -> None:
+) -> Plot:
     """Documents on two t-SNE axes (seed 0), one panel for each of ``vectors`` (n, K), coloured by label."""
     from sklearn.manifold import TSNE
 
-    figure, axes = plt.subplots(1, len(vectors), figsize=(6 * len(vectors), 5), layout="constrained", squeeze=False)
+    figure, axes = panels(len(vectors), height=5)
     names = sorted(set(labels))
-    colours = plt.get_cmap("tab20")(np.linspace(0, 1, len(names)))
-    for axis, rows, title in zip(axes[0], vectors, titles, strict=True):
+    pure = []
+    for one, rows, title in zip(axes, vectors, titles, strict=True):
         flat = TSNE(random_state=0, metric="cosine", init="random").fit_transform(rows)
-        for name, colour in zip(names, colours, strict=True):
-            axis.scatter(*flat[np.array(labels) == name].T, s=3, color=colour, label=name)
-        axis.set(title=title, xticks=[], yticks=[])
-    axes[0][-1].legend(fontsize="x-small", markerscale=3, loc="center left", bbox_to_anchor=(1, 0.5))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+        pure.append(f"{title} {100 * _same_class(flat, labels):.0f} %")
+        for number, name in enumerate(names):
+            one.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **style(number))
+        one.set(title=title, xticks=[], yticks=[])
+    axes[-1].legend(fontsize="x-small", markerscale=2, loc="center left", bbox_to_anchor=(1, 0.5))
+    words = f"Test documents of {len(names)} classes as points. The nearest point is of the same class: "
+    words += ", ".join(pure) + "."
+    return save(figure, path), words
+
+
+def _same_class(points: np.ndarray[Any, Any], labels: Sequence[str]) -> float:
+    """The share of points whose nearest other point has the same label."""
+    squares = (points**2).sum(axis=1)
+    distances = squares[:, None] + squares - 2 * points @ points.T
+    np.fill_diagonal(distances, np.inf)
+    classes = np.array(labels)
+    return float((classes[distances.argmin(axis=1)] == classes).mean())

@@ -37,22 +37,22 @@ def line(row: Row, columns: dict[str, Figure], reports: Sequence[Report]) -> str
     return f"| {' | '.join(cells)} |"
 
 
-def section(table: Table, reports: dict[str, list[Report]], plots: Sequence[Path]) -> str:
+def section(table: Table, reports: dict[str, list[Report]], plots: Sequence[paper_plots.Plot]) -> str:
     """A table with its title, note and plots; ``reports`` by the rows' names."""
     head = ["", *(text for column in table.columns for text in (f"{column}, paper", f"{column}, ours")), "command"]
     lines = [f"## {table.title}", "", table.note, ""]
     lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     lines += [line(row, table.columns, reports[row.name]) for row in table.rows]
-    lines += [text for plot in plots for text in ("", f"![{plot.stem}]({plot.parent.name}/{plot.name})")]
+    lines += [text for file, words in plots for text in ("", f"![{words}]({file.parent.name}/{file.name})")]
     return "\n".join(lines)
 
 
-def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[Path]:
+def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:
     """Draw what a table's reports and models allow; the files."""
     return [*paper_plots.plots_of(table.title, reports, folder), *document_maps(table, folder)]
 
 
-def document_maps(table: Table, folder: Path) -> list[Path]:
+def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:
     """A map of test documents before and after training, if the table is of classes and its model is there."""
     row = next((row for row in table.rows if table.corpus and row.name.startswith("RO-BoEW, ")), None)
     model = Path(row.commands(0)[0].rpartition(" ")[2]) if row else Path()
@@ -67,8 +67,7 @@ def document_maps(table: Table, folder: Path) -> list[Path]:
     }
     rows = [encoder.encode([document["text"] for document in documents]) for encoder in encoders.values()]
     path = folder / f"map-{table.corpus}.png"
-    paper_plots.document_map(rows, [document["label"] for document in documents], list(encoders), path)
-    return [path]
+    return [paper_plots.document_map(rows, [document["label"] for document in documents], list(encoders), path)]
 
 
 def sample(file: Path, count: int) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, which rerun those of papers 000 to 004.
+"""The tables of docs/results.md, which rerun those of the papers.
 
 The commands are part of the results' identity: a command that is changed by one letter is run anew.
 """
@@ -14,7 +14,7 @@ HELD_OUT = ("comp.graphics", "comp.sys.ibm.pc.hardware", "rec.autos", "talk.poli
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 YEARS = ("2012", "2013", "2014")
 CLASS_COLUMNS = {"mAP": metric("map11"), "top-20": metric("ip@20"), "top-50": metric("ip@50"), "p@20": metric("p@20")}
-PAPER_000 = {  # mAP, top-20 and top-50 of tables 1, 3 and 4: 20 Newsgroups, Reuters R8, WebKB
+PASSALIS_TEFAS = {  # mAP, top-20 and top-50 of tables 1, 3 and 4: 20 Newsgroups, Reuters R8, WebKB
     "tf-idf": ((17.45, 49.29, 38.28), (67.28, 87.45, 83.55), (47.50, 68.01, 62.85)),
     "tf-idf (stop)": ((24.48, 59.34, 50.66), (69.74, 88.28, 85.35), (47.43, 67.92, 62.80)),
     "LSI": ((31.89, 62.80, 56.76), (72.36, 92.13, 89.40), (48.48, 70.11, 64.85)),
@@ -30,17 +30,17 @@ Figures = dict[str, tuple[float, ...]]
 
 def tables() -> list[Table]:
     """All tables, in the order of docs/results.md."""
-    newsgroups, reuters, webkb = ({name: rows[i] for name, rows in PAPER_000.items()} for i in range(3))
+    newsgroups, reuters, webkb = ({name: rows[i] for name, rows in PASSALIS_TEFAS.items()} for i in range(3))
     return [
-        class_table("20ng", "20 Newsgroups (paper 000, table 1)", 64, newsgroups),
+        class_table("20ng", "20 Newsgroups (Passalis and Tefas 2018, table 1)", 64, newsgroups),
         out_of_domain(),
-        class_table("r8", "Reuters R8 (paper 000, table 3)", 64, reuters),
-        class_table("webkb", "WebKB (paper 000, table 4)", 16, webkb),
+        class_table("r8", "Reuters R8 (Passalis and Tefas 2018, table 3)", 64, reuters),
+        class_table("webkb", "WebKB (Passalis and Tefas 2018, table 4)", 16, webkb),
         sts_table(),
         *retrieval_tables(),
         question_table(),
         keyword_table(),
-        sweep("r8", (4, 8, 16, 32, 64, 128, 256)),
+        sweep("r8", "Reuters R8", (4, 8, 16, 32, 64, 128, 256)),
     ]
 
 
@@ -87,8 +87,8 @@ def trained_class_rows(run: str, name: str, size: int, paper: Figures) -> Iterat
         (f"RO-BoEW, {size}, resift-en", f"ro-boew {train} --codewords {size}", (), SEEDS),
         (f"RO-BoEW as published, {size}", f"{ro_boew} --untied", paper["RO-BoEW"], (0,)),
         (f"EO-BoW, {size}", f"{ro_boew} --untied --entropy euclidean", paper["EO-BoW"], (0,)),
-        ("RN-BoF, N_R 16", f"rn-bof {train} {GLOVE} --size 16", (), SEEDS),
-        ("RN-BoF, N_R 16, resift-en", f"rn-bof {train} --size 16", (), SEEDS),
+        ("RN-BoF, 16", f"rn-bof {train} {GLOVE} --size 16", (), SEEDS),
+        ("RN-BoF, 16, resift-en", f"rn-bof {train} --size 16", (), SEEDS),
         ("self-supervised, no labels", adapt, (), SEEDS),
         ("the same, for broad classes", f"{adapt} --temperature 0.5", (), SEEDS),
     )
@@ -107,7 +107,7 @@ def out_of_domain() -> Table:
         Row("RO-BoEW, 64", f"{run} --model {{model}} --seed {{seed}}", train, (23.07,), SEEDS),
     )
     return Table(
-        "20 Newsgroups, out of domain (paper 000, table 2)",
+        "20 Newsgroups, out of domain (Passalis and Tefas 2018, table 2)",
         f"Learnt without {', '.join(HELD_OUT)}; only their test documents are queries.",
         CLASS_COLUMNS,
         rows,
@@ -122,7 +122,7 @@ def refined() -> str:
 
 
 def sts_table() -> Table:
-    """Paper 004, table 2, the years that are at hand."""
+    """Table 2 of SFBoW (Muffo et al. 2021), the years that are at hand."""
     files = " ".join(f"$RESIFT_DATA/sts{year}.tsv.gz" for year in YEARS)
     columns = {f"STS{year[2:]}": metric("files", f"sts{year}", "spearman") for year in YEARS}
     run = f"eval sts {files}"
@@ -152,7 +152,7 @@ def sts_table() -> Table:
         Row("all-MiniLM-L6-v2 (paper: SBERT)", f"{run} --encoder st:$RESIFT_ST", paper=(72.27, 78.46, 74.90)),
     )
     return Table(
-        "STS 2012 to 2014 (paper 004, table 2)",
+        "STS 2012 to 2014 (Muffo et al. 2021, table 2)",
         "Spearman × 100, a year's tasks weighted by their pairs. The paper's vectors are fastText 300d for SFBoW and "
         "GloVe 300d for the mean, SIF and DynaMax. $RESIFT_ST is a local all-MiniLM-L6-v2 folder.",
         columns,
@@ -191,7 +191,7 @@ def retrieval_tables() -> Iterator[Table]:
         yield Table(f"Retrieval: {name}", "BM25 with vectors: as a search serves it.", columns, rows)
 
 
-def sweep(name: str, sizes: Sequence[int]) -> Table:
+def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
     """Effect of the number of codewords."""
     files = f"--train $RESIFT_DATA/{name}.train.jsonl.gz --test $RESIFT_DATA/{name}.test.jsonl.gz"
     train = f"train ro-boew --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --codewords"
@@ -205,14 +205,14 @@ def sweep(name: str, sizes: Sequence[int]) -> Table:
         for v in ("glove.6B.50d", "en_core_web_md.300d")
     ]
     learn = f"train rn-bof --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --size"
-    heads = [Row(f"RN-BoF, N_R {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
+    heads = [Row(f"RN-BoF, {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
     note = "Measured on the test split; nothing was chosen by it."
     rows = (*untrained, *trained, *heads, *sigmas, *vectors)
-    return Table(f"Effect of K, σ, N_R and the vectors: {name}", note, CLASS_COLUMNS, rows)
+    return Table(f"Effect of the size, σ and the vectors: {title}", note, CLASS_COLUMNS, rows)
 
 
 def question_table() -> Table:
-    """Paper 003: encoders and rerankers that learn from queries."""
+    """Table 4 of EmBoost (Cakaloglu et al. 2022): encoders and rerankers that learn from queries."""
     squad, split = "$RESIFT_DATA/squad-train-part", "--split 60,10,30"
     run = f"eval retrieval {squad} {split}"
     mix = f"vectors mix resift-en --corpus {squad}/corpus.jsonl.gz"
@@ -245,7 +245,7 @@ def question_table() -> Table:
         Row("bm25 + late interaction, trained", f"{run} --model {{model}} --hybrid", late, seeds=SEEDS),
     )
     return Table(
-        "Questions to sentences (paper 003, table 4)",
+        "Questions to sentences (Cakaloglu et al. 2022, table 4)",
         "A part of SQuAD's train split: 6,652 sentences of 44 articles; questions of the last 30 % (by the order of "
         "their sentences), nothing of which was trained or chosen on. The paper's figures are of the whole of SQuAD, "
         "another and larger set of questions and sentences.",
@@ -255,7 +255,7 @@ def question_table() -> Table:
 
 
 def keyword_table() -> Table:
-    """Paper 002: keywords that find their documents."""
+    """word2doc: keywords that find their documents."""
     names = {
         "word2doc": "acc@1",
         "retriever": "retriever@1",
@@ -270,7 +270,7 @@ def keyword_table() -> Table:
     }
     run = "eval word2doc {model} --seed {seed}"
     return Table(
-        "Keywords to documents (paper 002)",
+        "Keywords to documents (word2doc)",
         "Keywords that were held back from training, each with four kinds of slips (typos, a word left out, two words "
         "joined, other endings). The thesis: 50 to 55 against the retriever's 20 to 30, on a set that is not at hand.",
         columns,

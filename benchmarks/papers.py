@@ -1,4 +1,4 @@
-"""Reruns the tables of papers 000 to 004: ``RESIFT_DATA=DIR python benchmarks/papers.py [--only TEXT]``.
+"""Reruns the papers' tables: ``RESIFT_DATA=DIR python benchmarks/papers.py [--only TEXT]``.
 
 Every row is one or two commands (training, evaluation) that can be typed as they stand in docs/results.md. Results are
 kept in .resift/papers/results, one JSON file a command and seed, so that an interrupted run goes on where it was;

@@ -2,8 +2,9 @@
 
 Parts, by ``--only``: ``index`` (attaching, bytes, searches with 1, 4 and 16 clients at each size), ``vectors`` (bytes
 and nDCG of float, half and byte numbers), ``memory`` (a worker over many searches) and ``replicas`` (two rerankers over
-one index of sessions). Prints one JSON object a line, and draws docs/plots/scale-*.png. Nodes are its own, of 1 GiB
-heap each. RESIFT_DATA names real texts; without it they are made. Needs the extra ``bench``.
+one index of sessions). Prints one JSON object a line, and draws docs/plots/scale-*.png; ``--redraw FILE`` draws from
+such lines of an earlier run. Nodes are its own, of 1 GiB heap each. RESIFT_DATA names real texts; without it they are
+made. Needs the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -20,22 +21,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import scale_index
 import scale_serving
 import scale_vectors
+from plotting import logarithmic, panels, save, style
 from scale_data import short_documents
 from scale_index import Target
 from served_reranker import Reranker
 from speed_cluster import FIELDS, ROOT
-from speed_growth import Points, printed
+from speed_growth import Points, printed, read
 
 from resift import load_model
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 sys.path.insert(0, str(ROOT / "tests"))
 import node
@@ -90,40 +88,47 @@ def on_paper(smaller: dict[str, Any], larger: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(points: Points, folder: Path) -> None:
-    """Curves over the number of documents."""
+    """Curves over the number of documents: one figure of attaching, one of searching by the number of clients."""
+    points = [point for point in points if "documents" in point]
+    if not points:
+        return
     sizes = [point["documents"] for point in points]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    left.loglog(sizes, [point["attach seconds"] for point in points], "o-", label="resift attach, seconds")
-    for name, style in (("bytes a document", "s-"), ("text bytes a document", "s--")):
-        left.loglog(
-            sizes, [point[name] * point["documents"] / 2**20 for point in points], style, label=_size_label(name)
-        )
-    for number, (way, what) in enumerate(scale_index.WAYS.items()):
-        for clients, style in zip(points[0]["p50 ms"][way], ("-", "--", ":"), strict=False):
-            values = [point["p50 ms"][way][clients] for point in points]
-            right.loglog(sizes, values, f"C{number}o{style}", label=what if style == "-" else None)
-    left.set(xlabel="documents", title="Attaching an index")
-    right.set(xlabel="documents", ylabel="p50, ms", title="100 hits; 1 client –, 4 - -, 16 ···")
-    right.set_ylim(right.get_ylim()[0] / 4)  # room for the legend
-    for axes in (left, right):
+    figure, (time, room) = panels(2, 5.5)
+    time.plot(sizes, [point["attach seconds"] for point in points], **style(0))
+    for number, (name, label) in enumerate({"bytes a document": "attached", "text bytes a document": "before"}.items()):
+        values = [point[name] * point["documents"] / 2**20 for point in points]
+        room.plot(sizes, values, label=label, **style(number))
+    time.set(xlabel="documents", title="resift attach, seconds")
+    room.set(xlabel="documents", title="size of the index, MiB")
+    room.legend()
+    for axes in (time, room):
+        logarithmic(axes)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8)
-    figure.savefig(folder / "scale-documents.png", dpi=110)
-    plt.close(figure)
-
-
-def _size_label(name: str) -> str:
-    return "index, MiB" if name == "bytes a document" else "without vectors, MiB"
+    save(figure, folder / "scale-attaching.png")
+    counts = list(points[0]["p50 ms"]["plain"])
+    figure, all_axes = panels(len(counts), 4.6)
+    for clients, axes in zip(counts, all_axes, strict=True):
+        for number, (way, what) in enumerate(scale_index.WAYS.items()):
+            axes.plot(sizes, [point["p50 ms"][way][clients] for point in points], label=what, **style(number))
+        axes.set(xlabel="documents", title=f"{clients} client{'s' if clients != '1' else ''} at a time")
+        logarithmic(axes, "x")
+        axes.set_ylim(0, None)
+        axes.grid(alpha=0.3)
+    all_axes[0].set_ylabel("p50, ms")
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    save(figure, folder / "scale-searching.png")
 
 
 def draw_memory(points: Points, folder: Path) -> None:
     """Memory of the workers over searches."""
-    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    axes.plot([one["searches"] for one in points], [max(one["MiB of a worker"]) for one in points], "o-")
+    points = [point for point in points if "MiB of a worker" in point]
+    if not points:
+        return
+    figure, (axes,) = panels(1)
+    axes.plot([one["searches"] for one in points], [max(one["MiB of a worker"]) for one in points], **style(0))
     axes.set(xlabel="searches, a tenth in a new session", ylabel="MiB that a worker has alone", ylim=(0, None))
     axes.grid(alpha=0.3)
-    figure.savefig(folder / "scale-memory.png", dpi=110)
-    plt.close(figure)
+    save(figure, folder / "scale-memory.png")
 
 
 def main() -> None:
@@ -137,7 +142,12 @@ def main() -> None:
     parser.add_argument("--heap", default="1g")
     parser.add_argument("--only", default="index,vectors,memory,replicas")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/plots", help="where plots are drawn")
+    parser.add_argument("--redraw", type=Path, help="lines that an earlier run printed")
     options = parser.parse_args()
+    if options.redraw:
+        draw(read(options.redraw), options.out)
+        draw_memory(read(options.redraw), options.out)
+        return
     parts = options.only.split(",")
     sizes, clients = ([int(one) for one in text.split(",")] for text in (options.documents, options.clients))
     if "vectors" in parts and os.environ.get("RESIFT_DATA"):
@@ -147,7 +157,7 @@ def main() -> None:
             printed(scale_vectors.bytes_of_kinds(there.urls[0], short_documents(min(sizes[0], 20_000))))
         if "index" in parts:
             points = printed(index(there, sizes, clients, options.seconds))
-            draw([point for point in points if "documents" in point], options.out)
+            draw(points, options.out)
         if "memory" in parts or "replicas" in parts:
             serve(there, parts, options.searches, options.out)
 

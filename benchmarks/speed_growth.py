@@ -1,8 +1,9 @@
-"""How speed grows: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots]``.
+"""How speed grows: ``python benchmarks/speed_growth.py [--documents 1000000] [--out docs/plots] [--redraw FILE]``.
 
 Encoding over documents and over dimensions, with the machine's limits drawn in; scoring over hits; and, where an
-OpenSearch can be had, ``/v1/search`` over hits and over concurrent clients. Prints one JSON object a point. What a
-million sessions cost is in benchmarks/sessions.py. Needs the extra ``bench``.
+OpenSearch can be had, ``/v1/search`` over hits and over concurrent clients. Prints one JSON object a point;
+``--redraw`` draws from such lines of an earlier run. What a million sessions cost is in benchmarks/sessions.py. Needs
+the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -15,18 +16,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import speed_peers as peers
 import speed_search as search
+from plotting import logarithmic, panels, save, style
 from speed_cluster import Setup, opensearch_url, set_up
 from speed_data import documents, messages
 from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 Points = list[dict[str, Any]]
 
@@ -102,16 +100,65 @@ def printed(points: Iterator[dict[str, Any]]) -> Points:
     return found
 
 
-def draw(points: Points, file: Path, x: str, ys: dict[str, str], title: str, y: str) -> None:
-    """Lines over ``x``, both axes logarithmic; ``ys``: key → style of the line."""
-    figure, axes = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    for name, style in ys.items():
-        axes.loglog([point[x] for point in points], [point[name] for point in points], style, label=name)
-    axes.set(xlabel=x, ylabel=y, title=title)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(file, dpi=110)
-    plt.close(figure)
+def read(file: Path) -> Points:
+    """The points that an earlier run printed; other lines are passed over."""
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.startswith("{")]
+
+
+def draw(points: Points, file: Path, x: str, titles: dict[str, dict[str, str]], start: bool = False) -> None:
+    """Lines over ``x``, axes logarithmic: a panel for each title and unit, with its lines' keys and names.
+
+    With ``start`` the other axis is linear and begins at 0. A line whose name begins with "limit" is dotted.
+    """
+    points = [point for point in points if x in point and all(key in point for keys in titles.values() for key in keys)]
+    if not points:
+        return
+    figure, axes = panels(len(titles), 5.5 if len(titles) > 1 else 7)
+    for one, (title, lines) in zip(axes, titles.items(), strict=True):
+        for number, (key, label) in enumerate(lines.items()):
+            dotted = {"linestyle": ":", "marker": ""} if label.startswith("limit") else {}
+            one.plot(
+                [point[x] for point in points], [point[key] for point in points], label=label, **style(number) | dotted
+            )
+        one.set(xlabel=x, title=title)
+        logarithmic(one, "x" if start else "xy")
+        if start:
+            one.set_ylim(0, None)
+        one.grid(alpha=0.3)
+        if len(lines) > 1:
+            one.legend(fontsize="small")
+    save(figure, file)
+
+
+def draw_all(points: Points, out: Path) -> None:
+    """The plots that the points allow."""
+    rate = "documents encoded a second, one thread"
+    both = {rate: {"a second": ""}, "most memory that was used, MiB": {"peak MiB": ""}}
+    draw(points, out / "speed-documents.png", "documents", both, start=True)
+    lines = {"mean, int8": "mean, int8", "mean, float32": "mean, float32", "max, int8": "maximum, int8"}
+    limits = {"memory, int8": "limit: memory, int8", "memory, float32": "limit: memory, float32"}
+    limits["scan and hash"] = "limit: scan and hash"
+    draw(points, out / "speed-dimensions.png", "dimensions", {rate: lines | limits})
+    lines = {"cosine": "cosine", "cosine, masked": "cosine, masked"}
+    lines |= {"jaccard": "fuzzy Jaccard", "jaccard, masked": "fuzzy Jaccard, masked"}
+    draw(points, out / "speed-hits.png", "hits", {"microseconds to compare a query with the hits": lines})
+    times = {"p50 ms": "half of the searches", "p99 ms": "99 of 100"}
+    titles = {"milliseconds to the answer, at most": times, "searches a second": {"a second": ""}}
+    draw(points, out / "speed-clients.png", "clients", titles)
+
+
+def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All points, as they come."""
+    texts, _ = documents(18_846)
+    model = load_model()
+    yield from over_documents(model, texts, options.documents)
+    yield from over_dimensions(model, texts, options.rounds)
+    yield from over_hits(model)
+    try:
+        with set_up(opensearch_url(), model, messages(3000)) as setup:
+            yield from over_clients(setup, options.clients)
+    except peers.Missing as error:
+        print(f"searches were not measured: {error}")
 
 
 def main() -> None:
@@ -121,28 +168,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("docs/plots"))
+    parser.add_argument("--redraw", type=Path, help="lines that an earlier run printed")
     options = parser.parse_args()
-    texts, what = documents(18_846)
-    model, print_title = load_model(), f"{what}, one thread"
-
-    found = printed(over_documents(model, texts, options.documents))
-    title = f"Encoding, {print_title}"
-    draw(found, options.out / "speed-documents.png", "documents", {"a second": "o-", "peak MiB": "s--"}, title, "")
-    found = printed(over_dimensions(model, texts, options.rounds))
-    lines = {"mean, int8": "o-", "mean, float32": "s-", "max, int8": "^-"}
-    limits = {"memory, int8": "C0:", "memory, float32": "C1:", "scan and hash": "k:"}
-    draw(found, options.out / "speed-dimensions.png", "dimensions", lines | limits, title, "documents a second")
-    found = printed(over_hits(model))
-    lines = {"cosine": "o-", "cosine, masked": "o--", "jaccard": "s-", "jaccard, masked": "s--"}
-    draw(found, options.out / "speed-hits.png", "hits", lines, f"Comparing, {model.dim} dimensions", "µs")
-    try:
-        with set_up(opensearch_url(), model, messages(3000)) as setup:
-            found = printed(over_clients(setup, options.clients))
-    except peers.Missing as error:
-        print(f"searches were not measured: {error}")
-        return
-    lines = {"p50 ms": "o-", "p99 ms": "s-", "a second": "^--"}
-    draw(found, options.out / "speed-clients.png", "clients", lines, "Searches in a session, 100 hits, one worker", "")
+    draw_all(read(options.redraw) if options.redraw else printed(measured(options)), options.out)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""word2doc: which document a few keywords mean (paper 002)."""
+"""word2doc: which document a few keywords mean."""
