@@ -7,6 +7,7 @@ import os
 from resift.plugin.addresses import is_cluster
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
+from resift.plugin.ubi import UbiLog
 
 SESSIONS_FILE = "sessions.db"
 
@@ -59,3 +60,23 @@ def open_session_store(url: str, index: str) -> SessionStore:
     from resift.plugin.sqlite.sessions import SqliteSessionStore
 
     return SqliteSessionStore(url)
+
+
+def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
+    """Open a log of UBI: two indices of the cluster at ``url``, or else the file of that path.
+
+    Raises BadInput if ``url`` is clearly neither or a name cannot be an index's, and EngineUnavailable if the file
+    cannot be opened.
+    """
+    if is_cluster(url):
+        from resift.plugin.opensearch.ubi import OpenSearchUbiLog
+
+        return OpenSearchUbiLog(url, events, queries)
+    from resift.plugin.sqlite.ubi import SqliteUbiLog
+
+    return SqliteUbiLog(url)
+
+
+def ubi_address(engine: str, store: str) -> str:
+    """Where the log of UBI is: in the documents' cluster, where other collectors write it, else with the sessions."""
+    return engine if is_cluster(engine) else store

@@ -12,17 +12,20 @@ from werkzeug.exceptions import HTTPException
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import EngineError, EngineUnavailable, ResiftError
-from resift.plugin.connect import open_engine, open_session_store
+from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.plugin.engine import Engine
+from resift.ranking.clicks import read_actions
 from resift.reranker.access.browsers import protect_browsers
 from resift.reranker.access.keys import Keys
 from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
+from resift.reranker.clicks import Clicks
+from resift.reranker.collector import Collector, ubi
 from resift.reranker.compatible import cohere, tei
 from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
-from resift.reranker.metrics import add_metrics
+from resift.reranker.metrics import add_metrics, count_ubi
 from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Sessions
 from resift.version import __version__
@@ -41,13 +44,17 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     app.json = JsonProvider(app)
     app.url_map.merge_slashes = False  # or /v1//search is answered by a page of HTML that says where it should be sent
     app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
+    engine = engine or open_engine(config.engine)
+    log = open_ubi_log(ubi_address(config.engine, config.store), config.ubi_events, config.ubi_queries)
+    app.extensions["collector"] = Collector(log)
     app.extensions["resift"] = Reranker(
-        engine or open_engine(config.engine),
+        engine,
         model or load_model(config.model),
         Sessions(open_session_store(config.store, config.session_index), config.session_hours, caller=current_caller),
         config,
+        Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
     )
-    for blueprint in (api, tei, cohere):
+    for blueprint in (api, tei, cohere, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
     add_metrics(app)

@@ -10,6 +10,7 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.plugin.connect import default_store
+from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
 from resift.reranker.limits import MAX_WINDOW
@@ -38,6 +39,9 @@ class Config:
     served. ``hosts``: names by which the service may be reached besides this machine's own. ``cors``: origins of other
     sites whose pages may use the API.
 
+    ``ubi_events``, ``ubi_queries``: the indices in which UBI's collectors keep what clients did; they are never
+    searched for callers. ``ubi_actions``: what each action counts, as ACTION=GRADE; others count nothing.
+
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
     """
@@ -59,6 +63,9 @@ class Config:
     indices: tuple[str, ...] = ("*",)
     hosts: tuple[str, ...] = ()
     cors: tuple[str, ...] = ()
+    ubi_events: str = "ubi_events"
+    ubi_queries: str = "ubi_queries"
+    ubi_actions: tuple[str, ...] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
     max_text: int = 1_000_000
     max_body: int = 8 * 2**20
     deadline: float = 30.0
@@ -74,6 +81,7 @@ class Config:
                 raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
         if self.feedback not in METHODS:
             raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
+        read_actions(self.ubi_actions)
         self._check_access()
 
     def _check_access(self) -> None:

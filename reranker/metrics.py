@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, Response, current_app, g, has_app_context, request
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -46,6 +46,13 @@ def add_metrics(app: Flask) -> None:
         registry=registry,
     )
 
+    app.extensions["ubi"] = Counter(
+        "resift_ubi",
+        "Events and queries of UBI that were sent, and events that were read, by what became of them",
+        ["outcome"],
+        registry=registry,
+    )
+
     @app.before_request
     def begin() -> None:
         g.started = time.perf_counter()
@@ -76,3 +83,9 @@ def count_search(told: dict[str, Any]) -> None:
     """Count what is said of a search: ``reranked``, ``in_part`` where it says why not wholly, or ``engine_order``."""
     outcome = "engine_order" if not told["reranked"] else "in_part" if "reason" in told else "reranked"
     current_app.extensions["searches"].labels(outcome).inc()
+
+
+def count_ubi(outcome: str, items: int) -> None:
+    """Count what became of so many events or queries of UBI; outside of an application nothing is counted."""
+    if items and has_app_context():
+        current_app.extensions["ubi"].labels(outcome).inc(items)

@@ -231,9 +231,14 @@ class Sessions:
                 log.warning("expired sessions were not purged: %s", error.message)
 
 
+def is_id(session: object) -> bool:
+    """Whether something is a well-formed session id."""
+    return isinstance(session, str) and _ID.fullmatch(session) is not None
+
+
 def check_id(session: str) -> str:
     """Return ``session`` if it is a well-formed session id; raise BadInput if it is not."""
-    if not isinstance(session, str) or not _ID.fullmatch(session):
+    if not is_id(session):
         raise BadInput(
             f"malformed session id {shorten(session)!r}", value=session, expected="1 to 128 letters, digits and _ . : -"
         )

@@ -44,25 +44,30 @@ def json_body(data: bool = False) -> dict[str, Any]:
     round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
     asked for something else.
     """
+    body: dict[str, Any] = _json_value(data, dict, "a JSON object")
+    _refuse_unknown(body)
+    return body
+
+
+def json_items() -> list[Any]:
+    """The items of a request whose body is a JSON array. Raises MalformedJson for any other."""
+    items: list[Any] = _json_value(True, list, "a JSON array")
+    return items
+
+
+def _json_value(data: bool, kind: type, expected: str) -> Any:
+    """The request's body, as :func:`json_body` reads it, of this kind."""
     raw = _raw_body()
     check_json_size(raw)
+    quoted = raw[:100].decode("utf-8", "replace")
     try:
         body = _parsed_fast(raw) if data else _parsed(raw)
     except (ValueError, RecursionError) as error:
         if isinstance(error, MalformedJson):
             raise
-        raise MalformedJson(
-            f"the body is not JSON: {error}",
-            value=raw[:100].decode("utf-8", "replace"),
-            expected="a JSON object",
-        ) from None
-    if not isinstance(body, dict):
-        raise MalformedJson(
-            f"the body is a {type(body).__name__}",
-            value=raw[:100].decode("utf-8", "replace"),
-            expected="a JSON object",
-        )
-    _refuse_unknown(body)
+        raise MalformedJson(f"the body is not JSON: {error}", value=quoted, expected=expected) from None
+    if not isinstance(body, kind):
+        raise MalformedJson(f"the body is a {type(body).__name__}", value=quoted, expected=expected)
     return body
 
 

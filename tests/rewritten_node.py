@@ -101,7 +101,12 @@ def rewritten_node(
     """The node, installed and filled; the last two documents of the index have no vector."""
     name, client = f"resift-{uuid.uuid4().hex[:8]}", cluster.client
     index, other, host = f"{name}-a", f"{name}-b", reranker_host(request.config)
-    config = Config(store=str(tmp_path_factory.mktemp("node") / "sessions.db"))
+    config = Config(
+        engine=request.getfixturevalue("opensearch_url"),
+        store=str(tmp_path_factory.mktemp("node") / "sessions.db"),
+        ubi_events=f"{name}-events",
+        ubi_queries=f"{name}-queries",
+    )
     app, answers = create_app(config, engine=cluster, model=model), []
 
     @app.after_request
@@ -123,7 +128,8 @@ def rewritten_node(
         yield node
         installer.uninstall()
     finally:
-        client.indices.delete(index=f"{index},{other}", params={"ignore_unavailable": "true"})
+        made = f"{index},{other},{config.ubi_events},{config.ubi_queries}"
+        client.indices.delete(index=made, params={"ignore_unavailable": "true"})
         server.shutdown()
         thread.join()
         server.server_close()

@@ -19,12 +19,12 @@ _DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
 class ServedIndices:
     """Indices by the allow-list ``patterns``, in which * stands for anything.
 
-    Never served are names that begin with a dot, which are the engine's own, and ``session_index``. An index is served
+    Never served are names that begin with a dot, which are the engine's own, and the ``internal`` ones. An index is served
     if its own name is in the list. A name that the list has word for word is served also if it is an alias.
     """
 
-    def __init__(self, patterns: Sequence[str], session_index: str) -> None:
-        self.patterns, self.session_index = patterns, session_index
+    def __init__(self, patterns: Sequence[str], *internal: str) -> None:
+        self.patterns, self.internal = patterns, internal
         self._listed = re.compile("|".join(re.escape(pattern).replace(r"\*", ".*") for pattern in patterns), re.DOTALL)
 
     def require_name(self, index: str) -> None:
@@ -53,7 +53,7 @@ class ServedIndices:
             raise _not_served(index)
 
     def _is_internal(self, name: str) -> bool:
-        return name.startswith(".") or name == self.session_index
+        return name.startswith(".") or name in self.internal
 
 
 def indices_in(query: Any) -> Iterator[str]:

@@ -21,6 +21,8 @@ SCOPE_OF = {
     "api.search": "search",
     "api.rewrite": "embed",
     "api.feedback": "feedback",
+    "ubi.events": "feedback",
+    "ubi.queries": "feedback",
     "api.get_session": "feedback",
     "api.put_session": "feedback",
     "api.delete_session": "feedback",

@@ -39,7 +39,10 @@ class JudgedDocuments:
         Left out are documents that are gone or that the caller may not read, those whose ids another index has by now,
         and indices that are gone, are not served or hold vectors of another model.
         """
-        judgements = [] if session is None else session.effective_judgements
+        return [] if session is None else self.of_judgements(session.effective_judgements, headers)
+
+    def of_judgements(self, judgements: Sequence[Judgement], headers: Headers = None) -> list[JudgedDocument]:
+        """Judgements with their documents, as :meth:`of` gives them."""
         contents = self._contents_of(judgements, headers)
         return [
             JudgedDocument(judgement, *contents[judgement.index, judgement.document])

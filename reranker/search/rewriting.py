@@ -9,19 +9,20 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, SessionsUnavailable
+from resift.errors import BadInput, EngineError, EngineUnavailable, SessionsUnavailable
 from resift.plugin.documents import IndexInfo
 from resift.plugin.rewriting.query_text import find_text
 from resift.plugin.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument
+from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
+from resift.reranker.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.index_sample import IndexSamples
 from resift.reranker.search.judged_documents import JudgedDocuments
 from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.reranker.search.session_feedback import SessionFeedback
-from resift.reranker.sessions import Sessions
+from resift.reranker.sessions import Sessions, is_id
 
 log = logging.getLogger(__name__)
 Headers = Mapping[str, str] | None
@@ -31,13 +32,15 @@ Headers = Mapping[str, str] | None
 class Asked:
     """What a search asks of its rewriting; None is the default: of the configuration, the model, or the session.
 
-    ``text``: what is encoded, "" where the query has none. ``through_cluster``: whether a search pipeline asks, with
+    ``text``: what is encoded, "" where the query has none. ``client``: whose clicks count, as UBI has them, where that
+    is not the session's id. ``through_cluster``: whether a search pipeline asks, with
     the cluster's key: then a session is whose who knows its id. The others are those of
     :class:`resift.reranker.search.request.Search`.
     """
 
     text: str
     session: str | None = None
+    client: str | None = None
     alpha: float | None = None
     window: int | None = None
     widen: bool = False
@@ -49,10 +52,12 @@ class Asked:
 def asked_in(body: dict[str, Any]) -> Asked:
     """What a body that comes through a search pipeline asks for, in ``ext.ml_inference``.
 
-    Raises BadInput for a value of another form than a search has it.
+    Where that names no session, or no query, ``ext.ubi`` does by its ``client_id`` and ``user_query``. Raises BadInput
+    for a value of another form than a search has it.
     """
     ext = body.get("ext")
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
+    ubi = ext.get("ubi") if isinstance(ext, dict) else None
     if given is not None and not isinstance(given, dict):
         raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(_OPTIONS))
     asked: dict[str, Any] = {}
@@ -64,7 +69,18 @@ def asked_in(body: dict[str, Any]) -> Asked:
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or not allowed(value):
             raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
         asked["text" if name == "query" else name] = value
-    return Asked(**{"text": find_text(body.get("query", {})), **asked}, through_cluster=True)
+    return Asked(**{"text": find_text(body.get("query", {})), **_asked_by_ubi(ubi), **asked}, through_cluster=True)
+
+
+def _asked_by_ubi(ubi: Any) -> dict[str, str]:
+    """What a body asks for in ``ext.ubi``, as far as that is well formed: the UBI plugin judges that, if it is there."""
+    known = {name: value for name, value in ubi.items() if isinstance(value, str)} if isinstance(ubi, dict) else {}
+    client, text = known.get("client_id", ""), known.get("user_query", "")
+    asked = {"text": text} if text else {}
+    if client:
+        # what is no session's id may still be a client's
+        asked |= {"client": client} | ({"session": client} if is_id(client) else {})
+    return asked
 
 
 _OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
@@ -109,15 +125,22 @@ class Rewriter:
     """Rewrites searches by a model and the sessions' judgements. May be used from several threads."""
 
     def __init__(
-        self, model: Model, sessions: Sessions, documents: JudgedDocuments, feedback: SessionFeedback, config: Config
+        self,
+        model: Model,
+        sessions: Sessions,
+        documents: JudgedDocuments,
+        feedback: SessionFeedback,
+        config: Config,
+        clicks: Clicks | None = None,
     ) -> None:
         self.model, self.sessions, self.documents, self.config = model, sessions, documents, config
+        self.clicks = clicks
         self.session_feedback = feedback
         self.samples = IndexSamples(documents.engine)
 
     def rewrite(self, info: IndexInfo, body: dict[str, Any], asked: Asked, headers: Headers = None) -> SessionQuery:
         """The body rewritten for an index. Raises BadInput for a malformed session's id and what the engine raises."""
-        judged, notes = self._judged(asked, headers)
+        judged, notes = self._judged(info.name, asked, headers)
         vector = self.model.encode_one(asked.text)
         feedback = self._scoped(info, judged, vector, asked.text, headers)
         meaning = self._meaning(info, asked, vector, feedback, judged, headers)
@@ -127,15 +150,35 @@ class Rewriter:
         rewritten = rewrite(body, info.fields, meaning, settings)
         return SessionQuery(rewritten, meaning, settings, vector, feedback, judged, notes)
 
-    def _judged(self, asked: Asked, headers: Headers) -> tuple[list[JudgedDocument], list[str]]:
-        """The session's judged documents; none, and why, where the sessions' store does not answer."""
+    def _judged(self, index: str, asked: Asked, headers: Headers) -> tuple[list[JudgedDocument], list[str]]:
+        """The documents that the session judged, and its client by clicks; none, and why, where that cannot be read."""
+        notes: list[str] = []
+        session, found = asked.session, None
         try:
-            session = asked.session
             found = None if session is None else self.sessions.find(session, asked.through_cluster)
-            return self.documents.of(found, headers), []
         except SessionsUnavailable as error:
             log.warning("searching without the session: %s", error.message)
-            return [], [error.message]
+            notes.append(error.message)
+        judgements = [] if found is None else found.effective_judgements
+        try:
+            clicked = self._clicked(index, asked, headers)
+        except (EngineError, EngineUnavailable) as error:
+            log.warning("searching without clicks: %s", error.message)
+            clicked = []
+            notes.append(f"clicks: {error.message}")
+        # what somebody marked says more than a click on it
+        marked = {(one.index, one.document) for one in judgements}
+        clicked = [one for one in clicked if (one.index, one.document) not in marked]
+        return self.documents.of_judgements(effective_judgements([*clicked, *judgements]), headers), notes
+
+    def _clicked(self, index: str, asked: Asked, headers: Headers) -> list[Judgement]:
+        """The judgements of UBI's log, which knows no owners: with keys, they are the cluster's and an admin's."""
+        client = asked.client or asked.session
+        if self.clicks is None or client is None:
+            return []
+        if not (asked.through_cluster or self.sessions.caller().may_use(None)):
+            return []
+        return self.clicks.of(client, index, headers)
 
     def _scoped(
         self, info: IndexInfo, judged: Sequence[JudgedDocument], vector: Floats, text: str, headers: Headers

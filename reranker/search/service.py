@@ -12,12 +12,14 @@ from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS
+from resift.plugin.rewriting.as_written import as_written
 from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, indices_in
 from resift.reranker.cache import TtlCache
+from resift.reranker.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
@@ -39,18 +41,21 @@ class Reranker:
     """Joins an engine, a model and the sessions. May be used from several threads.
 
     ``headers`` are everywhere the caller's own HTTP headers, which the engine is asked with; what was read with them
-    is remembered for these headers alone.
+    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at.
     """
 
-    def __init__(self, engine: Engine, model: Model, sessions: Sessions, config: Config) -> None:
+    def __init__(
+        self, engine: Engine, model: Model, sessions: Sessions, config: Config, clicks: Clicks | None = None
+    ) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
         self.served_reranker = ServedReranker(config.reranker)
-        self.served_indices = ServedIndices(config.indices, config.session_index)
+        internal = (config.session_index, config.ubi_events, config.ubi_queries)
+        self.served_indices = ServedIndices(config.indices, *internal)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
         self._documents = JudgedDocuments(engine, model, self.info)
         self._feedback = SessionFeedback(sessions, self._documents, model, config.feedback)
-        self.rewriter = Rewriter(model, sessions, self._documents, self._feedback, config)
+        self.rewriter = Rewriter(model, sessions, self._documents, self._feedback, config, clicks)
 
     @property
     def alpha(self) -> float:
@@ -146,14 +151,15 @@ class Reranker:
         """
         info = self.info(index, headers)
         try:
-            check_clause("body", body, self.config.max_text)
-            query = self.rewriter.rewrite(info, body, asked_in(body), headers)
+            written = as_written(body)
+            check_clause("body", written, self.config.max_text)
+            query = self.rewriter.rewrite(info, written, asked_in(written), headers)
         except ResiftError as error:
             return body, f"failed: {error.message}"
         except Exception as error:
             log.exception("rewriting failed")
             return body, f"failed: {type(error).__name__}"
-        return query.rewritten.body, query.reason
+        return body if query.rewritten.body is written else query.rewritten.body, query.reason
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
         asked = asked_by(search, body)

@@ -1,0 +1,171 @@
+"""The log of UBI in a cluster: the two indices that the UBI plugin has, with or without that plugin."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from resift.errors import EngineError, IndexNotFound
+from resift.plugin.documents import check_name
+from resift.plugin.opensearch.client import call, connect, to_json
+from resift.plugin.opensearch.scanning import scroll
+from resift.plugin.session_store import HURRIED_SECONDS
+from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery
+
+_TIMEOUT = 5.0  # seconds
+_BATCH = 500
+# The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody
+# mapped has client_id so as well.
+_CLIENT_FIELDS = ("client_id", "client_id.keyword", "session_id", "session_id.keyword")
+_SOURCE = (
+    "action_name",
+    "client_id",
+    "session_id",
+    "query_id",
+    "timestamp",
+    "user_query",
+    "event_attributes.object.object_id",
+    "event_attributes.object.object_id_field",
+    "event_attributes.position.ordinal",
+)
+_ID = {"type": "keyword", "ignore_above": 100}
+_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+_OBJECT = {
+    "properties": {
+        "internal_id": {"type": "keyword"},
+        "object_id": {"type": "keyword", "ignore_above": 256},
+        "object_id_field": _ID,
+        "name": {"type": "keyword", "ignore_above": 256},
+        "description": _TEXT,
+    }
+}
+_POSITION = {
+    "properties": {
+        **{name: {"type": "integer"} for name in ("ordinal", "x", "y", "page_depth", "scroll_depth")},
+        "trail": _TEXT,
+    }
+}
+_COMMON = {
+    **dict.fromkeys(("client_id", "query_id"), _ID),
+    "application": {"type": "keyword", "ignore_above": 256},
+    "user_query": {"type": "keyword", "ignore_above": 8000},  # beyond some 32,000 bytes a whole document is refused
+    "timestamp": {"type": "date", "format": "strict_date_time", "ignore_malformed": True},
+}
+# As the UBI plugin makes them, but that no field is added: events come from anybody's browser, and an index has room
+# for a thousand fields.
+_MAPPINGS: dict[str, dict[str, Any]] = {
+    EVENTS: {
+        "dynamic": False,
+        "properties": {
+            **_COMMON,
+            **dict.fromkeys(("session_id", "user_id"), _TEXT),
+            **dict.fromkeys(("action_name", "message_type"), _ID),
+            "message": {"type": "keyword", "ignore_above": 1024},
+            "event_attributes": {"properties": {"position": _POSITION, "object": _OBJECT}},
+        },
+    },
+    QUERIES: {
+        "dynamic": False,
+        "properties": {
+            **_COMMON,
+            "query": {"type": "text"},
+            "query_response_id": _ID,
+            "query_response_hit_ids": {"type": "keyword"},
+            "query_attributes": {"type": "flat_object"},
+        },
+    },
+}
+
+
+class OpenSearchUbiLog(UbiLog):
+    """The log in the indices ``events`` and ``queries`` of the cluster at ``url``.
+
+    An index that is not there is created by the first write; one that is, stays as the UBI plugin or others made it.
+    """
+
+    def __init__(self, url: str, events: str, queries: str) -> None:
+        self.names = {EVENTS: check_name(events), QUERIES: check_name(queries)}
+        self.client = connect(url, _TIMEOUT)
+        self._made: set[str] = set()
+
+    def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
+        if not sources:  # OpenSearch refuses an empty bulk request
+            return 0
+        self._create(kind)
+        lines = "".join(f'{{"index":{{}}}}\n{to_json(source)}\n' for source in sources)
+        params = {"filter_path": "items.*.status"}
+        answer = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
+        statuses = [item["index"]["status"] for item in answer["items"]]
+        if statuses and min(statuses) >= 403:
+            # none of them was written: that is no single event's fault
+            raise EngineError(f"OpenSearch took no {kind} of UBI ({statuses[0]})", status=statuses[0])
+        return sum(status >= 300 for status in statuses)
+
+    def _create(self, kind: str) -> None:
+        """Create an index unless it exists: one that the cluster created by itself would have other mappings."""
+        if kind in self._made:
+            return
+        try:
+            body = {"mappings": _MAPPINGS[kind]}
+            call(self.client.indices.create, index=self.names[kind], body=body)
+        except EngineError as error:
+            # who may write to it need not be one who may create it: the write tells
+            if error.status not in (400, 403):
+                raise
+        self._made.add(kind)
+
+    def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
+        body = {
+            "query": {
+                "bool": {
+                    "should": [{"term": {field: client}} for field in _CLIENT_FIELDS],
+                    "minimum_should_match": 1,
+                    "filter": [{"range": {"timestamp": {"gte": _date(since), "lte": _date(until), **_MILLIS}}}],
+                }
+            },
+            "sort": [{"timestamp": {"order": "desc", "unmapped_type": "date"}}],
+            "size": LATEST,
+        }
+        read = (UbiEvent.read(hit["_source"]) for hit in reversed(self._hits(EVENTS, body, _SOURCE)))
+        # where an index has session_id as text alone, a term of it is not all of it
+        return [event for event in read if event is not None and client in (event.client, event.session)]
+
+    def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
+        should = [{"terms": {field: list(ids)}} for field in ("query_id", "query_id.keyword")]
+        body = {"query": {"bool": {"should": should, "minimum_should_match": 1}}, "size": LATEST}
+        hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
+        return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
+
+    def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
+        asked = {**body, "_source": list(source), "track_total_hits": False, "search_pipeline": "_none"}
+        # where there is no such index a search finds nothing, and nobody's log is told so at each search
+        params = {"request_timeout": HURRIED_SECONDS, "ignore_unavailable": "true"}
+        answer = call(self.client.search, index=self.names[kind], body=asked, params=params)
+        hits: list[dict[str, Any]] = answer["hits"]["hits"]
+        return hits
+
+    def scan(self) -> Iterator[tuple[UbiEvent, UbiQuery | None]]:
+        try:
+            for kind in KINDS:
+                call(self.client.indices.refresh, index=self.names[kind], params={"ignore_unavailable": "true"})
+            hits = scroll(self.client, self.names[EVENTS], {"query": {"match_all": {}}, "_source": list(_SOURCE)})
+            events = (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
+            while batch := list(itertools.islice(events, _BATCH)):
+                known: dict[str, UbiQuery] = {}
+                ids = sorted({event.query_id for event in batch if event.query_id})
+                for start in range(0, len(ids), LATEST // 2):
+                    known |= self.queries(ids[start : start + LATEST // 2])
+                yield from ((event, known.get(event.query_id)) for event in batch)
+        except IndexNotFound:
+            return
+
+    def close(self) -> None:
+        self.client.close()
+
+
+_MILLIS = {"format": "epoch_millis"}
+
+
+def _date(seconds: float) -> int:
+    return round(seconds * 1000)

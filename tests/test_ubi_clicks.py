@@ -1,0 +1,88 @@
+"""Clicks as grades: which action counts how much, and what a hit's place says."""
+
+from __future__ import annotations
+
+import pytest
+
+from resift.errors import BadInput
+from resift.ranking.clicks import ACTIONS, SHOWN, Interaction, click_grades, read_actions
+from resift.ranking.judgements import GRADES
+
+
+def grades(*interactions: tuple[str, str, int | None], shown: tuple[str, ...] = ()) -> dict[str, float]:
+    """Grades by document of (document, action, ordinal), each later than the one before."""
+    made = [Interaction(document, action, ordinal, at) for at, (document, action, ordinal) in enumerate(interactions)]
+    return {document: one.grade for document, one in click_grades(made, shown=shown).items()}
+
+
+def test_a_click_whose_place_is_not_known_counts_as_one_of_a_session() -> None:
+    assert grades(("a", "click", None)) == {"a": GRADES["clicked"]}
+
+
+def test_a_click_counts_more_the_lower_the_hit_stood_and_a_purchase_the_same_everywhere() -> None:
+    clicks = [grades(("a", "click", ordinal))["a"] for ordinal in (1, 2, 10, 100)]
+    assert clicks == sorted(clicks)
+    assert clicks[0] == GRADES["clicked"] < clicks[2] < 1
+    assert [grades(("a", "purchase", ordinal))["a"] for ordinal in (1, 10)] == [1, 1]
+
+
+def test_hits_above_a_click_were_passed_over_and_those_below_it_perhaps_not_seen() -> None:
+    shown = [(document, SHOWN, ordinal) for ordinal, document in enumerate("abcde", 1)]
+    found = grades(*shown, ("d", "click", 4))
+    assert set(found) == {"a", "b", "c", "d"}
+    assert found["a"] == GRADES["skipped"] < found["b"] < found["c"] < 0 < found["d"]
+
+
+def test_the_lowest_click_decides_and_a_clicked_hit_was_not_passed_over() -> None:
+    shown = [(document, SHOWN, ordinal) for ordinal, document in enumerate("abc")]
+    found = grades(*shown, ("c", "click", 2), ("a", "click", 0))
+    assert found["a"] > 0 > found["b"]
+    assert found["c"] > found["a"]
+
+
+def test_ordinals_count_from_0_where_one_of_them_is_0() -> None:
+    from_0 = grades(*((document, SHOWN, ordinal) for ordinal, document in enumerate("ab")), ("b", "click", 1))
+    from_1 = grades(*((document, SHOWN, ordinal) for ordinal, document in enumerate("ab", 1)), ("b", "click", 2))
+    assert from_0 == from_1
+
+
+def test_the_order_of_the_answer_tells_what_was_shown_where_no_event_does() -> None:
+    assert grades(("b", "click", None), shown=("a", "b", "c")) == grades(("a", SHOWN, 1), ("b", "click", 2))
+    # what the page says of a place wins
+    assert grades(("b", "click", 1), shown=("a", "b")) == {"b": GRADES["clicked"]}
+
+
+def test_the_strongest_action_of_a_document_counts() -> None:
+    assert grades(("a", "purchase", 1), ("a", "click", 1)) == {"a": 1}
+    assert grades(("a", "click", 1), ("a", "add_to_cart", 1)) == {"a": ACTIONS["add_to_cart"]}
+
+
+def test_nothing_follows_from_impressions_alone_and_from_actions_that_count_nothing() -> None:
+    assert grades(("a", SHOWN, 1), ("b", SHOWN, 2), ("b", "scrolled", 2)) == {}
+
+
+def test_an_action_may_count_against_a_document() -> None:
+    actions = {**ACTIONS, "declined": -1.0}
+    made = [Interaction("a", "declined", 3, 5.0), Interaction("b", SHOWN, 1)]
+    assert {key: (one.grade, one.at) for key, one in click_grades(made, actions).items()} == {"a": (-1, 5)}
+
+
+def test_without_a_grade_for_impressions_nothing_was_passed_over() -> None:
+    made = [Interaction("a", SHOWN, 1), Interaction("b", "click", 2)]
+    assert set(click_grades(made, {"click": 0.5})) == {"b"}
+
+
+def test_every_grade_is_one_that_a_session_holds() -> None:
+    for action in ACTIONS:
+        for ordinal in (None, 0, 1, 7, 10**9):
+            assert all(-1 <= grade <= 1 for grade in grades(("a", SHOWN, 0), ("b", action, ordinal)).values())
+
+
+@pytest.mark.parametrize("part", ["click", "click=", "=1", "click=much", "click=1.5", "click=nan", ""])
+def test_a_malformed_action_is_refused(part: str) -> None:
+    with pytest.raises(BadInput, match="an action is"):
+        read_actions([part])
+
+
+def test_actions_are_read_with_blanks_and_equals_signs() -> None:
+    assert read_actions(["click = 0.5", "a=b=1"]) == {"click": 0.5, "a=b": 1}

@@ -1,0 +1,152 @@
+"""The collector of UBI: what ubi.js sends is stored, and what is odd is counted and is no error to its sender."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clock import Clock
+from flask.testing import FlaskClient
+from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
+
+from resift import Model
+from resift.plugin.connect import open_ubi_log
+from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
+from resift.reranker import Config, create_app
+from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
+
+ORIGIN = "https://shop.example"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[UbiLog]:
+    """An empty log in a file."""
+    found = open_ubi_log(str(tmp_path / "log.db"), "", "")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands at a whole minute."""
+    clock = Clock()
+    clock.now = NOW - NOW % 60
+    return clock
+
+
+@pytest.fixture
+def collector(log: UbiLog, clock: Clock) -> Collector:
+    """A collector of that log, at that time."""
+    return Collector(log, clock)
+
+
+@pytest.fixture
+def client(model: Model, tmp_path: Path) -> FlaskClient:
+    """The application over an embedded engine, which pages of a shop may use."""
+    config = Config(engine=str(tmp_path / "engine.db"), cors=(ORIGIN,), max_body=2_000_000)
+    return create_app(config, model=model).test_client()
+
+
+def objects(log: UbiLog) -> list[str]:
+    """What the stored events are about."""
+    return [one.object for one, _ in log.scan()]
+
+
+def test_what_ubi_js_sends_is_stored(collector: Collector, log: UbiLog) -> None:
+    assert collector.take(EVENTS, [event("click", "A1", 1)]) == {"stored": 1}
+    assert collector.take(QUERIES, [query()]) == {"stored": 1}
+    ((found, asked),) = log.scan()
+    assert (found.action, found.client, found.object, found.at) == ("click", "anna", "A1", NOW)
+    assert asked is not None
+    assert asked.text == "fire"
+
+
+def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, log: UbiLog) -> None:
+    whole = [one for one in LOST_EVENTS if one.get("action_name")]
+    sent: list[Any] = [*ODD_EVENTS, *whole, {"client_id": "anna"}, 3, None, [], "x", event(""), event("a\ud800")]
+    taken = collector.take(EVENTS, sent)
+    # two of them have no time, or one that cannot be read: it is the present one
+    assert taken == {"stored": len(ODD_EVENTS) + len(whole), "malformed": 7, "clock": len(whole)}
+    assert len(objects(log)) == len(ODD_EVENTS) + len(whole)
+
+
+def test_a_query_needs_an_id(collector: Collector) -> None:
+    assert collector.take(QUERIES, [query(id=""), {"user_query": "fire"}]) == {"malformed": 2}
+
+
+def test_a_clock_in_the_future_is_put_right(collector: Collector, log: UbiLog, clock: Clock) -> None:
+    taken = collector.take(
+        EVENTS, [event("click", "A1", at=clock.now + 86_400), event("click", "B2", at=clock.now + 60)]
+    )
+    assert taken == {"stored": 2, "clock": 1}
+    assert {one.object: one.at - clock.now for one, _ in log.scan()} == {"A1": 0, "B2": 60}
+
+
+def test_a_flood_of_one_client_is_bounded_and_others_are_heard(collector: Collector, log: UbiLog, clock: Clock) -> None:
+    flood = [event("click", str(n)) for n in range(MAX_A_MINUTE - 1)]
+    assert collector.take(EVENTS, flood) == {"stored": MAX_A_MINUTE - 1}
+    assert collector.take(EVENTS, [event("click"), event("click"), event("click", client_id="bob")]) == {
+        "stored": 2,
+        "flood": 1,
+    }
+    assert collector.take(QUERIES, [query()]) == {"stored": 1}
+    clock.now += 60
+    assert collector.take(EVENTS, [event("click")]) == {"stored": 1}
+
+
+def test_too_many_events_and_too_large_ones_are_dropped(collector: Collector) -> None:
+    many = [event("click", client_id=str(n)) for n in range(MAX_ITEMS + 2)]
+    assert collector.take(EVENTS, many) == {"stored": MAX_ITEMS, "too_many": 2}
+    large = event("click", message="ü" * (MAX_ITEM // 2))
+    assert collector.take(EVENTS, [large, event("click")]) == {"stored": 1, "too_large": 1}
+
+
+def test_what_became_of_events_is_answered_and_counted(client: FlaskClient) -> None:
+    answer = client.post("/ubi_events", json=[event("click", "A1"), event("click", at=NOW + 9999), {}])
+    assert (answer.status_code, answer.get_json()) == (200, {"stored": 2, "dropped": {"malformed": 1}})
+    assert client.post("/ubi_queries", json=[]).get_json() == {"stored": 0, "dropped": {}}
+    metrics = client.get("/metrics").text
+    for outcome, items in (("stored", 2), ("malformed", 1), ("clock", 1)):
+        assert f'resift_ubi_total{{outcome="events_{outcome}"}} {items:.1f}' in metrics
+
+
+@pytest.mark.parametrize("path", ["/ubi_events", "/ubi_queries"])
+@pytest.mark.parametrize("data", ["{}", "[", "null", '"click"', "[NaN]", ""])
+def test_a_body_that_is_no_array_is_refused(client: FlaskClient, path: str, data: str) -> None:
+    answer = client.post(path, data=data, content_type="application/json")
+    assert answer.status_code == 400
+    error = answer.get_json()["error"]
+    assert (error["code"], error["expected"]) in {
+        ("malformed_json", "a JSON array"),
+        ("malformed_json", "finite numbers"),
+    }
+
+
+def test_pages_of_other_sites_send_events_where_that_is_allowed(client: FlaskClient) -> None:
+    body = json.dumps([event("click", "A1")])
+    asked = client.options("/ubi_events", headers={"Origin": ORIGIN, "Access-Control-Request-Method": "POST"})
+    assert asked.headers["Access-Control-Allow-Origin"] == ORIGIN
+    for origin, kind, status in (
+        (ORIGIN, "application/json", 200),
+        ("https://elsewhere.example", "application/json", 403),
+        (ORIGIN, "text/plain", 415),
+    ):
+        answer = client.post("/ubi_events", data=body, content_type=kind, headers={"Origin": origin})
+        assert answer.status_code == status
+
+
+def test_where_the_log_cannot_be_written_the_sender_is_told(model: Model, nowhere: str, tmp_path: Path) -> None:
+    config = Config(engine=nowhere, store=str(tmp_path / "sessions.db"))
+    answer = create_app(config, model=model).test_client().post("/ubi_events", json=[event("click", "A1")])
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
+
+
+def test_actions_are_a_setting(client: FlaskClient, model: Model, tmp_path: Path) -> None:
+    found: dict[str, Any] = {}
+    for actions in (("click=0.5",), ("click=-1",)):
+        config = Config(engine=str(tmp_path / "engine.db"), ubi_actions=actions)
+        found[actions[0]] = create_app(config, model=model).extensions["resift"].rewriter.clicks.actions
+    assert found == {"click=0.5": {"click": 0.5}, "click=-1": {"click": -1}}

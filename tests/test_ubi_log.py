@@ -1,0 +1,205 @@
+"""UBI's log: one contract, held by two indices of a real OpenSearch and by an SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opensearchpy import OpenSearch
+from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
+
+from resift.errors import BadInput, EngineError, EngineUnavailable
+from resift.plugin.connect import open_engine, open_ubi_log
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.ubi import OpenSearchUbiLog
+from resift.plugin.sqlite import ubi as sqlite_ubi
+from resift.plugin.ubi import EVENTS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery, seconds_of, timestamp_of
+
+LONG = (0.0, NOW + 1000)
+Refresh = Callable[[], None]
+
+
+@pytest.fixture
+def refresh(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[Refresh]:
+    """Makes what was written visible at once."""
+    engine = open_engine(engine_url)
+
+    def run() -> None:
+        if isinstance(engine, OpenSearchEngine):
+            engine.client.indices.refresh(index=",".join(ubi_names), params={"ignore_unavailable": "true"})
+
+    yield run
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2024-12-10T00:01:29.378Z", 1733788889.378),
+        ("2024-12-10T01:01:29.378+0100", 1733788889.378),
+        ("2024-12-10T00:01:29.378123456Z", 1733788889.378123),
+        ("2024-12-10T00:01:29.3", 1733788889.3),
+        ("2024-12-10T00:01:29", 1733788889),
+        (1733788889378, 1733788889.378),
+        ("1900-01-01T00:00:00Z", 0),
+        ("10 December", None),
+        ("", None),
+        (None, None),
+        (True, None),
+        (-1, None),
+        (1e300, None),
+        ({}, None),
+    ],
+)
+def test_a_time_is_read_in_every_form_that_is_found(value: Any, seconds: float | None) -> None:
+    assert seconds_of(value) == seconds
+
+
+def test_a_time_is_written_as_ubi_wants_it() -> None:
+    assert timestamp_of(1733788889.378) == "2024-12-10T00:01:29.378Z"
+
+
+def test_an_event_is_read() -> None:
+    assert UbiEvent.read(event("click", "A1", 2, user_query="fire")) == UbiEvent(
+        "click", "anna", "visit-1", "q1", "A1", "sku", 2, NOW, "fire"
+    )
+
+
+def test_odd_events_are_read_and_internal_ids_are_no_objects() -> None:
+    read = [UbiEvent.read(odd) for odd in ODD_EVENTS]
+    assert None not in read
+    assert [one.object for one in read if one] == ["", "B2", "", "", "4711", "", "", "A1", ""]
+    assert [one.ordinal for one in read if one] == [None, 3, None, None, None, None, None, 1, None]
+    assert [UbiEvent.read(lost) for lost in LOST_EVENTS] == [None] * len(LOST_EVENTS)
+
+
+def test_the_id_field_of_documents_is_no_field() -> None:
+    found = UbiEvent.read(event("click", event_attributes={"object": {"object_id": "1", "object_id_field": "_id"}}))
+    assert found is not None
+    assert (found.object, found.object_field) == ("1", "")
+
+
+def test_events_come_back_to_their_client_and_their_session_and_to_nobody_else(
+    ubi_log: UbiLog, refresh: Refresh
+) -> None:
+    others = [event("click", "C3", 3, client_id="bob", session_id="visit-1 b"), event("click", "D4", 1, client_id="an")]
+    ubi_log.add(EVENTS, [event("click", "A1", 1, NOW - 5), *others[:1], event("view", "B2", 2), *others[1:]])
+    refresh()
+    assert [one.object for one in ubi_log.events("anna", *LONG)] == ["A1", "B2"]
+    assert {one.object for one in ubi_log.events("visit-1", *LONG)} == {"A1", "B2", "D4"}
+    assert ubi_log.events("visit", *LONG) == ubi_log.events("", *LONG) == ubi_log.events("Anna", *LONG) == []
+
+
+def test_events_come_from_between_two_times(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ubi_log.add(
+        EVENTS, [event("click", name, 1, NOW + seconds) for name, seconds in (("old", -9), ("new", 0), ("ahead", 9))]
+    )
+    refresh()
+    assert [one.object for one in ubi_log.events("anna", NOW - 5, NOW + 5)] == ["new"]
+
+
+def test_of_many_events_the_latest_come(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ubi_log.add(EVENTS, [event("click", str(n), 1, NOW + n) for n in range(LATEST + 3)])
+    refresh()
+    found = ubi_log.events("anna", *LONG)
+    assert [one.object for one in found] == [str(n) for n in range(3, LATEST + 3)]
+
+
+def test_queries_are_found_by_their_ids(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ubi_log.add(QUERIES, [query(), query("war", "q2", query_response_hit_ids=["B2", "A1"]), query("", "q3")])
+    refresh()
+    assert ubi_log.queries(["q1", "q2", "nothing"]) == {"q1": UbiQuery("fire"), "q2": UbiQuery("war", ("B2", "A1"))}
+
+
+def test_a_log_that_is_not_there_is_empty(ubi_log: UbiLog) -> None:
+    assert (ubi_log.events("anna", *LONG), ubi_log.queries(["q1"]), list(ubi_log.scan())) == ([], {}, [])
+
+
+def test_all_events_come_with_their_queries(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ubi_log.add(EVENTS, [event("click", "A1", 1), event("click", "B2", 1, query_id="unknown")])
+    ubi_log.add(QUERIES, [query()])
+    found = {one.object: asked for one, asked in ubi_log.scan()}
+    assert found == {"A1": UbiQuery("fire"), "B2": None}
+
+
+def test_odd_events_are_stored_and_read_back(ubi_log: UbiLog, refresh: Refresh) -> None:
+    assert ubi_log.add(EVENTS, ODD_EVENTS) == 0
+    assert len(list(ubi_log.scan())) == len(ODD_EVENTS)
+    refresh()
+    assert "A1" not in [one.object for one in ubi_log.events("anna", NOW - 5, NOW + 5)]
+
+
+def test_nothing_to_add_is_added(ubi_log: UbiLog) -> None:
+    assert ubi_log.add(EVENTS, []) == 0
+
+
+def test_the_file_keeps_no_more_than_so_many_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_ubi, "MAX_ROWS", 5)
+    log = open_ubi_log(str(tmp_path / "log.db"), "", "")
+    for n in range(12):
+        log.add(EVENTS, [event("click", str(n), 1, NOW + n)])
+    assert [one.object for one in log.events("anna", *LONG)] == ["7", "8", "9", "10", "11"]
+    log.close()
+
+
+def test_indices_as_the_ubi_plugin_makes_them_and_as_a_cluster_does_by_itself_are_read(
+    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
+) -> None:
+    client = cluster.client
+    # nobody mapped these: client_id is a text that is cut into words
+    client.index(index=cluster_names[0], body=event("click", "A1", 1, client_id="anna-2"), refresh=True)
+    client.index(index=cluster_names[0], body=event("click", "B2", 1, client_id="bob-2"), refresh=True)
+    client.index(index=cluster_names[1], body=query(), refresh=True)
+    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
+    assert [one.object for one in log.events("anna-2", *LONG)] == ["A1"]
+    assert log.events("anna", *LONG) == []
+    assert log.queries(["q1"]) == {"q1": UbiQuery("fire")}
+    assert log.add(EVENTS, [event("click", "C3", 2)]) == 0
+    log.close()
+
+
+def test_no_event_adds_a_field_to_the_index(
+    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
+) -> None:
+    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
+    log.add(EVENTS, [event("click", "A1", 1)])
+    before = mapping(cluster.client, cluster_names[0])
+    odd = {"object": {"object_id": "A1", "x1": 1, "x2": {"x3": 1}}, "x4": 1}
+    assert log.add(EVENTS, [event("click", event_attributes=odd, x5={"x6": 1})]) == 0
+    assert mapping(cluster.client, cluster_names[0]) == before
+    log.close()
+
+
+def mapping(client: OpenSearch, index: str) -> Any:
+    """The mapping of an index."""
+    return client.indices.get_mapping(index=index)[index]["mappings"]
+
+
+def test_an_event_that_the_index_refuses_is_counted_and_the_others_are_stored(
+    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
+) -> None:
+    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
+    wrong = event("click", event_attributes={"position": {"ordinal": "first"}})
+    assert log.add(EVENTS, [wrong, event("click", "A1", 1)]) == 1
+    assert [one.object for one, _ in log.scan()] == ["A1"]
+    log.close()
+
+
+def test_where_nothing_answers_that_is_said(nowhere: str, tmp_path: Path) -> None:
+    log = open_ubi_log(nowhere, "ubi_events", "ubi_queries")
+    for ask in (
+        lambda: log.events("anna", *LONG),
+        lambda: log.queries(["q1"]),
+        lambda: log.add(EVENTS, [event("click")]),
+    ):
+        with pytest.raises((EngineUnavailable, EngineError)):
+            ask()
+    with pytest.raises(EngineUnavailable):
+        open_ubi_log(str(tmp_path), "", "")
+
+
+def test_names_are_those_of_single_indices(nowhere: str) -> None:
+    with pytest.raises(BadInput):
+        open_ubi_log(nowhere, "ubi_*", "ubi_queries")

@@ -1,0 +1,300 @@
+"""Clicks in UBI's log and what they do to the same client's searches, on each engine and end to end on a real node."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import RECORDS, ids, post
+from rewritten_node import Node
+from ubi_events import NOW, ODD_EVENTS, event, query
+
+from resift import Model
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.rewriting.as_written import as_written
+from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
+from resift.ranking.clicks import ACTIONS
+from resift.ranking.judgements import Judgement
+from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
+from resift.reranker.clicks import AHEAD, Clicks
+
+SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
+
+
+@pytest.fixture
+def shop(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index whose documents have a name beside their id; the one of ``rain`` is another's as well."""
+    names = {**SKUS, "none": SKUS["rain"]}
+    named = [replace(record, source={**record.source, "sku": names[record.id]}) for record in RECORDS]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(named, ["text"]).dead == 0
+    return index
+
+
+@pytest.fixture
+def client(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, str], tmp_path: Path) -> FlaskClient:
+    """The application with a log of its own."""
+    store = str(tmp_path / "sessions.db")
+    config = Config(engine=engine_url, store=store, ubi_events=ubi_names[0], ubi_queries=ubi_names[1], alpha=0.5)
+    return create_app(config, engine=engine, model=model).test_client()
+
+
+@pytest.fixture
+def refresh(engine: Engine, ubi_names: tuple[str, str]) -> Callable[[], None]:
+    """Makes the log visible at once, as it would be within a second."""
+
+    def run() -> None:
+        if isinstance(engine, OpenSearchEngine):
+            engine.client.indices.refresh(index=",".join(ubi_names), params={"ignore_unavailable": "true"})
+
+    return run
+
+
+@pytest.fixture
+def clicks(ubi_log: UbiLog, engine: Engine) -> Clicks:
+    """The judgements of that log."""
+    return Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)
+
+
+def send(client: FlaskClient, path: str, *items: Any) -> dict[str, Any]:
+    """What the collector answers."""
+    answer = client.post(path, json=list(items))
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.get_json()
+    return found
+
+
+def counted(client: FlaskClient, outcome: str) -> float:
+    """How often an outcome was counted."""
+    found = re.search(rf'resift_ubi_total{{outcome="{outcome}"}} (\S+)', client.get("/metrics").text)
+    return float(found[1]) if found else 0
+
+
+def test_a_click_moves_the_same_clients_next_search_and_nobody_elses(
+    client: FlaskClient, shop: str, refresh: Callable[[], None]
+) -> None:
+    asked: dict[str, Any] = {"index": shop, "query": "fire", "session": "anna"}
+    before = ids(post(client, "/v1/search", **asked))
+    send(client, "/ubi_queries", query())
+    shown = [event("impression", SKUS[id], place) for place, id in enumerate(before)]
+    send(client, "/ubi_events", *shown, event("click", SKUS[before[-1]], len(before) - 1))
+    refresh()
+    after = post(client, "/v1/search", reasons=True, **asked)
+    assert ids(after).index(before[-1]) < len(before) - 1
+    because = [hit["resift"]["because"] for hit in after["hits"]["hits"] if hit["resift"]["because"]]
+    assert {one["document"]: one["grade"] > 0 for one in because}[before[-1]]
+    for other in ("bob", "ann"):
+        assert ids(post(client, "/v1/search", **{**asked, "session": other})) == before
+    assert ids(post(client, "/v1/search", **{**asked, "session": "visit-1"})) == ids(after)
+
+
+def test_a_mark_says_more_than_a_click(client: FlaskClient, shop: str, refresh: Callable[[], None]) -> None:
+    send(client, "/ubi_queries", query())
+    send(client, "/ubi_events", event("purchase", SKUS["war"], 1))
+    for session in ("anna", "carl"):
+        post(client, "/v1/feedback", session=session, index=shop, query="fire", irrelevant=["war"])
+    refresh()
+    hits = [post(client, "/v1/search", index=shop, query="fire", session=one)["hits"] for one in ("anna", "carl")]
+    assert hits[0] == hits[1]
+
+
+def test_judgements_are_of_documents_by_the_field_that_an_event_names(
+    clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
+) -> None:
+    by_id = event("view", event_attributes={"object": {"object_id": "wood"}}, at=NOW - 3)
+    ubi_log.add(QUERIES, [query()])
+    ubi_log.add(EVENTS, [event("click", SKUS["tree"], at=NOW - 5), by_id, event("purchase", "bush"), *ODD_EVENTS])
+    refresh()
+    assert clicks.of("anna", shop) == [
+        Judgement(shop, "tree", 0.5, "fire", NOW - 5),
+        Judgement(shop, "wood", 0.25, "fire", NOW - 3),
+    ]
+
+
+def test_what_was_shown_is_known_from_the_query_where_its_objects_have_a_name(
+    clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
+) -> None:
+    found = [SKUS[id] for id in ("army", "wood", "tree")]
+    ubi_log.add(
+        QUERIES, [query(query_response_hit_ids=found), query(id="q2", query_response_hit_ids=["0", "1", "wood"])]
+    )
+    # without a field the plugin kept Lucene's numbers, of which one may be another document's id
+    unnamed = {"object": {"object_id": "wood"}}
+    ubi_log.add(EVENTS, [event("click", SKUS["wood"]), event("click", query_id="q2", event_attributes=unnamed)])
+    refresh()
+    judged = {(one.document, one.grade > 0) for one in clicks.of("anna", shop)}
+    assert judged == {("army", False), ("wood", True)}
+
+
+def test_a_name_that_several_documents_have_is_nobodys(
+    clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
+) -> None:
+    ubi_log.add(EVENTS, [event("click", SKUS["rain"], user_query="rain"), event("click", "nothing", user_query="rain")])
+    refresh()
+    assert clicks.of("anna", shop) == []
+
+
+def test_what_is_unknown_is_counted_and_teaches_nothing(
+    client: FlaskClient, shop: str, refresh: Callable[[], None]
+) -> None:
+    send(client, "/ubi_events", event("click", SKUS["tree"], query_id="q9"), event("click", "gone", user_query="fire"))
+    refresh()
+    answer = post(client, "/v1/search", index=shop, query="fire", session="anna")
+    assert answer["resift"]["session"] is None
+    assert (counted(client, "read_unknown_query"), counted(client, "read_unknown_document")) == (1, 1)
+
+
+def test_a_query_that_comes_later_than_its_click_is_found(
+    ubi_log: UbiLog, engine: Engine, shop: str, refresh: Callable[[], None]
+) -> None:
+    clicks = Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)
+    ubi_log.add(EVENTS, [event("click", SKUS["tree"])])
+    refresh()
+    assert clicks.of("anna", shop) == []
+    ubi_log.add(QUERIES, [query()])
+    refresh()
+    until = time.monotonic() + 30
+    while not clicks.of("anna", shop) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [one.document for one in clicks.of("anna", shop)] == ["tree"]
+
+
+def test_events_of_yesterday_and_of_tomorrow_do_not_count(
+    clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
+) -> None:
+    times = {"tree": NOW - 3601, "wood": NOW + AHEAD + 1, "bush": NOW + AHEAD - 1}
+    ubi_log.add(QUERIES, [query()])
+    ubi_log.add(EVENTS, [event("click", SKUS[id], at=at) for id, at in times.items()])
+    refresh()
+    assert [one.document for one in clicks.of("anna", shop)] == ["bush"]
+
+
+def test_with_keys_clicks_are_the_clusters_and_an_admins(
+    engine_url: str,
+    engine: Engine,
+    model: Model,
+    shop: str,
+    ubi_log: UbiLog,
+    ubi_names: tuple[str, str],
+    refresh: Callable[[], None],
+    tmp_path: Path,
+) -> None:
+    keys = KeyFile(str(tmp_path / "keys.jsonl"))
+    of = {scope: keys.create(scope, [scope]) for scope in ("search", "feedback")} | {
+        "both": keys.create("both", ["search", "admin"])
+    }
+    config = Config(
+        engine=engine_url,
+        store=str(tmp_path / "s.db"),
+        keys=str(tmp_path / "keys.jsonl"),
+        ubi_events=ubi_names[0],
+        ubi_queries=ubi_names[1],
+    )
+    client = create_app(config, engine=engine, model=model).test_client()
+    for key, status in ((of["search"], 403), (of["feedback"], 200), ("", 401)):
+        for path, item in (("/ubi_queries", query()), ("/ubi_events", event("click", SKUS["tree"], 2))):
+            assert client.post(path, json=[item], headers={"X-Api-Key": key}).status_code == status
+    refresh()
+    sessions = []
+    for key in (of["search"], of["both"]):
+        asked = {"index": shop, "query": "fire", "session": "anna"}
+        answer = client.post("/v1/search", json=asked, headers={"X-Api-Key": key}).get_json()
+        sessions.append(answer["resift"]["session"])
+    assert sessions == [None, "anna"]
+
+
+def test_nobody_searches_the_log(client: FlaskClient, ubi_names: tuple[str, str], shop: str) -> None:
+    send(client, "/ubi_events", event("click", SKUS["tree"]))
+    for name in ubi_names:
+        answer = post(client, "/v1/search", 403, index=name, query="fire")
+        assert answer["error"]["code"] == "index_not_served"
+
+
+def test_without_the_log_a_search_goes_on_and_says_so(
+    engine: Engine, model: Model, shop: str, nowhere: str, tmp_path: Path
+) -> None:
+    config = Config(engine=nowhere, store=str(tmp_path / "sessions.db"))
+    client = create_app(config, engine=engine, model=model).test_client()
+    answer = post(client, "/v1/search", index=shop, query="fire", session="anna")
+    assert len(answer["hits"]["hits"]) == 5
+    assert "clicks: no answer" in answer["resift"]["reason"]
+
+
+def test_a_body_as_the_ubi_plugin_shows_it_is_read_and_put_back(
+    client: FlaskClient, shop: str, refresh: Callable[[], None]
+) -> None:
+    send(client, "/ubi_queries", query())
+    send(client, "/ubi_events", event("click", SKUS["tree"], 2, client_id="BugsBunny::Firefox@0967084"))
+    refresh()
+    said = {"query_id": "q7", "user_query": "fire", "client_id": "BugsBunny::Firefox@0967084"}
+    shown: dict[str, Any] = {**said, "application": None, "object_id_field": None, "query_attributes": {}}
+    clause = {"match": {"text": {"query": "FIRE!"}}}
+    rewritten = [
+        post(client, "/v1/rewrite", index=shop, body={"query": clause, "ext": ext})["body"]
+        for ext in (shown, {"ubi": {**said, "query_attributes": {}}}, {"ubi": {**said, "client_id": "other"}})
+    ]
+    assert rewritten[0] == rewritten[1]
+    assert rewritten[0]["ext"] == {"ubi": {**said, "query_attributes": {}}}
+    assert rewritten[0]["rescore"] != rewritten[2]["rescore"]
+
+
+@pytest.mark.parametrize("ubi", ["anna", [], {"client_id": 5}, {"client_id": ""}, {"user_query": None}])
+def test_an_odd_ext_of_ubi_is_left_alone(client: FlaskClient, shop: str, ubi: Any) -> None:
+    body = {"query": {"match": {"text": "fire"}}, "ext": {"ubi": ubi}}
+    answer = post(client, "/v1/rewrite", index=shop, body=body)
+    assert answer["resift"] == {"rewritten": True}
+    assert answer["body"]["ext"] == {"ubi": ubi}
+
+
+def test_a_wrapped_query_is_rewritten_as_the_same_query_is(client: FlaskClient, shop: str) -> None:
+    clause = {"match": {"text": "fire"}}
+    wrapped = {"wrapper": {"query": b64encode(json.dumps(clause).encode()).decode()}}
+    answers = [post(client, "/v1/rewrite", index=shop, body={"query": one, "size": 3}) for one in (clause, wrapped)]
+    assert answers[0] == answers[1]
+    for odd in ("no base64", b64encode(b"{").decode(), b64encode(b"[]").decode()):
+        body = {"query": {"wrapper": {"query": odd}}}
+        assert as_written(body) is body
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait as long as a slow machine takes."""
+    until = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_click_that_others_log_moves_the_same_clients_next_plain_search(rewritten_node: Node) -> None:
+    node, config = rewritten_node, rewritten_node.app.config["RESIFT"]
+    client_id = f"browser-{uuid.uuid4().hex}"
+    body = {"query": {"match": {"text": "fire"}}, "size": 10, "ext": {"ml_inference": {"session": client_id}}}
+    before = ids(node.search(body))
+    by_id = {"object": {"object_id": before[-1]}, "position": {"ordinal": len(before)}}
+    other = query(id="q-other", client_id=client_id, query_response_hit_ids=before)
+    clicked = event("click", client_id=client_id, query_id="q-other", event_attributes=by_id)
+    # as the UBI plugin and a collector of somebody else's write them, without waiting for anything
+    node.client.index(index=config.ubi_queries, body=other)
+    node.client.index(index=config.ubi_events, body=clicked)
+    wait_until(lambda: ids(node.search(body)) != before)
+    after = ids(node.search(body))
+    assert after.index(before[-1]) < len(before) - 1
+    assert ids(node.search({**body, "ext": {"ml_inference": {"session": "somebody-else"}}})) == before
+    assert node.failed() == 0
+
+
+def test_a_wrapped_query_goes_through_the_pipeline(rewritten_node: Node) -> None:
+    node, clause = rewritten_node, {"match": {"text": "fire"}}
+    wrapped = {"wrapper": {"query": b64encode(json.dumps(clause).encode()).decode()}}
+    found = [ids(node.search({"query": one, "size": 20})) for one in (clause, wrapped)]
+    assert found[0] == found[1] != ids(node.plain({"query": clause, "size": 20}))
