@@ -48,8 +48,27 @@ class Engine(ABC):
         """Return the own names of all indices that a name, an alias, a pattern or a list of them stands for."""
 
     @abstractmethod
-    def indices(self) -> list[IndexInfo]:
-        """Return what each index records about itself, by name; hidden ones are left out."""
+    def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
+        """Return what each index that one of the ``patterns`` matches records about itself, by name.
+
+        Hidden ones are left out. The embedded engine gives all that it has, whatever the patterns.
+        """
+
+    @abstractmethod
+    def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
+        """Return the names of the fields whose values are compared as a whole: keywords, whole numbers, true or false.
+
+        A ``term`` query takes them. The embedded engine has no mapping, and looks at some of its documents.
+        """
+
+    @abstractmethod
+    def value_counts(
+        self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
+    ) -> dict[str, list[tuple[Any, int]]]:
+        """Return of each of the ``fields`` its ``size`` most frequent values among the documents that match ``query``.
+
+        Each value comes with the number of its documents, most frequent first.
+        """
 
     @abstractmethod
     def drop(self, index: str) -> None:

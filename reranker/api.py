@@ -25,7 +25,7 @@ from resift.reranker.access.requests import engine_headers
 from resift.reranker.json_provider import to_json
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
-from resift.reranker.search.request import Search
+from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
 from resift.vectors.similarity import dynamax
 
@@ -164,8 +164,22 @@ def _normalization(body: dict[str, Any], default: str) -> str:
     return read.choice(body, "normalization", default, list(NORMALIZATIONS))
 
 
+@api.get("/indices")
+def list_indices() -> dict[str, Any]:
+    """The indices that can be searched, and the methods that they can be searched by."""
+    service = current_service()
+    methods = ["vectors"] if service.late_interaction("auto") is None else ["vectors", "late"]
+    return {"indices": service.indices(engine_headers()), "methods": methods}
+
+
+@api.get("/indices/<index>")
+def describe_index(index: str) -> dict[str, Any]:
+    """How an index is shown: the fields of its cards, its facets, and example queries."""
+    return current_service().index(index, engine_headers())
+
+
 @api.post("/search")
-def search() -> dict[str, Any] | Response:
+def search() -> Response:
     """The engine's answer to a search, reranked."""
     body, service = read.json_body(), current_service()
     requested = Search(
@@ -184,12 +198,18 @@ def search() -> dict[str, Any] | Response:
         reasons=read.flag(body, "reasons", False),
         baseline=read.flag(body, "baseline", False),
         highlight=read.flag(body, "highlight", False),
+        documents=read.choice(body, "documents", "source", list(DOCUMENTS)),
+        facets=tuple(read.field_names(body, "facets")),
+        plane=read.flag(body, "plane", False),
         headers=engine_headers(),
     )
     answer = service.search(requested)
     count_search(answer.resift)
     text = answer.json()
-    return answer.body if text is None else Response(text, mimetype="application/json")
+    response = Response(to_json(answer.body) if text is None else text, mimetype="application/json")
+    parts = (f"{name};dur={1000 * seconds:.1f}" for name, seconds in answer.seconds.items())
+    response.headers["Server-Timing"] = ", ".join(parts)
+    return response
 
 
 @api.post("/rewrite")

@@ -15,7 +15,7 @@ from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.plugin.engine import Engine
 from resift.ranking.clicks import read_actions
-from resift.reranker.access.browsers import protect_browsers
+from resift.reranker.access.browsers import PAGE_POLICY, protect_browsers
 from resift.reranker.access.keys import Keys
 from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
@@ -117,6 +117,7 @@ def _add_pages(app: Flask) -> None:
             return Response(file.read(), content_type="application/json")
 
     @app.get("/")
-    def page() -> str:
-        index, alpha = request.args.get("index", service.config.index), service.alpha
-        return render_template("search.html", index=index, alpha=alpha, version=__version__)
+    def page() -> Response:
+        text = render_template("search.html", index=service.config.index, alpha=service.alpha, version=__version__)
+        # unlike all else that is answered, its cards show the images of documents, from wherever these are
+        return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")

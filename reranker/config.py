@@ -14,6 +14,7 @@ from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
 from resift.reranker.limits import MAX_WINDOW
+from resift.reranker.search.cards import parse_page_fields
 from resift.vectors.packaged import DEFAULT
 
 _ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
@@ -43,6 +44,9 @@ class Config:
     searched for callers. ``ubi_actions``: what each action counts, as ACTION=GRADE; others count nothing.
 
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
+    ``page_fields``: what the search page's cards show, as ROLE=FIELD (:mod:`resift.reranker.search.cards`); what is
+    not said is guessed.
+
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
     """
 
@@ -70,6 +74,7 @@ class Config:
     max_body: int = 8 * 2**20
     deadline: float = 30.0
 
+    page_fields: tuple[str, ...] = ()
     def __post_init__(self) -> None:
         if not self.store:
             object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
@@ -88,6 +93,7 @@ class Config:
         for pattern in self.indices or [""]:
             if not pattern or pattern.startswith("-"):
                 expected = "names of indices, with * for anything"
+        parse_page_fields(self.page_fields)
                 raise BadInput(f"indices has {pattern!r}", value=pattern, expected=expected)
         for host in self.hosts:
             if host_of(f"//{host}") != host:

@@ -31,7 +31,7 @@ from resift.errors import (
     UnsupportedMediaType,
 )
 from resift.ranking.judgements import Judgement
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
 from resift.reranker.sessions import MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
@@ -245,6 +245,15 @@ def identifiers(body: dict[str, Any], name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         _wrong(name, value, "a list of document ids")
     check_count(name, len(value), MAX_JUDGEMENTS)
+    return list(value)
+
+
+def field_names(body: dict[str, Any], name: str) -> list[str]:
+    """A list of names of fields, at most MAX_FACETS; an empty one by default."""
+    value = _get(body, name, [], "a list of fields")
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        _wrong(name, value, "a list of fields")
+    check_count(name, len(value), MAX_FACETS)
     return list(value)
 
 

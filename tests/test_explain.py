@@ -54,27 +54,54 @@ def test_where_no_query_moves_there_is_no_direction(model: Model, method: str) -
     assert learned["towards"] == learned["away"] == learned["stronger"] == learned["weaker"] == []
 
 
-def test_a_hit_that_gained_is_explained_by_a_relevant_document(model: Model) -> None:
+def test_a_hit_that_went_up_is_explained_by_a_relevant_document(model: Model) -> None:
     judged = judge(model, {"army gun": -1, "bush smoke": 1, "river rain": 1})
     feedback = Feedback.from_judged(judged, model.dim)
     vectors = model.encode(["bush smoke the", "army gun the", "river rain the"])
-    found = reasons(feedback, judged, vectors, np.array([0.2, -0.3, 0.1]))
+    found = reasons(feedback, judged, vectors, [2, -3, 1])
     assert [one and one["document"] for one in found] == ["bush smoke", "army gun", "river rain"]
-    assert [one and one["gain"] for one in found] == [0.2, -0.3, 0.1]
-    assert reasons(feedback, judged, vectors, np.array([0, 1e-8, -1e-8])) == [None] * 3
-    only = judge(model, {"bush smoke": 1})
-    assert reasons(Feedback.from_judged(only, model.dim), only, vectors[:1], np.array([-0.1])) == [None]
+    assert [one and one["moved"] for one in found] == [2, -3, 1]
+    # what stayed has no reason, nor has what went the other way than what it is like
+    assert reasons(feedback, judged, vectors, [0, 0, 0]) == [None] * 3
+    assert reasons(feedback, judged, vectors, [-2, 3, -1]) == [None] * 3
+
+
+def test_what_is_like_no_judged_document_has_no_reason(model: Model) -> None:
+    judged = judge(model, {"bush smoke": 1})
+    feedback = Feedback.from_judged(judged, model.dim)
+    away = -np.stack([one.vector for one in judged])
+    assert reasons(feedback, judged, away, [5]) == [None]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_reason_never_contradicts_the_way_that_a_hit_went(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dim, count, marks = int(rng.integers(1, 12)), int(rng.integers(1, 30)), int(rng.integers(1, 9))
+    grades = rng.choice([-1.0, -0.25, 0.5, 1.0], marks)
+    # with a part that all have in common, away from which the query may be led: then all similarities fall
+    common = rng.normal(size=dim) * rng.choice([0, 3])
+    rows = rng.normal(size=(marks + count, dim)) + common
+    judged = [
+        JudgedDocument(Judgement("docs", str(at), grade, "fire"), rows[at].astype(np.float32), "")
+        for at, grade in enumerate(grades.tolist())
+    ]
+    feedback = Feedback.from_judged(judged, dim)
+    moved = rng.integers(-5, 6, count).tolist()
+    for reason, places in zip(reasons(feedback, judged, rows[marks:], moved), moved, strict=True):
+        if reason is not None:
+            assert np.sign(reason["grade"]) == np.sign(places) == np.sign(reason["moved"])
+            assert reason["similarity"] > 0
 
 
 def test_a_judgement_out_of_scope_explains_nothing(model: Model) -> None:
     judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
     feedback = Feedback.from_judged(judged, model.dim).at_query("fire")
-    vectors = model.encode(["soldier war"])
-    (found,) = reasons(feedback, judged, vectors, np.array([0.1]))
+    vectors = model.encode(["bush war"])
+    (found,) = reasons(feedback, judged, vectors, [1])
     assert found is not None
     assert found["document"] == "bush fire"
     nothing = Feedback.from_judged(judged, model.dim).at_query("rain")
-    assert reasons(nothing, judged, vectors, np.array([0.1])) == [None]
+    assert reasons(nothing, judged, vectors, [1]) == [None]
 
 
 def test_titles_are_cut_at_words() -> None:

@@ -102,7 +102,7 @@ def run_changed(client: FlaskClient, name: str, **fixed: str) -> None:
     @settings(cases, max_examples=CASES * (12 if name == "search" else 3))
     @given(body=changed([{**fixed, **body} for body in BODIES[name]]))
     def run(body: dict[str, Any]) -> None:
-        answer = client.open(path.format(session="anna"), method=method.upper(), json=body)
+        answer = client.open(path.format(session="anna", index="docs"), method=method.upper(), json=body)
         assert_documented(name, answer.status_code, answer.data)
 
     run()
@@ -124,7 +124,7 @@ def test_most_bodies_are_valid_before_they_are_changed(known: FlaskClient, fille
     statuses, unknown = [], 0
     for body in BODIES[name]:
         named = {"index": filled, **body} if "index" in json.dumps(SPEC["paths"][path][method]["requestBody"]) else body
-        answer = known.open(path.format(session="anna"), method=method.upper(), json=named)
+        answer = known.open(path.format(session="anna", index="docs"), method=method.upper(), json=named)
         statuses.append(answer.status_code)
         unknown += "unsupported_query" in answer.text
     assert statuses.count(200) >= (len(statuses) - unknown) / 2, statuses

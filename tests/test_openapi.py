@@ -62,7 +62,8 @@ def _url(name: str) -> str:
     """An operation's path, its parameters filled in with their examples."""
     _, path, operation = OPERATIONS[name]
     given = {its["name"]: its["example"] for its in operation.get("parameters", ()) if its["in"] == "query"}
-    filled = path.format(session=SPEC["components"]["parameters"]["Session"]["example"])
+    parameters = SPEC["components"]["parameters"]
+    filled = path.format(**{its["name"]: its["example"] for its in parameters.values()})
     return f"{filled}?{urlencode(given)}" if given else filled
 
 

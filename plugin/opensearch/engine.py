@@ -28,7 +28,7 @@ from resift.plugin.opensearch.client import call, connect, error_reason, from_js
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
-from resift.plugin.opensearch.mappings import is_mapped_alike, mappings, vector_fault
+from resift.plugin.opensearch.mappings import exact_names, is_mapped_alike, mappings, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
@@ -82,10 +82,30 @@ class OpenSearchEngine(Engine):
         # the mappings, which who may search an index may read, unlike its aliases
         return sorted(call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers))
 
-    def indices(self) -> list[IndexInfo]:
+    def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
         # System indices left out by name, as a cluster warns of requests for them; those behind data streams are not.
-        answer = call(self.client.indices.get_mapping, index="*,-.*,.ds-*", params={"expand_wildcards": "open"})
+        # Names that are given come first: what is excluded before anything is included counts as a name of its own.
+        index = ",".join([*patterns, "-.*", ".ds-*"] if "*" in patterns else patterns)
+        params = {"expand_wildcards": "open", "ignore_unavailable": "true"}
+        answer = call(self.client.indices.get_mapping, index=index, params=params, headers=headers)
         return [_info(name, answer[name]["mappings"]) for name in sorted(answer)]
+
+    def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
+        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
+        return list(dict.fromkeys(name for name in sorted(answer) for name in exact_names(answer[name]["mappings"])))
+
+    def value_counts(
+        self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
+    ) -> dict[str, list[tuple[Any, int]]]:
+        aggs = {name: {"terms": {"field": name, "size": size}} for name in fields}
+        # under numbers: the name of an aggregation may not have every sign that a field's may
+        body = {"query": query, "size": 0, "aggs": {str(at): one for at, one in enumerate(aggs.values())}}
+        response = self.search(index, body, headers=headers).response
+        found = response.get("aggregations", {})
+        return {
+            name: [(_value(bucket), bucket["doc_count"]) for bucket in found.get(str(at), {}).get("buckets", ())]
+            for at, name in enumerate(fields)
+        }
 
     def vector_fault(self, info: IndexInfo) -> str:
         found = call(self.client.indices.get_mapping, index=info.name)
@@ -224,6 +244,11 @@ class OpenSearchEngine(Engine):
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     return IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
+
+
+def _value(bucket: dict[str, Any]) -> Any:
+    """The value that a bucket of a ``terms`` aggregation is for; true and false come as 1 and 0, and in words."""
+    return {"true": True, "false": False}.get(bucket.get("key_as_string", ""), bucket["key"])
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.plugin.documents import IndexInfo, ModelDescription
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
+_EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 _CONSEQUENCES = {
     "false": " (dynamic is false: documents are taken, their vectors ignored)",
@@ -46,6 +47,21 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
         "_meta": {"resift": IndexInfo.made_by(model, fields).meta()},
         "dynamic_templates": [{"strings": keyword}],
     }
+
+
+def exact_names(mapping: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The names of the fields of a mapping whose values are compared as a whole, with those inside of others.
+
+    >>> list(exact_names({"properties": {"title": {"type": "text", "fields": {"keyword": {"type": "keyword"}}}}}))
+    ['title.keyword']
+    """
+    for name, field in mapping.get("properties", {}).items():
+        if field.get("type") == "nested":  # what is in it is found by queries of its own kind only
+            continue
+        if field.get("type") in _EXACT and field.get("doc_values", True) and not is_ours(name):
+            yield f"{path}{name}"
+        yield from exact_names(field, f"{path}{name}.")
+        yield from exact_names({"properties": field.get("fields", {})}, f"{path}{name}.")
 
 
 def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:

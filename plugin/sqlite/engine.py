@@ -24,6 +24,7 @@ from resift.plugin.engine import Engine, Headers
 from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, filter_source, names_vector
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
+from resift.plugin.sqlite.field_values import count_values, exact_names
 from resift.plugin.sqlite.highlights import parse_highlight
 from resift.plugin.sqlite.hits import page_hits
 from resift.plugin.sqlite.knn import VectorCache
@@ -39,11 +40,13 @@ from resift.plugin.sqlite.tables import (
     drop_tables,
     find_tables,
     stored_object,
+    stored_sources,
     stored_vector,
     write_document,
     write_vector,
 )
 
+_LOOKED_AT = 200  # documents, for the names of their fields
 _BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits", "rescore"}
 
 
@@ -80,10 +83,23 @@ class SqliteEngine(Engine):
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         return [self.info(index, headers).name]
 
-    def indices(self) -> list[IndexInfo]:
+    def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
         with self._database.transaction(write=False) as db:
             names = [name for (name,) in db.execute("SELECT name FROM indices ORDER BY name").fetchall()]
             return [find_tables(db, name).info() for name in names]
+
+    def exact_fields(self, index: str, headers: Headers = None) -> list[str]:
+        hits = self.sample(index, _LOOKED_AT, headers=headers).hits
+        return exact_names([hit["_source"] for hit in hits], self.info(index).fields)
+
+    def value_counts(
+        self, index: str, query: Body, fields: Sequence[str], size: int, headers: Headers = None
+    ) -> dict[str, list[tuple[Any, int]]]:
+        with self._database.transaction(write=False) as db:
+            tables = find_tables(db, index)
+            matcher = Matcher(db, tables, self._statistics_of(db, tables), self._vectors)
+            rows, _ = matcher.matches(parse_query(query, tables).clause)
+            return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def drop(self, index: str) -> None:
         with self._database.transaction() as db:

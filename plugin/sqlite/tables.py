@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ SCHEMA = (
 # What an index records of itself, and its types.
 _META = {"fields": list, "model": str, "model_name": str, "dim": int, "space": str, "analyzer": str}
 # The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
+_ROWS_AT_ONCE = 500
 _SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
 _TOKENIZER = "ascii tokenchars '{}'".format(_SIGNS.replace("'", "''"))
 
@@ -206,6 +208,14 @@ def stored_object(text: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CorruptEngine(f"{where} is damaged: no JSON object", value=where)
     return value
+
+
+def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """The fields of the documents in these rows."""
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        chosen = ", ".join(map(str, rows[start : start + _ROWS_AT_ONCE]))
+        for id, text in db.execute(f"SELECT id, source FROM {tables.documents} WHERE row IN ({chosen})"):
+            yield stored_object(text, f"document {id!r}")
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:

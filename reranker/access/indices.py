@@ -29,8 +29,17 @@ class ServedIndices:
 
     def require_name(self, index: str) -> None:
         """Raise IndexNotServed for a name that is not served, taken for an index's own."""
-        if self._is_internal(index) or not self._listed.fullmatch(index):
+        if not self.has(index):
             raise _not_served(index)
+
+    def has(self, index: str) -> bool:
+        """Whether a name is served, taken for an index's own."""
+        return not self._is_internal(index) and self._listed.fullmatch(index) is not None
+
+    @staticmethod
+    def own_name(index: str) -> str:
+        """The name that an index goes by: one that is behind a data stream goes by the stream's."""
+        return _DATA_STREAM.sub(r"\1", index)
 
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> None:
         """Raise IndexNotServed unless everything is served that a request's ``index`` stands for.
@@ -41,14 +50,14 @@ class ServedIndices:
         parts = index.split(",")
         if any(self._is_internal(part) for part in parts):
             raise _not_served(index)
-        names = [_DATA_STREAM.sub(r"\1", name) for name in resolve(index)]
+        names = [self.own_name(name) for name in resolve(index)]
         if not names or any(self._is_internal(name) for name in names):
             raise _not_served(index)
         others = [part for part in parts if part not in self.patterns]
         if "*" in self.patterns or not others:
             return
         if len(others) < len(parts):
-            names = [_DATA_STREAM.sub(r"\1", name) for name in resolve(",".join(others))]
+            names = [self.own_name(name) for name in resolve(",".join(others))]
         if not all(self._listed.fullmatch(name) for name in names):
             raise _not_served(index)
 

@@ -19,6 +19,8 @@ SCOPE_OF = {
     "tei.rerank": "embed",
     "cohere.rerank": "embed",
     "api.search": "search",
+    "api.list_indices": "search",
+    "api.describe_index": "search",
     "api.rewrite": "embed",
     "api.feedback": "feedback",
     "ubi.events": "feedback",

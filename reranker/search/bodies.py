@@ -18,7 +18,8 @@ _WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
 def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
     """The search body that a search stands for.
 
-    Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number.
+    Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
+    for a clause or body with ``documents``.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
@@ -26,7 +27,10 @@ def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
         query = {"bool": {"must": [clause], "filter": [search.filter]}} if search.filter else clause
         highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
         highlight = {"highlight": {"fields": highlighted, "encoder": "html"}} if search.highlight else {}
-        return {**page, "query": query, **highlight}
+        return {**page, "query": query, **highlight, **({"_source": False} if search.documents == "none" else {})}
+    if search.documents != "source":
+        expected = "source: a body says by _source what comes back"
+        raise BadInput(f"documents is {search.documents!r}", value=search.documents, expected=expected)
     is_clause = len(search.query) == 1 and search.query.keys().isdisjoint(("query", *_WITHOUT_QUERY))
     body = {"query": search.query} if is_clause else dict(search.query)
     if not isinstance(body.get("query", {}), dict):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+DOCUMENTS = ("source", "card", "none")
+
 
 @dataclass(frozen=True)
 class Search:
@@ -21,7 +23,10 @@ class Search:
     :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it. ``reasons``: whether hits tell what their scores
     are made of, and in a session which judgement moved them. ``baseline``: whether hits tell their rank in the engine's
     own answer. ``highlight``: whether the words of a query text are highlighted. ``filter``: a query clause
-    that every hit must match. ``headers``: the caller's own HTTP headers, which the engine is asked with.
+    that every hit must match. ``documents``: what hits have of their documents: the ``source``, as the engine gives it,
+    or of a query text also a ``card`` or ``none``. ``facets``: fields whose most frequent values are counted.
+    ``plane``: whether the answer has the hits, marks and query as points of a plane. ``headers``: the caller's own HTTP
+    headers, which the engine is asked with.
     """
 
     index: str
@@ -39,4 +44,7 @@ class Search:
     baseline: bool = False
     highlight: bool = False
     filter: dict[str, Any] | None = None
+    documents: str = "source"
+    facets: tuple[str, ...] = ()
+    plane: bool = False
     headers: Mapping[str, str] | None = None

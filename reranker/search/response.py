@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from resift.encoders.model import Model
 from resift.plugin.documents import SearchResult
 from resift.plugin.rewriting.rewrite import score_factor
 from resift.ranking.explain import reasons
-from resift.reranker.search.hits import hit_key
+from resift.reranker.search.cards import CardFields
+from resift.reranker.search.hits import HitKey, hit_key
+from resift.reranker.search.plane import plane
 from resift.reranker.search.rewriting import SessionQuery
 
 Hits = list[dict[str, Any]]
@@ -22,10 +24,11 @@ Hits = list[dict[str, Any]]
 
 @dataclass
 class Answer:
-    """The engine's ``result``, and what is said of it as ``resift``."""
+    """The engine's ``result``, what is said of it as ``resift``, and the ``seconds`` that each part of it took."""
 
     result: SearchResult
     resift: dict[str, Any]
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -63,23 +66,23 @@ def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Seque
         }
 
 
-def add_reasons(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], alpha: float) -> None:
+def add_reasons(query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int, plain: Hits) -> None:
     """In a session that has learned something give each hit the judgement that moved it, or None.
 
-    ``vectors`` are those of :func:`add_sub_scores`; ``alpha`` is the weight that similarities had.
+    ``vectors`` are those of :func:`add_sub_scores`; ``start`` is the position of the first hit in the ranking, and
+    ``plain`` are the first hits of the engine's own answer.
     """
-    if query.feedback is None:
-        return
     for hit in hits:
         hit["resift"]["because"] = None
-    held = [(hit, vector) for hit, vector in zip(hits, vectors, strict=True) if vector is not None]
-    # with an alpha of 0 the similarity counts for nothing, and no judgement moved anything by it
-    if query.meaning.vector is None or not alpha or not held:
+    held = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
+    if query.feedback is None or not held:
         return
+    ranks = _ranks(plain)
+    # what is not among the engine's first hits comes from behind them
+    moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
     matrix = np.stack([vector for _, vector in held])
-    change = model.score(query.meaning.vector, matrix, query.meaning.mask) - model.score(query.vector, matrix)
-    for (hit, _), reason in zip(held, reasons(query.feedback, query.documents, matrix, change), strict=True):
-        hit["resift"]["because"] = reason
+    for (row, _), reason in zip(held, reasons(query.feedback, query.documents, matrix, moved), strict=True):
+        hits[row]["resift"]["because"] = reason
 
 
 def _similarities(model: Model, query: SessionQuery, vectors: Sequence[Floats]) -> Floats:
@@ -90,6 +93,31 @@ def _similarities(model: Model, query: SessionQuery, vectors: Sequence[Floats]) 
 
 def add_engine_ranks(hits: Hits, plain: Hits) -> None:
     """Give each hit its rank, from 1, among the first ones of the engine's own answer; None for one that is not."""
-    ranks = {hit_key(hit): rank for rank, hit in enumerate(plain, 1)}
+    ranks = _ranks(plain)
     for hit in hits:
         hit.setdefault("resift", {})["engine_rank"] = ranks.get(hit_key(hit))
+
+
+def _ranks(hits: Hits) -> dict[HitKey, int]:
+    return {hit_key(hit): rank for rank, hit in enumerate(hits, 1)}
+
+
+def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> None:
+    """Give each hit a card in place of its document. ``fields`` are the index's text fields."""
+    for hit in hits:
+        hit.setdefault("resift", {})["card"] = card_fields.card(hit.pop("_source", {}), fields)
+
+
+def points(query: SessionQuery, vectors: Sequence[Floats | None]) -> dict[str, Any]:
+    """The hits, the session's marks and the query as points of a plane. ``vectors`` are the hits' (K,), if known."""
+    moved = None if query.feedback is None else query.meaning.vector
+    hits, marks, start, end = plane(vectors, [one.vector for one in query.documents], query.vector, moved)
+    return {
+        "hits": hits,
+        "marks": [
+            {"index": one.judgement.index, "document": one.judgement.document, "grade": one.judgement.grade, "at": at}
+            for one, at in zip(query.documents, marks, strict=True)
+        ],
+        "query": start,
+        "moved": end,
+    }

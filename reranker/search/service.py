@@ -24,17 +24,27 @@ from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
+from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.search.late import LateReranking
 from resift.reranker.search.request import Search
-from resift.reranker.search.response import Answer, add_engine_ranks, add_reasons, add_sub_scores
+from resift.reranker.search.response import (
+    Answer,
+    add_cards,
+    add_engine_ranks,
+    add_reasons,
+    add_sub_scores,
+    points,
+)
 from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in
 from resift.reranker.search.session_feedback import SessionFeedback
+from resift.reranker.search.stopwatch import Stopwatch
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
+MAX_VALUES_OF_FACET = 8
 
 
 class Reranker:
@@ -51,6 +61,7 @@ class Reranker:
         self.served_reranker = ServedReranker(config.reranker)
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
+        self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
         self._documents = JudgedDocuments(engine, model, self.info)
@@ -70,6 +81,14 @@ class Reranker:
         """
         info = self._served_info(index, headers)
         return info if info.model is None else info.of(self.model)
+
+    def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
+        """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
+        return self.catalogue.indices(self.model, headers)
+
+    def index(self, name: str, headers: Headers = None) -> dict[str, Any]:
+        """How an index is shown, as :meth:`Catalogue.describe` says it. Raises what :meth:`info` raises."""
+        return self.catalogue.describe(self.info(name, headers), headers)
 
     def require_served(self, index: str, headers: Headers = None) -> None:
         """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
@@ -136,12 +155,16 @@ class Reranker:
         info = self.info(search.index, search.headers)
         for other in indices_in([search.query, search.filter]):
             self.require_served(other, search.headers)
-        answer = self._search(search, info, search_body(search, info))
+        watch = Stopwatch()
+        answer = self._search(search, info, search_body(search, info), watch)
+        if search.documents == "card":
+            add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
         if isinstance(search.query, str):
             suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
             if suggestion is not None:
                 answer.resift["did_you_mean"] = suggestion
-        return answer
+        watch.lap("rest")
+        return replace(answer, seconds=watch.seconds)
 
     def rewrite(self, index: str, body: dict[str, Any], headers: Headers = None) -> tuple[dict[str, Any], str]:
         """A search body of a pipeline, rewritten, and why it is left as it was, wholly or in part, or "".
@@ -161,7 +184,7 @@ class Reranker:
             return body, f"failed: {type(error).__name__}"
         return body if query.rewritten.body is written else query.rewritten.body, query.reason
 
-    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any]) -> Answer:
+    def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
         search = replace(search, session=asked.session, alpha=asked.alpha)
         late = self.late_interaction(search.method) if asked.text else None
@@ -170,7 +193,8 @@ class Reranker:
             asked = replace(asked, alpha=0.0)
         try:
             query = self.rewriter.rewrite(info, body, asked, search.headers)
-            return self._answer(search, info, body, query, late)
+            watch.lap("rewrite")
+            return self._answer(search, info, body, query, late, watch)
         except ResiftError as error:
             # what is wrong with the search is the caller's to know; what is wrong here costs only the rewriting
             if error.status < 500 or error.code == "engine_unavailable":
@@ -183,25 +207,45 @@ class Reranker:
         return Answer(result, {"reranked": False, "reason": reason})
 
     def _answer(
-        self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, late: LateInteraction | None
+        self,
+        search: Search,
+        info: IndexInfo,
+        body: dict[str, Any],
+        query: SessionQuery,
+        late: LateInteraction | None,
+        watch: Stopwatch,
     ) -> Answer:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
         step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
         reranked = step is not None or query.rewritten.is_scored
         explained = step is not None or (reranked and search.reasons)
-        bodies = [self._asked(query, step), *([self._plain(body, query)] if search.baseline else [])]
-        result, *plain = self._results(search, bodies, info.vector_field if explained else None)
+        told = reranked and search.reasons and query.feedback is not None
+        # what moved a hit goes by the places that it won against the engine's own answer
+        bodies = [self._asked(query, step), *([self._plain(body, query)] if search.baseline or told else [])]
+        result, *plain = self._results(search, bodies, info.vector_field if explained or search.plane else None)
+        facets = self._facets(search, bodies[0])
+        watch.lap("engine")
         if step is not None:
             result = step.page(search, info, body, query, result)
         elif explained:
             add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
-        alpha = query.settings.alpha if step is None else step.alpha
-        if explained:
-            add_reasons(self.model, query, result.hits, result.vectors, alpha)
-        for answer in plain if reranked else ():
+        for answer in plain if told else ():
+            add_reasons(query, result.hits, result.vectors, body["from"], answer.hits)
+        for answer in plain if reranked and search.baseline else ():
             add_engine_ranks(result.hits, answer.hits)
+        alpha = query.settings.alpha if step is None else step.alpha
         said = self._described(search, query, step, alpha) if reranked else {"reranked": False}
-        return Answer(result, said | query.said)
+        shown = {"plane": points(query, result.vectors)} if search.plane else {}
+        return Answer(result, said | query.said | facets | shown)
+
+    def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
+        """The most frequent values of the fields that a search asks for, among all documents that it finds."""
+        if not search.facets:
+            return {}
+        query = body.get("query", {"match_all": {}})
+        counts = self.engine.value_counts(search.index, query, search.facets, MAX_VALUES_OF_FACET, search.headers)
+        values = {name: [{"value": value, "count": count} for value, count in found] for name, found in counts.items()}
+        return {"facets": values}
 
     def _asked(self, query: SessionQuery, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""

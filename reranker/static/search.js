@@ -1,230 +1,338 @@
-"use strict";
-// The search page: it only calls the HTTP API. Hits are built from text nodes; the one piece of HTML that is
-// inserted is the engine's highlight, which was escaped there but for its <em> tags.
+// The search page. The address says what is shown; this module turns it into searches, and what is done into addresses.
 
-const $ = (id) => document.getElementById(id);
-const session = sessionStorage.getItem("resift-session") || crypto.randomUUID?.() || `s-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-sessionStorage.setItem("resift-session", session);
-$("session-id").textContent = session;
+import { read, write } from "./address.js";
+import { ApiError, Unreachable, call, hasKey } from "./api.js";
+import { hideText, showText } from "./cards.js";
+import * as columns from "./columns.js";
+import { $, element, plural } from "./dom.js";
+import * as drawer from "./drawer.js";
+import { curl, offer, qrels, ubi } from "./export.js";
+import { listen } from "./keys.js";
+import * as messages from "./messages.js";
+import { LABELS, SIZE, keyOf, search } from "./searching.js";
+import * as sessions from "./session.js";
 
-let shown = [];        // hits on the page
-let before = null;     // hits before the last mark of this query
-let marks = {};        // "index document" → the grade that counts: 1, -1, or a fraction for a click
+const { index: defaultIndex, alpha } = document.body.dataset;
+let state = read(location.search, defaultIndex);
+let session = null; // what the service keeps of it
+let shown = null; // the last search that was answered
+let known = null; // how the index is shown: its card, facets and examples
+let methods = ["vectors"];
+let running = null; // the search under way, which a newer one ends
+let tasks = 0; // that are under way
 
-// Where the service has API keys, the user enters one; it stays in this tab.
-$("key").value = sessionStorage.getItem("resift-key") || "";
-$("key").onchange = () => { sessionStorage.setItem("resift-key", $("key").value.trim()); attempt(begin); };
-
-async function call(method, path, body) {
-  const headers = body ? { "Content-Type": "application/json" } : {};
-  if ($("key").value) headers["X-Api-Key"] = $("key").value.trim();
-  const response = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
-  if (response.status === 401 || $("key").value) $("key-label").hidden = false;
-  const answer = await response.json();
-  if (!response.ok) {
-    const { code, message, expected } = answer.error;
-    throw Object.assign(new Error(message + (expected ? ` — expected: ${expected}` : "")), { code });
-  }
-  return answer;
-}
-
-function say(text, isError = false) {
-  $("status").textContent = text;
-  $("status").className = isError ? "error" : "";
-}
+// ---- from the address to the page
 
 async function attempt(work) {
-  try { await work(); } catch (error) { say(error.message, true); }
-}
-
-async function search(keepBefore) {
-  const query = $("query").value.trim(), index = $("index").value.trim();
-  if (!query || !index) return;
-  const started = performance.now();
-  const answer = await call("POST", "v1/search", { index, query, session, size: 10, highlight: true, reasons: true, baseline: true, alpha: Number($("alpha").value) });
-  if (!keepBefore) before = null;
-  shown = answer.hits.hits;
-  const how = answer.resift.reranked ? `reranked${answer.resift.session ? " with this session" : ""}` : `engine's order: ${answer.resift.reason}`;
-  say(`${answer.hits.total?.value ?? "?"} matches, ${how}, ${(performance.now() - started).toFixed(0)} ms`);
-  suggest(index, answer.resift.did_you_mean);
-  draw();
-}
-
-function suggest(index, query) {
-  $("did-you-mean").replaceChildren();
-  if (!query) return;
-  const link = element("a", "", query);
-  link.href = `?${new URLSearchParams({ index, q: query })}`;
-  $("did-you-mean").append("Did you mean ", link, "?");
-}
-
-function element(tag, className, text) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
-}
-
-// At most four digits; with an alpha near 1 scores are powers of e beyond all that needs to be read.
-function rounded(number) {
-  if (number == null) return "–";
-  const size = Math.abs(number);
-  return size >= 1e4 || (size && size < 1e-4) ? number.toExponential(1).replace("+", "") : String(Number(number.toPrecision(4)));
-}
-
-const key = (hit) => `${hit._index} ${hit._id}`;
-const markName = (hit) => ({ 1: "relevant", "-1": "irrelevant" })[marks[key(hit)]] || "";
-
-function label(hit) {
-  const source = hit._source || {};
-  const text = source.title || source.text || Object.values(source).find((value) => typeof value === "string") || hit._id;
-  return String(text).slice(0, 90);
-}
-
-function draw() {
-  $("hits").replaceChildren(...shown.map(drawHit));
-  const old = before || [];
-  const rows = [];
-  for (let i = 0; before && i < Math.max(old.length, shown.length); i++) {
-    const row = element("tr");
-    for (const hit of [old[i], shown[i]]) {
-      const cell = element("td", hit && markName(hit), hit ? `${i + 1}. ${label(hit)}` : "");
-      if (hit) cell.title = label(hit);
-      row.append(cell);
+  busy(++tasks);
+  try {
+    await work();
+    messages.sayOnline();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (error instanceof Unreachable) messages.sayOffline(() => attempt(begin));
+    else if (error instanceof ApiError && error.status === 401) messages.askKey(error.message, () => attempt(begin));
+    else {
+      if (!(error instanceof ApiError)) console.error(error);
+      hideResults();
+      messages.sayError(error, () => attempt(begin));
     }
-    rows.push(row);
+  } finally {
+    busy(--tasks);
   }
-  if (!rows.length) {
-    const row = element("tr"), cell = element("td", "", "mark a hit to compare");
-    cell.colSpan = 2;
-    row.append(cell);
-    rows.push(row);
-  }
-  $("compare").tBodies[0].replaceChildren(...rows);
 }
 
-function drawHit(hit, i) {
-  const item = element("li", markName(hit));
-  const rank = element("div", "rank", String(i + 1));
-  const was = before ? before.findIndex((other) => key(other) === key(hit)) : hit.resift ? (hit.resift.engine_rank ?? 0) - 1 : i;
-  const moved = was < 0 ? "new" : was === i ? "" : was > i ? `▲ ${was - i}` : `▼ ${i - was}`;
-  rank.append(element("span", `move ${was < 0 || was > i ? "up" : "down"}`, moved));
-  const body = element("div");
-  const title = element("div", "title");
-  const titleText = hit._source?.title;
-  if (titleText) title.append(`${titleText} `);
-  title.append(element("span", "id", hit._id));
-  const text = element("div", "text");
-  const fragments = Object.entries(hit.highlight || {}).filter(([name]) => name !== "title").flatMap(([, found]) => found);
-  if (fragments.length) text.innerHTML = fragments.slice(0, 2).join(" … ");
-  else text.textContent = label({ ...hit, _source: { ...hit._source, title: undefined } }).slice(0, 300);
-  const parts = hit.resift || {};
-  const scores = element("div", "scores", `score ${rounded(hit._score)} · words ${rounded(parts.engine_score)} · similarity ${rounded(parts.similarity)} · plain search: rank ${parts.engine_rank ?? "–"}`);
-  body.append(title, text, scores);
-  const why = parts.because;
-  if (why && why.document !== hit._id) {
-    const line = element("div", "why", why.gain > 0 ? "▲ like " : "▼ like ");
-    line.append(element("q", "", why.title || why.document), `, which you ${verb(why.grade)} (similarity ${why.gain > 0 ? "+" : "−"}${Math.abs(why.gain).toFixed(2)})`);
-    body.append(line);
-  }
-  text.title = "open";
-  text.onclick = () => attempt(() => open(hit, text));
-  const buttons = element("div", "marks");
-  for (const [value, className, name] of [[1, "yes", "relevant"], [-1, "no", "not relevant"]]) {
-    const button = element("button", className, name);
-    button.type = "button";
-    button.setAttribute("aria-pressed", String(marks[key(hit)] === value));
-    button.onclick = () => attempt(() => mark(hit, marks[key(hit)] === value ? 0 : value));
-    buttons.append(button);
-  }
-  item.append(rank, body, buttons);
-  return item;
-}
-
-const verb = (grade) => grade >= 1 ? "marked" : grade > 0 ? "opened" : grade <= -1 ? "marked as not relevant" : "passed over";
-
-const judge = (index, id, name) => call("POST", "v1/feedback", { session, index, query: $("query").value.trim(), [name]: [id] });
-
-// Opening a hit is a click: it is noted, and the ranking stays as it is until the next search.
-async function open(hit, text) {
-  const source = { ...hit._source };
-  delete source.title;
-  text.textContent = Object.values(source).filter((value) => typeof value === "string").join("\n");
-  text.classList.add("open");
-  text.onclick = null;
-  if (!marks[key(hit)]) showSession(await judge(hit._index, hit._id, "clicked"));
-}
-
-async function mark(hit, value) {
-  const state = await judge(hit._index, hit._id, { 1: "relevant", "-1": "irrelevant", 0: "neutral" }[value]);
-  before = shown;
-  showSession(state);
-  await search(true);
-}
-
-function showSession(state) {
-  marks = {};
-  const counting = (state?.judgements || []).filter((one) => one.counts);
-  for (const { index, document: id, grade } of counting) marks[`${index} ${id}`] = grade;
-  const learned = state?.learned || {};
-  const told = Object.fromEntries((learned.because || []).map((one) => [`${one.index} ${one.document}`, one]));
-  const box = $("session-state");
-  box.replaceChildren();
-  if (!counting.length) box.append(element("p", "hint", "Nothing marked yet. What you mark or open moves this session's searches, and nobody else's."));
-  const list = element("ul", "judged");
-  for (const { index, document: id, grade, query } of counting) {
-    const known = told[`${index} ${id}`];
-    const item = element("li", grade > 0 ? "relevant" : "irrelevant");
-    const line = element("div", "what");
-    line.append(element("b", "", grade >= 1 ? "✓" : grade > 0 ? "◦" : "✗"), ` ${known?.title || id}`);
-    line.title = `${verb(grade)}${query ? ` for “${query}”` : ""}`;
-    const drop = element("button", "drop", "×");
-    drop.type = "button";
-    drop.title = "take this back";
-    drop.setAttribute("aria-label", `take back: ${known?.title || id}`);
-    drop.onclick = () => attempt(async () => { const changed = await judge(index, id, "neutral"); before = shown; showSession(changed); await search(true); });
-    item.append(line, drop);
-    if (known?.words.length) item.append(element("div", "words", known.words.join(" · ")));
-    list.append(item);
-  }
-  if (counting.length) box.append(list);
-  const moved = element("dl");
-  const line = (name, text) => moved.append(element("dt", "", name), element("dd", "", text));
-  if (learned.towards?.length) line("searches lean towards", learned.towards.join(", "));
-  if (learned.away?.length) line("and away from", learned.away.join(", "));
-  box.append(moved);
-  $("undo").disabled = !state?.judgements?.length;
-  $("undo").textContent = state?.steps ? `Undo step ${state.steps}` : "Undo";
-  $("forget").disabled = !state;
-  $("export").hidden = !state;
-}
-
-// Not a plain link, which could not send the key.
-async function download() {
-  const state = await call("GET", `v1/sessions/${session}`);
-  const link = element("a");
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(state)], { type: "application/json" }));
-  link.download = "session.json";
-  link.click();
-  URL.revokeObjectURL(link.href);
+function go(change, { replace = false } = {}) {
+  state = { ...state, ...change };
+  history[replace ? "replaceState" : "pushState"](null, "", write(state));
 }
 
 async function begin() {
-  await loadSession();
-  await search(false);
+  paintForm();
+  await loadIndices();
+  if (!state.index) return;
+  const before = session?.session;
+  session = await sessions.load(state.session);
+  if (before !== session?.session) shown = null;
+  known = await call("GET", `v1/indices/${encodeURIComponent(state.index)}`);
+  paintExamples();
+  await update();
 }
 
-async function loadSession() {
-  try { showSession(await call("GET", `v1/sessions/${session}`)); }
-  catch (error) { if (error.code !== "session_not_found") throw error; showSession(null); }
+async function loadIndices() {
+  let found = { indices: [], methods };
+  try {
+    found = await call("GET", "v1/indices");
+  } catch (error) {
+    // who may search an index need not be allowed to list them: one is then taken by its name
+    if (!(error instanceof ApiError) || error.status === 401 || error.status >= 500) throw error;
+  }
+  methods = found.methods;
+  if (!state.index && found.indices.length) state.index = found.indices[0].index;
+  const names = found.indices.map(({ index, documents }) => [index, `${index} (${documents.toLocaleString("en")})`]);
+  if (state.index && !names.some(([name]) => name === state.index)) names.unshift([state.index, state.index]);
+  $("index").replaceChildren(...names.map(([value, label]) => element("option", { value }, label)));
+  $("index").value = state.index;
+  paintMethods();
+  document.body.classList.toggle("ready", true);
+  if (!names.length) {
+    $("welcome").hidden = true;
+    messages.sayNoIndex();
+  }
 }
 
-$("form").onsubmit = (event) => { event.preventDefault(); attempt(() => search(false)); };
-$("alpha").oninput = () => { $("alpha-value").textContent = $("alpha").value; };
-$("alpha").onchange = () => attempt(() => search(false));
-$("undo").onclick = () => attempt(async () => { const state = await call("POST", `v1/sessions/${session}/undo`); before = shown; showSession(state); await search(true); });
-$("forget").onclick = () => attempt(async () => { await call("DELETE", `v1/sessions/${session}`); showSession(null); await search(false); });
-$("export").onclick = (event) => { event.preventDefault(); attempt(download); };
-const asked = new URLSearchParams(location.search).get("q");
-if (asked) $("query").value = asked;
+function paintForm() {
+  $("query").value = state.query;
+  document.body.classList.toggle("start", !state.query);
+  $("welcome").hidden = Boolean(state.query);
+  document.title = state.query ? `${state.query} – Resift` : "Resift";
+  drawer.setOpen(state.drawer && Boolean(state.query));
+}
+
+function paintMethods() {
+  for (const side of ["left", "right"]) {
+    const had = Object.keys(LABELS).filter((name) => name !== "trained" || methods.includes("late") || state[side] === name);
+    $(`${side}-method`).replaceChildren(...had.map((value) => element("option", { value }, LABELS[value])));
+    $(`${side}-method`).value = state[side];
+    $("tabs").querySelector(`[data-side=${side}]`).textContent = LABELS[state[side]].replace(/:.*/, "");
+  }
+}
+
+function paintExamples() {
+  const pills = known.examples.map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => ask(one) }, one));
+  $("examples").replaceChildren(...pills);
+}
+
+/** Search for what the state says, and show it. */
+async function update() {
+  if (!state.query || !state.index) return hideResults();
+  running?.abort();
+  running = new AbortController();
+  shown = await search(state, known?.facets ?? [], running.signal);
+  paint();
+}
+
+function paint() {
+  const { left, right } = shown, total = right.hits.total;
+  const none = !right.hits.hits.length && !left.hits.hits.length;
+  $("results").hidden = none;
+  messages.clearMessage();
+  suggest(right.resift.did_you_mean);
+  paintFilters();
+  if (none) messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
+  else columns.show(shown, sessions.grades(session), known?.card.title, act);
+  const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
+  $("total").textContent = count;
+  $("status").textContent = none ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
+  $("page-number").textContent = `Page ${state.page}`;
+  $("previous").disabled = state.page === 1;
+  $("next").disabled = total.relation === "eq" && state.page * SIZE >= total.value;
+  $("note").textContent = state.right === "session" && !sessions.grades(session).size ? "nothing marked yet, so the same as hybrid" : "";
+  reason(right.resift);
+  drawer.show(session, shown, state, alpha, act);
+}
+
+function reason({ reranked, reason: said }) {
+  $("said").hidden = !said || (state.right === "bm25" && !reranked) || said === "there is nothing to add";
+  if (!$("said").hidden) $("said").textContent = `Ranked without a part: ${said}`;
+}
+
+function suggest(query) {
+  $("total").parentElement.querySelector(".suggestion")?.remove();
+  if (!query) return;
+  const link = element("a", { href: write({ ...state, query, page: 1 }), onclick: (event) => {
+    event.preventDefault();
+    ask(query);
+  } }, query);
+  $("total").after(element("p", { class: "suggestion" }, "Did you mean ", link, "?"));
+}
+
+function paintFilters() {
+  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${one.field}: ${one.value}`, onclick: () => act.filter(one.field, one.value) },
+    element("span", { dir: "auto" }, `${one.field.replace(/\.keyword$/, "")}: ${one.value}`), " ×")));
+}
+
+function hideResults() {
+  columns.clear();
+  shown = null;
+  $("results").hidden = true;
+  $("status").textContent = "";
+  messages.clearMessage();
+}
+
+function busy(count) {
+  $("progress").hidden = !count;
+  $("results").setAttribute("aria-busy", String(count > 0));
+  document.body.classList.toggle("waiting", count > 0 && !shown && Boolean(state.query));
+}
+
+// ---- from what is done to the address
+
+function ask(query) {
+  query = query.trim();
+  if (!query) return;
+  go({ query, page: 1, ...(query === state.query ? {} : { filters: [] }) });
+  paintForm();
+  columns.closeTexts();
+  attempt(known ? update : begin);
+}
+
+function filters(chosen) {
+  go({ filters: chosen, page: 1 });
+  attempt(update);
+}
+
+function began() {
+  if (!state.session) go({ session: sessions.newId() }, { replace: true });
+  return state.session;
+}
+
+async function judge(hit, grade) {
+  session = await sessions.judge(began(), { index: hit._index, document: hit._id, query: state.query }, grade);
+}
+
+const act = {
+  mark: (hit, grade) => attempt(async () => {
+    const now = sessions.grades(session).get(keyOf(hit)), wanted = now === grade ? 0 : grade;
+    columns.press(hit, wanted);
+    await judge(hit, wanted);
+    await update();
+  }),
+  open: (hit) => {
+    if (!sessions.grades(session).get(keyOf(hit))) sessions.judge(began(), { index: hit._index, document: hit._id, query: state.query }, 0.5, { keepalive: true }).then((changed) => { session = changed; }, () => undefined);
+  },
+  read: (card) => attempt(async () => {
+    if (card.snippet.hidden) return hideText(card);
+    const { _index: index, _id: id } = card.hit;
+    const found = await call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1 } });
+    showText(card, textOf(found.hits.hits[0]?._source ?? {}));
+    if (!sessions.grades(session).get(keyOf(card.hit))) {
+      await judge(card.hit, 0.5);
+      drawer.show(session, shown, state, alpha, act);
+    }
+    return undefined;
+  }),
+  drop: ({ index, document }) => attempt(async () => {
+    session = await sessions.judge(state.session, { index, document, query: state.query }, 0);
+    await update();
+  }),
+  undo: () => attempt(async () => {
+    session = await sessions.undo(state.session);
+    await update();
+  }),
+  forget: () => attempt(async () => {
+    await sessions.forget(state.session);
+    session = null;
+    go({ session: "" }, { replace: true });
+    messages.toast("The session is forgotten.");
+    await update();
+  }),
+  fresh: () => {
+    session = null;
+    go({ session: "" });
+    messages.toast("A new session begins with your next mark.");
+    attempt(update);
+  },
+  duplicate: () => attempt(async () => {
+    if (!session) return messages.toast("Nothing is marked yet.");
+    const id = sessions.newId();
+    session = await sessions.copy(session, id);
+    go({ session: id });
+    messages.toast("This is a copy: what you mark now leaves the first session as it was.");
+    return update();
+  }),
+  share: async () => {
+    const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+    if (done) messages.toast("Link copied.");
+    else offer("Link to this view", [{ name: "link.txt", text: location.href }]);
+  },
+  qrels: () => offer("Judgements for a test collection", qrels(session), "Marks alone, in TREC’s form: what was only opened is no judgement."),
+  ubi: () => offer("User Behavior Insights", ubi(session), "A line of JSON for each query and event, for the indices ubi_queries and ubi_events."),
+  curl: () => offer("The same from a shell", curl(state, session, hasKey())),
+  filter: (field, value) => {
+    const others = state.filters.filter((one) => one.field !== field || one.value !== value);
+    filters(others.length < state.filters.length ? others : [...others, { field, value }]);
+  },
+  weigh: (weight) => {
+    go({ alpha: weight }, { replace: true });
+    attempt(update);
+  },
+  pick: (key) => {
+    const card = columns.cards("right").find(({ hit }) => keyOf(hit) === key);
+    card?.node.focus({ preventScroll: true });
+    card?.node.scrollIntoView({ block: "center", behavior: "smooth" });
+  },
+  close: () => toggle(false),
+};
+
+/** All texts of a document, one below another. */
+function textOf(source) {
+  const values = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(values) : [];
+  return values(source).join("\n\n");
+}
+
+function toggle(open) {
+  if (state.drawer === open) return;
+  go({ drawer: open }, { replace: true });
+  drawer.setOpen(open);
+  columns.drawLines();
+  if (open) {
+    attempt(update); // for the map and the facets, which are asked for only where they are seen
+    $("drawer").querySelector(".close").focus();
+  } else $("toggle").focus();
+}
+
+function choose(side) {
+  document.body.dataset.side = side;
+  for (const button of $("tabs").children) button.setAttribute("aria-pressed", String(button.dataset.side === side));
+}
+
+drawer.build(act);
+choose("right");
+listen({ mark: act.mark, close: () => state.drawer && toggle(false) });
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  $("query").blur(); // so that keys are about the hits
+  ask($("query").value);
+});
+$("index").addEventListener("change", () => {
+  go({ index: $("index").value, page: 1, filters: [] });
+  known = null;
+  attempt(begin);
+});
+for (const side of ["left", "right"]) {
+  $(`${side}-method`).addEventListener("change", (event) => {
+    go({ [side]: event.target.value, page: 1 });
+    paintMethods();
+    attempt(update);
+  });
+}
+$("tabs").addEventListener("click", (event) => event.target.dataset.side && choose(event.target.dataset.side));
+$("toggle").addEventListener("click", () => toggle(!state.drawer));
+for (const [id, step] of [["previous", -1], ["next", 1]]) {
+  $(id).addEventListener("click", () => {
+    go({ page: state.page + step });
+    columns.closeTexts();
+    attempt(async () => {
+      await update();
+      scrollTo({ top: 0 });
+    });
+  });
+}
+$("home").addEventListener("click", (event) => {
+  event.preventDefault();
+  go({ query: "", page: 1, filters: [], session: "", drawer: false });
+  session = null;
+  paintForm();
+  hideResults();
+  $("query").focus();
+});
+addEventListener("popstate", () => {
+  state = read(location.search, defaultIndex);
+  columns.closeTexts();
+  attempt(begin);
+});
+new ResizeObserver(columns.drawLines).observe($("columns"));
+// where it brings up no keyboard that covers the page
+if (!state.query && matchMedia("(hover: hover)").matches) $("query").focus();
 attempt(begin);

@@ -92,34 +92,31 @@ def title(text: str) -> str:
 
 
 def reasons(
-    feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], change: NDArray[Any]
+    feedback: Feedback, judged: Sequence[JudgedDocument], vectors: NDArray[Any], moved: Sequence[int]
 ) -> list[dict[str, Any] | None]:
-    """Which judgement moved each of a search's n hits, or None where none of the fitting kind took part.
+    """Which judgement moved each of a search's n hits, or None where none can be named.
 
     ``feedback`` was learned from ``judged`` and is scoped to the search (:meth:`Feedback.scoped`); ``vectors`` (n, K)
-    are the hits', and ``change`` (n,) is by how much feedback changed their similarity. A hit that gained is explained
-    by a relevant document, one that lost by an irrelevant one: by the nearest to the hit under the mask, in proportion
-    to what its judgement counts here.
+    are the hits', and ``moved`` (n,) says how many places each won by the session, negative if it lost some.
+
+    That is the judged document most like the hit under the mask, in proportion to what its judgement counts here, if it
+    explains the way that the hit went: up for a relevant one, down for an irrelevant one. A hit that stayed where it
+    was, that went the other way, or that is like none of them was moved by what others won or lost. By places, and not
+    by similarities: these may all fall, where a session leads away from what most documents have in common, and what
+    fell least still goes up.
     """
     # a judgement out of the search's scope did not move anything, near as its document may be
     documents = [judged[position] for position in feedback.positions]
     if not documents:
         return [None] * len(vectors)
     matrix = np.stack([one.vector for one in documents])
-    # what is shown as 0 is no more than the rounding of two equal similarities, and needs no reason
-    gains = np.asarray(change, float).round(6)
     similarities = unit_rows(vectors * feedback.mask) @ unit_rows(matrix * feedback.mask).T
-    fitting = np.outer(gains, feedback.grades) > 0
-    weighted = np.where(fitting, similarities * np.abs(feedback.grades), -np.inf)
-    best, rows = weighted.argmax(axis=1), np.arange(len(weighted))
-    described = {position: _describe_judgement(documents[position]) for position in set(best.tolist())}
+    nearest, rows = (similarities * np.abs(feedback.grades)).argmax(axis=1), np.arange(len(vectors))
+    found = similarities[rows, nearest].astype(float).round(6)
+    fitting = (np.asarray(moved) * feedback.grades[nearest] > 0) & (found > 0)
     return [
-        {**described[position], "similarity": similarity, "gain": gain} if explained else None
-        for position, similarity, gain, explained in zip(
-            best.tolist(),
-            similarities[rows, best].astype(float).round(6).tolist(),
-            gains.tolist(),
-            np.isfinite(weighted[rows, best]).tolist(),
-            strict=True,
+        {**_describe_judgement(documents[position]), "similarity": similarity, "moved": places} if fits else None
+        for position, similarity, places, fits in zip(
+            nearest.tolist(), found.tolist(), moved, fitting.tolist(), strict=True
         )
     ]

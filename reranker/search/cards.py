@@ -1,0 +1,157 @@
+"""Cards: what is shown of a document in a list of hits, and which of its fields that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from resift.errors import BadInput
+from resift.plugin.query_dsl import document_text, is_ours, values_of
+from resift.ranking.explain import title as first_line
+
+ROLES = ("title", "text", "link", "image", "facet")
+_FACETS = 4  # that are guessed
+_TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
+_NAMES = {
+    "title": ("title", "headline", "heading", "name", "subject", "label"),
+    "link": ("url", "link", "href", "uri", "permalink"),
+    "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
+}
+_URL = re.compile(r"https?://\S+", re.IGNORECASE)
+_IMAGE = re.compile(r"https?://\S+\.(?:avif|gif|jpe?g|png|svg|webp)(?:\?\S*)?", re.IGNORECASE)
+_SHORT, _VALUE = 150, 40  # characters: of a text that may be a title, and of a facet's values on average
+_READ = 2000  # characters of a value that are looked at
+_FEW = 0.5  # of the documents: a field with more values than that tells documents apart, instead of grouping them
+
+
+@dataclass(frozen=True)
+class CardFields:
+    """The names of the fields that a card is made of; None for a part that there is none for.
+
+    ``facets`` are fields with few different values, by which hits can be narrowed down.
+    """
+
+    title: str | None = None
+    text: str | None = None
+    link: str | None = None
+    image: str | None = None
+    facets: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> dict[str, str | None]:
+        """The name of each part's field."""
+        return {name: value for name, value in asdict(self).items() if name != "facets"}
+
+    def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, str]:
+        """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link`` and ``image`` if it has
+        some.
+
+        A document without a title has the first line of its text for one. ``fields`` are the index's text fields, which
+        stand in for a text. Links and images are addresses of http and https and nothing else.
+        """
+        text = _first(source, self.text) or document_text(source, fields)
+        found = {"title": _first(source, self.title)[:_TITLE_LENGTH] or first_line(text), "text": text[:_TEXT_LENGTH]}
+        for part, name in (("link", self.link), ("image", self.image)):
+            url = _first(source, name)
+            if _URL.fullmatch(url) and len(url) <= _URL_LENGTH:
+                found[part] = url
+        return found
+
+
+def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """What RESIFT_PAGE_FIELDS says: role → names of fields, none where the role is to stay empty.
+
+    >>> parse_page_fields(["title=headline", "image=", "facet=year", "facet=section"])
+    {'title': ('headline',), 'image': (), 'facet': ('year', 'section')}
+
+    Raises BadInput for a setting that is not ROLE=FIELD, and for a second field of a role that has one.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for setting in settings:
+        role, sign, name = setting.partition("=")
+        if role not in ROLES or not sign or (role in found and role != "facet"):
+            expected = f"ROLE=FIELD, each role once but facet: {' | '.join(ROLES)}"
+            raise BadInput(f"page_fields has {setting!r}", value=setting, expected=expected)
+        found[role] = found.get(role, ()) + ((name,) if name else ())
+    return found
+
+
+def card_fields(
+    sources: Sequence[Mapping[str, Any]], fields: Sequence[str], exact: Sequence[str], settings: Sequence[str] = ()
+) -> CardFields:
+    """The fields for the cards of an index, as the ``settings`` say or, where they say nothing, guessed.
+
+    ``sources`` are some of its documents, ``fields`` its text fields, and ``exact`` those whose values are compared as
+    a whole. The text is the text field with the longest values; the others go by their names, or by what stands in
+    them.
+    """
+    said = parse_page_fields(settings)
+    values = dict(_values(sources))
+    texts = [name for name in fields or values if _mean_length(values.get(name, ())) > 0]
+    longest = max(texts, key=lambda name: _mean_length(values[name]), default=None)
+    guess = CardFields(text=_said(said, "text", longest))
+    others = [name for name in values if name != guess.text]
+    guess = replace(guess, title=_said(said, "title", _title(others, fields, values)))
+    image = _by_name("image", others) or next((name for name in others if _all_match(_IMAGE, values[name])), None)
+    guess = replace(guess, image=_said(said, "image", image))
+    left = [name for name in others if name not in (guess.title, guess.image)]
+    link = _by_name("link", left) or next((name for name in left if _all_match(_URL, values[name])), None)
+    guess = replace(guess, link=_said(said, "link", link))
+    facets = [name for name in exact if _stem(name) not in guess.parts.values() and _groups(sources, name)]
+    return replace(guess, facets=said.get("facet", tuple(facets[:_FACETS])))
+
+
+def _said(said: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
+    return next(iter(said[role]), None) if role in said else guess
+
+
+def _values(sources: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Each field that holds texts, and the beginnings of these."""
+    names = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
+    for name in names:
+        found = [value for source in sources for value in values_of(source, name)]
+        texts = [value[:_READ] for value in found if isinstance(value, str)]
+        if texts and len(texts) == len(found):
+            yield name, texts
+
+
+def _mean_length(texts: Sequence[str]) -> float:
+    return fmean(map(len, texts)) if texts else 0.0
+
+
+def _title(others: Sequence[str], fields: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
+    short = (name for name in others if name in fields and _mean_length(values[name]) <= _SHORT)
+    return _by_name("title", others) or next(short, None)
+
+
+def _by_name(role: str, names: Sequence[str]) -> str | None:
+    """The field whose name says what it is for, in words of its own or with others (``image_url``)."""
+    for wanted in _NAMES[role]:
+        for name in names:
+            if wanted in re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()):
+                return name
+    return None
+
+
+def _all_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
+    return all(pattern.fullmatch(text.strip()) for text in texts)
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".keyword")
+
+
+def _groups(sources: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether a field has few enough values that documents can be grouped by it."""
+    found = [str(value) for source in sources for value in values_of(source, _stem(name)) if value is not None]
+    short = _mean_length(found) <= _VALUE and not _all_match(_URL, found)
+    return short and 2 <= len(set(found)) <= _FEW * len(found)
+
+
+def _first(source: Mapping[str, Any], name: str | None) -> str:
+    """The first text or number of a field; "" if there is none."""
+    values = values_of(source, name) if name else ()
+    return next((str(value).strip() for value in values if isinstance(value, (str, int, float))), "")

@@ -1,0 +1,126 @@
+"""What there is to search: the indices that a caller may search, and how each is best shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
+from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import document_text, values_of
+from resift.plugin.rewriting.clauses import question_clause
+from resift.ranking.explain import title
+from resift.reranker.access.indices import ServedIndices
+from resift.reranker.cache import TtlCache
+from resift.reranker.search.cards import CardFields, card_fields
+from resift.reranker.search.example_queries import example_queries
+
+log = logging.getLogger(__name__)
+MAX_INDICES, MAX_EXAMPLES = 200, 3
+_SECONDS, _INDICES = 600.0, 200
+_SAMPLE, _TRIED = 40, 12  # documents that are looked at, and queries that are tried
+Headers = Mapping[str, str] | None
+
+
+class Catalogue:
+    """Lists indices and guesses how their documents are shown, all of it with the rights of the caller.
+
+    What was found of an index is remembered for ten minutes, for callers with the same headers. ``settings`` are those
+    of RESIFT_PAGE_FIELDS.
+    """
+
+    def __init__(self, engine: Engine, served: ServedIndices, settings: Sequence[str]) -> None:
+        self.engine, self.served, self.settings = engine, served, settings
+        self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
+        self._examples: TtlCache[list[str]] = TtlCache(_INDICES, _SECONDS)
+
+    def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
+        """The first 200 indices that are served, and can be searched with ``model``, with the number of documents that
+        the caller may read of each."""
+        infos = self.engine.indices(self.served.patterns, headers)
+        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
+        # aliases are no index's own name; those that the list has word for word are served all the same
+        aliases = {name for name in self.served.patterns if "*" not in name} - {info.name for info in infos}
+        found: list[dict[str, Any]] = []
+        for name in dict.fromkeys([*names, *sorted(aliases)]):
+            count = self._count(name, headers) if self.served.has(name) and len(found) < MAX_INDICES else None
+            found += [] if count is None else [{"index": name, "documents": count}]
+        return found
+
+    def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
+        """How an index is shown: its text fields, the fields of its cards, its facets, and queries that find something.
+
+        Raises what the engine raises.
+        """
+        fields = self.fields(info, headers)
+        return {
+            "index": info.name,
+            "documents": self._total(info.name, headers),
+            "fields": list(info.fields),
+            "card": fields.parts,
+            "facets": list(fields.facets),
+            "examples": self._example_queries(info, fields, headers),
+        }
+
+    def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
+        """The fields that the cards of an index are made of."""
+        key = (info.name, str(headers))
+        known = self._fields.get(key)
+        if known is not None:
+            return known
+        sources = self._sources(info, headers)
+        exact = self.engine.exact_fields(info.name, headers)
+        found = card_fields(sources, info.fields, exact, self.settings)
+        # an index that is empty says nothing of what it is for
+        return self._fields.put(key, found) if sources else found
+
+    def _example_queries(self, info: IndexInfo, fields: CardFields, headers: Headers) -> list[str]:
+        key = (info.name, str(headers))
+        known = self._examples.get(key)
+        if known is not None:
+            return known
+        sources = self._sources(info, headers)
+        texts = [document_text(source, info.fields) for source in sources]
+        titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
+        candidates = example_queries(titles, texts)[:_TRIED]
+        queries = [{"query": question_clause(one, info.fields), "size": 0} for one in candidates]
+        answers = self.engine.search_all(info.name, queries, headers=headers) if queries else []
+        totals = [answer.response["hits"]["total"]["value"] for answer in answers]
+        found = [one for one, total in zip(candidates, totals, strict=True) if total][:MAX_EXAMPLES]
+        return self._examples.put(key, found) if found else found
+
+    def _sources(self, info: IndexInfo, headers: Headers) -> list[dict[str, Any]]:
+        return [hit.get("_source", {}) for hit in self.engine.sample(info.name, _SAMPLE, headers=headers).hits]
+
+    def _count(self, index: str, headers: Headers) -> int | None:
+        """How many documents an index has for the caller; None where it cannot be searched, being closed for instance.
+
+        Raises EngineUnavailable.
+        """
+        try:
+            return self._total(index, headers)
+        except EngineUnavailable:
+            raise
+        except ResiftError as error:
+            log.info("not listed: %r: %s", index, error.message)
+            return None
+
+    def _total(self, index: str, headers: Headers) -> int:
+        body = {"query": {"match_all": {}}, "size": 0, "track_total_hits": True}
+        total: int = self.engine.search(index, body, headers=headers).response["hits"]["total"]["value"]
+        return total
+
+
+def _title(source: Mapping[str, Any], fields: CardFields) -> str:
+    values = values_of(source, fields.title) if fields.title else ()
+    return next((value for value in values if isinstance(value, str)), "")
+
+
+def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
+    """Whether an index has vectors of a model, or none at all."""
+    try:
+        return info.model is None or bool(info.of(model))
+    except ModelMismatch:
+        return False

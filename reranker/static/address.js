@@ -1,0 +1,36 @@
+// What the page shows, as the address says it: reload, back and a shared link show the same.
+
+export const METHODS = ["bm25", "hybrid", "trained", "session"];
+const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "bm25", right: "session", alpha: null, filters: [], drawer: false };
+
+/** The state that an address says, with the defaults for all that it leaves out or that makes no sense. */
+export function read(search, index) {
+  const given = new URLSearchParams(search);
+  const state = { ...DEFAULTS, index: given.get("index") || index, query: given.get("q") || "" };
+  const session = given.get("session") || "";
+  if (/^[A-Za-z0-9_.:-]{1,128}$/.test(session)) state.session = session;
+  const page = Number(given.get("page"));
+  if (Number.isInteger(page) && page > 0 && page <= 1000) state.page = page;
+  for (const side of ["left", "right"]) if (METHODS.includes(given.get(side))) state[side] = given.get(side);
+  const alpha = Number(given.get("alpha"));
+  if (given.get("alpha") && alpha >= 0 && alpha <= 1) state.alpha = alpha;
+  state.filters = given.getAll("filter").filter((one) => one.indexOf(":") > 0).slice(0, 20).map((one) => {
+    const at = one.indexOf(":");
+    return { field: one.slice(0, at), value: one.slice(at + 1) };
+  });
+  state.drawer = given.get("drawer") === "1";
+  return state;
+}
+
+/** The address of a state. */
+export function write(state) {
+  const said = new URLSearchParams();
+  if (state.index) said.set("index", state.index);
+  if (state.query) said.set("q", state.query);
+  if (state.session) said.set("session", state.session);
+  for (const { field, value } of state.filters) said.append("filter", `${field}:${value}`);
+  for (const name of ["page", "left", "right"]) if (state[name] !== DEFAULTS[name]) said.set(name, state[name]);
+  if (state.alpha !== null) said.set("alpha", state.alpha);
+  if (state.drawer) said.set("drawer", "1");
+  return `?${said}`;
+}

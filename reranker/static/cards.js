@@ -1,0 +1,125 @@
+// A hit as a card. Its node is made once for a document and a column, and changed as the document moves.
+
+import { cut, element, highlighted, thumb } from "./dom.js";
+import { arrow, places, sentence } from "./why.js";
+
+const SNIPPET = 420;
+
+/** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(hit), open(hit), name(grade). */
+export function makeCard(hit, act) {
+  const node = element("li", { class: "card", tabIndex: -1 });
+  const rank = element("span", { class: "rank" });
+  const moved = element("span", { class: "moved" });
+  const title = element("h3", { dir: "auto" });
+  const snippet = element("p", { class: "snippet", dir: "auto" });
+  const why = element("p", { class: "why", hidden: true });
+  const ask = element("button", { type: "button", class: "quiet ask", "aria-expanded": "false" }, "Why?");
+  ask.addEventListener("click", () => {
+    why.hidden = !why.hidden;
+    ask.setAttribute("aria-expanded", String(!why.hidden));
+  });
+  const yes = judging("relevant", 1), no = judging("not relevant", -1);
+  const reading = element("button", { type: "button", class: "quiet read", onclick: () => act.read(card) }, "Read");
+  const buttons = element("div", { class: "buttons" }, moved, ask, reading, element("span", { class: "thumbs" }, yes, no));
+  const body = element("div", { class: "body" }, title, snippet, buttons, why);
+  const picture = element("span", { class: "picture", hidden: true });
+  node.append(rank, body, picture);
+  const card = { node, hit, rank, moved, title, snippet, why, ask, yes, no, picture, body };
+
+  function judging(name, grade) {
+    const button = element("button", { type: "button", class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) });
+    button.append(thumb(grade), element("span", { class: "unseen" }, name));
+    return button;
+  }
+  return card;
+}
+
+/** What does not change while a document moves: title, link, image and snippet. */
+export function fill(card, hit, titleField, act) {
+  card.hit = hit;
+  const { title, text, link, image } = hit.resift.card;
+  const name = title || hit._id;
+  card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer", onclick: () => act.open(hit) }, name) : name);
+  card.title.title = name.length > 90 ? name : "";
+  const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
+  const nodes = fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [...(at ? [" … "] : []), ...highlighted(one)]) : [text === title ? "" : text];
+  card.snippet.replaceChildren(...shortened(nodes));
+  card.picture.hidden = !image;
+  if (image && card.picture.dataset.image !== image) {
+    card.picture.dataset.image = image;
+    const picture = element("img", { src: image, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } });
+    card.picture.replaceChildren(picture);
+  }
+}
+
+/** As much of the nodes as a snippet may show: engines cut between words, which some texts have none of. */
+function shortened(nodes) {
+  const kept = [];
+  let left = SNIPPET;
+  for (const node of nodes) {
+    const text = typeof node === "string" ? node : node.textContent;
+    if (left <= 0) break;
+    if (typeof node === "string") kept.push(cut(node, left));
+    else {
+      node.textContent = cut(text, left);
+      kept.push(node);
+    }
+    left -= text.length;
+  }
+  return kept;
+}
+
+/** The rank of a card in its column, and how it is marked. */
+export function place(card, rank, grade) {
+  card.rank.textContent = rank;
+  card.node.classList.toggle("relevant", grade > 0);
+  card.node.classList.toggle("irrelevant", grade < 0);
+  press(card, grade);
+  const name = card.hit.resift.card.title || card.hit._id;
+  card.yes.lastChild.textContent = `relevant: ${cut(name, 80)}`;
+  card.no.lastChild.textContent = `not relevant: ${cut(name, 80)}`;
+}
+
+/** Show how a document is marked, which the next search may take a moment to do. */
+export function press(card, grade) {
+  card.yes.setAttribute("aria-pressed", String(grade >= 1));
+  card.no.setAttribute("aria-pressed", String(grade <= -1));
+}
+
+/** The arrow of a card on the right, and the sentence under "Why?". */
+export function explain(card, ranks, name) {
+  const found = places(ranks), shown = arrow(found, name);
+  card.moved.className = `moved ${shown.kind}`;
+  card.moved.replaceChildren(element("span", { "aria-hidden": "true" }, shown.text), element("span", { class: "unseen" }, shown.spoken));
+  const { text, like } = sentence(found, card.hit.resift.because, card.hit._id, name, ranks.depth);
+  const end = !like ? ["."] : like.itself ? [`: ${like.itself} it.`] : [": like ", element("q", { dir: "auto" }, cut(like.title, 90)), `, which ${like.verb}.`];
+  card.why.replaceChildren(text, ...end, element("span", { class: "scores" }, scores(card.hit)));
+  card.ask.hidden = false;
+}
+
+function scores({ _score: score, resift }) {
+  const rounded = (number) => number === null || number === undefined ? "unknown" : Math.abs(number) >= 1e4 ? number.toExponential(1) : String(Number(number.toPrecision(3)));
+  const parts = "similarity" in resift ? `: words ${rounded(resift.engine_score)}, similarity ${rounded(resift.similarity)}` : "";
+  return `Score ${rounded(score)}${parts}`;
+}
+
+/** A card on the left has no arrow: it says where the hit went. */
+export function point(card, text) {
+  card.moved.className = "moved went";
+  card.moved.textContent = text;
+  card.ask.hidden = true;
+}
+
+/** The whole document, as text, in the place of the snippet. */
+export function showText(card, text) {
+  const whole = element("div", { class: "whole", dir: "auto", tabIndex: 0, role: "region", "aria-label": "The whole document" }, text);
+  card.body.querySelector(".whole")?.remove();
+  card.snippet.hidden = true;
+  card.snippet.after(whole);
+  whole.focus({ preventScroll: true });
+}
+
+export function hideText(card) {
+  card.body.querySelector(".whole")?.remove();
+  card.snippet.hidden = false;
+}

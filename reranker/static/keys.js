@@ -1,0 +1,35 @@
+// Keys: j and k go from hit to hit, y and n mark the one that has the focus, and / goes to the query.
+
+import { $ } from "./dom.js";
+import { cards } from "./columns.js";
+
+const typing = (node) => node?.matches?.("input, textarea, select, [contenteditable]");
+
+/** The side whose hits the keys are about: that of the focus, or the one that is shown. */
+function side() {
+  if ($("left").contains(document.activeElement)) return "left";
+  return getComputedStyle($("right")).display === "none" ? "left" : "right";
+}
+
+export function listen({ mark, close }) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
+    if (event.key === "Escape") {
+      if (document.activeElement === $("query")) $("query").blur();
+      else close();
+      return;
+    }
+    if (typing(event.target)) return;
+    const shown = cards(side());
+    const at = shown.findIndex((card) => card.node.contains(document.activeElement));
+    const steps = { j: 1, k: -1 }, grades = { y: 1, n: -1 };
+    if (event.key in steps && shown.length) {
+      const next = shown[Math.min(shown.length - 1, Math.max(0, at < 0 ? 0 : at + steps[event.key]))];
+      next.node.focus({ preventScroll: true });
+      next.node.scrollIntoView({ block: "nearest" });
+    } else if (event.key in grades && at >= 0) mark(shown[at].hit, grades[event.key]);
+    else if (event.key === "/") $("query").select();
+    else return;
+    event.preventDefault();
+  });
+}

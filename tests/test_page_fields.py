@@ -1,0 +1,168 @@
+"""What the search page shows of documents: cards, facets, example queries, and points of a plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from resift.errors import BadInput
+from resift.reranker import Config
+from resift.reranker.search.cards import CardFields, card_fields
+from resift.reranker.search.example_queries import example_queries
+from resift.reranker.search.plane import plane
+
+SHOP = [
+    {
+        "name": f"Lamp {number}",
+        "description": "A lamp of brass with a shade of linen, for the desk or the bed. " * 3,
+        "productUrl": f"https://shop.example/{number}",
+        "img": f"https://shop.example/{number}.jpg",
+        "brand": ["Lumen", "Halo"][number % 2],
+        "sku": f"L-{number}",
+        "stock": number % 3,
+    }
+    for number in range(12)
+]
+NEWS = [
+    {"body": "Fire in the bush. " * 20, "teaser": f"Fire number {n}", "www": f"http://n.example/{n}"} for n in range(4)
+]
+
+
+@pytest.mark.parametrize(
+    ("sources", "fields", "exact", "settings", "expected"),
+    [
+        (
+            SHOP,
+            ["name", "description"],
+            ["productUrl", "img", "brand.keyword", "sku", "stock"],
+            [],
+            CardFields("name", "description", "productUrl", "img", ("brand.keyword", "stock")),
+        ),
+        (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", "www", None, ())),
+        (NEWS, [], ["www"], [], CardFields(None, "body", "www", None, ())),
+        ([], ["text"], [], [], CardFields()),
+        ([{"text": 5, "tags": [{"a": None}]}], ["text"], ["text"], [], CardFields()),
+        (
+            SHOP,
+            ["name", "description"],
+            ["brand", "stock"],
+            ["title=sku", "image=", "link=", "facet=stock", "facet=year"],
+            CardFields("sku", "description", None, None, ("stock", "year")),
+        ),
+        (
+            SHOP,
+            ["name", "description"],
+            ["brand"],
+            ["facet="],
+            CardFields("name", "description", "productUrl", "img", ()),
+        ),
+    ],
+)
+def test_fields_are_guessed_where_nothing_is_said(
+    sources: Any, fields: list[str], exact: list[str], settings: list[str], expected: CardFields
+) -> None:
+    assert card_fields(sources, fields, exact, settings) == expected
+
+
+@pytest.mark.parametrize("wrong", [["title"], ["=a"], ["heading=a"], ["title=a", "title=b"], ["Title=a"]])
+def test_settings_that_say_nothing_are_refused(wrong: list[str]) -> None:
+    with pytest.raises(BadInput, match="page_fields"):
+        Config(page_fields=tuple(wrong))
+
+
+def test_settings_from_the_environment() -> None:
+    config = Config.from_environment({"RESIFT_PAGE_FIELDS": "title=headline, facet=year,facet=section,image="})
+    assert config.page_fields == ("title=headline", "facet=year", "facet=section", "image=")
+
+
+def test_a_card_is_cut_short() -> None:
+    fields = CardFields("title", "text", "url", "image")
+    source = {"title": "t" * 600, "text": "x" * 10**6, "url": "https://a.example/", "image": "http://a.example/i"}
+    card = fields.card(source, ["text"])
+    assert {name: len(value) for name, value in card.items()} == {"title": 500, "text": 400, "link": 18, "image": 18}
+    assert fields.card({"text": ["  First line\nand more", "b"]}, []) == {
+        "title": "First line",
+        "text": "First line\nand more",
+    }
+    assert fields.card({}, ["text"]) == {"title": "", "text": ""}
+    assert CardFields().card({"a": 1, "b": "all that there is"}, []) == {
+        "title": "all that there is",
+        "text": "all that there is",
+    }
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "javascript:alert(1)",
+            " javascript:x",
+            "data:text/html,x",
+            "//a.example",
+            "https://a b",
+            "https:",
+            5,
+            None,
+            {},
+        ),
+        *("https://a.example/" + "x" * 2000, "https://a.example/\nx"),
+    ],
+)
+def test_addresses_are_those_of_the_web(url: Any) -> None:
+    assert CardFields(link="url", image="url").card({"url": url}, []).keys() == {"title", "text"}
+
+
+def test_phrases_of_several_documents_are_asked() -> None:
+    titles = ["Bush fires near Sydney", "Bush fires again", "The bush fires of 2001", "A ceasefire", "Ceasefire talks"]
+    texts = [
+        "The army returned fire.",
+        "",
+        "New peace talks begin; new peace talks end",
+        "new peace talks",
+        "New peace talks",
+    ]
+    found = example_queries(titles, texts)
+    assert found[:3] == ["new peace talks", "bush fires", "Bush fires near"]
+    assert "The bush fires" not in found  # a stop word is no part of a query
+    assert len(set(found)) == len(found)
+
+
+def test_documents_that_share_nothing_are_asked_for_by_their_beginnings() -> None:
+    kept = ["東京の天気予報と明日の気温", "ข่าววันนี้"]
+    assert example_queries(kept, ["", ""]) == kept
+        "東京の天気予報と明日の気温",
+        "ข่าววันนี้",
+    ]
+    assert example_queries(["", "12 %"], ["The of", "x <b>"]) == []
+    assert example_queries([], []) == []
+
+
+def test_the_way_that_the_query_was_moved_leads_to_the_right() -> None:
+    rng = np.random.default_rng(3)
+    hits = [rng.normal(size=8).astype(np.float32) for _ in range(5)]
+    query, moved = hits[0] + 0.1, hits[1] + 0.1
+    points, marks, start, end = plane([*hits, None], [hits[1]], query, moved)
+    assert points[-1] is None
+    assert marks == [points[1]]
+    assert start is not None
+    assert end is not None
+    assert start[0] < end[0]
+    assert start[1] == end[1]
+    assert all(-1 <= value <= 1 for point in points[:-1] if point for value in point)
+    assert plane([*hits, None], [hits[1]], query, moved) == (points, marks, start, end)
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_few_points_or_none(count: int) -> None:
+    rng = np.random.default_rng(5)
+    hits = [rng.normal(size=4) for _ in range(count)]
+    for query in (np.zeros(4), rng.normal(size=4)):
+        for moved in (None, np.zeros(4), query, rng.normal(size=4)):
+            points, _, start, end = plane(hits, [], query, moved)
+            shown = [point for point in (*points, start, end) if point is not None]
+            assert np.isfinite(np.array(shown)).all()
+            assert len(points) == count
+            assert (start is None) == (not query.any())
+            assert (end is None) == (moved is None or not moved.any())
