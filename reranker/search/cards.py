@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -88,20 +88,16 @@ def card_fields(
     a whole. The text is the text field with the longest values; the others go by their names, or by what stands in
     them.
     """
-    said = parse_page_fields(settings)
-    values = dict(_values(sources))
-    texts = [name for name in fields or values if _mean_length(values.get(name, ())) > 0]
-    longest = max(texts, key=lambda name: _mean_length(values[name]), default=None)
-    guess = CardFields(text=_said(said, "text", longest))
-    others = [name for name in values if name != guess.text]
-    guess = replace(guess, title=_said(said, "title", _title(others, fields, values)))
-    image = _by_name("image", others) or next((name for name in others if _all_match(_IMAGE, values[name])), None)
-    guess = replace(guess, image=_said(said, "image", image))
-    left = [name for name in others if name not in (guess.title, guess.image)]
-    link = _by_name("link", left) or next((name for name in left if _all_match(_URL, values[name])), None)
-    guess = replace(guess, link=_said(said, "link", link))
-    facets = [name for name in exact if _stem(name) not in guess.parts.values() and _groups(sources, name)]
-    return replace(guess, facets=said.get("facet", tuple(facets[:_FACETS])))
+    said, values = parse_page_fields(settings), dict(_values(sources))
+    texts = [name for name in fields or values if values.get(name)]
+    text = _said(said, "text", max(texts, key=lambda name: _mean_length(values[name]), default=None))
+    others = [name for name in values if name != text]
+    title = _said(said, "title", _title(others, fields, values))
+    image = _said(said, "image", _by_name("image", others) or _of_form(_IMAGE, others, values))
+    left = [name for name in others if name not in (title, image)]
+    link = _said(said, "link", _by_name("link", left) or _of_form(_URL, left, values))
+    facets = [name for name in exact if _stem(name) not in (text, title, image, link) and _groups(sources, name)]
+    return CardFields(title, text, link, image, said.get("facet", tuple(facets[:_FACETS])))
 
 
 def _said(said: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
@@ -134,6 +130,11 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
             if wanted in re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()):
                 return name
     return None
+
+
+def _of_form(pattern: re.Pattern[str], names: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
+    """The first field all of whose texts are of a form."""
+    return next((name for name in names if _all_match(pattern, values[name])), None)
 
 
 def _all_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:

@@ -49,7 +49,8 @@ def _coordinates(matrix: NDArray[Any], documents: NDArray[np.bool_], way: NDArra
         columns.append(left @ axis)
         left = left - np.outer(columns[-1], axis)
     scales = np.max(np.abs(columns), axis=1, keepdims=True)
-    return np.asarray(columns / np.where(scales > 1e-9, scales, 1.0)).T.round(4)
+    points: NDArray[np.float64] = (columns / np.where(scales > 1e-9, scales, 1.0)).T.round(4)
+    return points
 
 
 def _unit(vector: NDArray[Any]) -> NDArray[np.float64]:

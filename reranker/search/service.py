@@ -219,9 +219,7 @@ class Reranker:
         step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
         reranked = step is not None or query.rewritten.is_scored
         explained = step is not None or (reranked and search.reasons)
-        told = reranked and search.reasons and query.feedback is not None
-        # what moved a hit goes by the places that it won against the engine's own answer
-        bodies = [self._asked(query, step), *([self._plain(body, query)] if search.baseline or told else [])]
+        bodies = [self._asked(query, step), *self._compared(search, body, query)]
         result, *plain = self._results(search, bodies, info.vector_field if explained or search.plane else None)
         facets = self._facets(search, bodies[0])
         watch.lap("engine")
@@ -229,14 +227,26 @@ class Reranker:
             result = step.page(search, info, body, query, result)
         elif explained:
             add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
-        for answer in plain if told else ():
-            add_reasons(query, result.hits, result.vectors, body["from"], answer.hits)
-        for answer in plain if reranked and search.baseline else ():
-            add_engine_ranks(result.hits, answer.hits)
+        for answer in plain if reranked else ():
+            self._compare(search, query, result, answer, body["from"])
         alpha = query.settings.alpha if step is None else step.alpha
         said = self._described(search, query, step, alpha) if reranked else {"reranked": False}
         shown = {"plane": points(query, result.vectors)} if search.plane else {}
         return Answer(result, said | query.said | facets | shown)
+
+    def _compared(self, search: Search, body: dict[str, Any], query: SessionQuery) -> list[dict[str, Any]]:
+        """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
+        wanted = search.baseline or (search.reasons and query.feedback is not None)
+        return [self._plain(body, query)] if wanted else []
+
+    def _compare(
+        self, search: Search, query: SessionQuery, result: SearchResult, plain: SearchResult, start: int
+    ) -> None:
+        """Give the hits of a ``result`` what follows from the ``plain`` one. ``start``: the first hit's position."""
+        if search.reasons and query.feedback is not None:
+            add_reasons(query, result.hits, result.vectors, start, plain.hits)
+        if search.baseline:
+            add_engine_ranks(result.hits, plain.hits)
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
         """The most frequent values of the fields that a search asks for, among all documents that it finds."""
