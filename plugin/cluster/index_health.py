@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from resift.plugin.cluster.index_pipelines import pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.documents import IndexInfo
-
-_AT_ONCE = 200  # searches of one request
 
 
 @dataclass(frozen=True)
@@ -67,16 +64,11 @@ def _entries(record: IndexRecord) -> tuple[IndexInfo, ...]:
 
 def _counts(cluster: Cluster, entries: Sequence[IndexInfo]) -> list[tuple[int | None, int]]:
     """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
-    found: list[tuple[int | None, int]] = []
-    for start in range(0, len(entries), _AT_ONCE):
-        lines = []
-        for entry in entries[start : start + _AT_ONCE]:
-            covered = {"filter": {"exists": {"field": entry.vector_field}}}
-            body = {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}, "search_pipeline": "_none"}
-            lines += [json.dumps({"index": entry.name, "ignore_unavailable": True}), json.dumps(body)]
-        answers = cluster.request("POST", "/_msearch", "\n".join(lines) + "\n")["responses"]
-        found += [_counted(answer) for answer in answers]
-    return found
+    searches = []
+    for entry in entries:
+        covered = {"filter": {"exists": {"field": entry.vector_field}}}
+        searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
+    return [_counted(answer) for answer in cluster.searches(searches)]
 
 
 def _counted(answer: dict[str, Any]) -> tuple[int | None, int]:

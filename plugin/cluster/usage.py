@@ -18,7 +18,6 @@ _WRITING = ("index.default_pipeline", "index.final_pipeline")
 _SEARCHING = "index.search.default_pipeline"
 _SETTINGS = (*_WRITING, _SEARCHING)
 _LATEST = 100  # documents of an index that are looked at, those written last
-_AT_ONCE = 200  # searches of one request
 
 
 @dataclass(frozen=True)
@@ -135,20 +134,13 @@ def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
 def _holding_vectors(cluster: Cluster, indices: Sequence[str]) -> set[str]:
     """Those of the ``indices`` whose latest documents have the pipeline's fields, which their mappings do not show."""
     # No query finds what is not mapped, and to read every document of a cluster would take hours.
-    # Without a search pipeline: the index's own may rerank, or fail.
     body = {"size": _LATEST, "sort": [{"_seq_no": "desc"}], "_source": [GUARD_FIELD]}
-    body["search_pipeline"] = "_none"
-    holding = set()
-    for start in range(0, len(indices), _AT_ONCE):
-        part = indices[start : start + _AT_ONCE]
-        # Closed indices and those that are gone have nothing to answer with.
-        heads = (json.dumps({"index": index, "ignore_unavailable": True}) for index in part)
-        lines = "".join(f"{head}\n{json.dumps(body)}\n" for head in heads)
-        answers = cluster.request("POST", "/_msearch", lines)["responses"]
-        for index, answer in zip(part, answers, strict=True):
-            if any(hit.get("_source") for hit in answer.get("hits", {}).get("hits", ())):
-                holding.add(index)
-    return holding
+    answers = cluster.searches([(index, body) for index in indices])
+    return {
+        index
+        for index, answer in zip(indices, answers, strict=True)
+        if any(hit.get("_source") for hit in answer.get("hits", {}).get("hits", ()))
+    }
 
 
 def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:
