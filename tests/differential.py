@@ -135,6 +135,8 @@ def text_clauses(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         return {"match": {draw(st.sampled_from(FIELDS)): settings}}
     names = draw(st.lists(st.sampled_from([*FIELDS, "title^3", "te*", "meta.*"]), min_size=1, max_size=3, unique=True))
+    if draw(st.booleans()):
+        settings["tie_breaker"] = draw(st.sampled_from([0, 0.3, "0.7", 1.0]))
     return {"multi_match": {**settings, "fields": names}}
 
 

@@ -117,6 +117,9 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     (multi(fields=[5.5]), "fields"),
     (multi(fields=[{}]), "fields"),
     (multi(fields=["text^x"]), "boost"),
+    (multi(tie_breaker=1.5), "tie_breaker"),
+    (multi(tie_breaker=-0.1), "tie_breaker"),
+    (multi(tie_breaker="x"), "tie_breaker"),
     ({"query": {"bool": []}}, "bool"),
     ({"query": {"bool": {"must": [5]}}}, "query"),
     ({"query": {"bool": {"must": [{}]}}}, "query"),
@@ -165,7 +168,6 @@ UNKNOWN = [
     {"query": {"__class__": {}}},
     {"query": {"bool": {"must": [{"nested": {}}]}}},
     multi(type="cross_fields"),
-    multi(tie_breaker=0.3),
     {"query": MATCH, "sort": ["year"]},
 ]
 

@@ -72,9 +72,12 @@ def text_scores(
         for name, boost in text.boosts.items()
     ]
     rows, places = np.unique(np.concatenate([rows for rows, _ in found]), return_inverse=True)
+    scores = np.concatenate([scores for _, scores in found])
     best = np.zeros(len(rows), np.float32)
-    np.maximum.at(best, places, np.concatenate([scores for _, scores in found]))
-    return rows, best
+    np.maximum.at(best, places, scores)
+    # in doubles, as Lucene's DisjunctionMaxScorer adds them up
+    others = np.bincount(places, scores, len(rows)) - best
+    return rows, (best + others * np.float32(text.tie_breaker)).astype(np.float32)
 
 
 def _field_scores(

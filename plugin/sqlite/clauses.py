@@ -35,16 +35,17 @@ class Passing:
 
 @dataclass(frozen=True)
 class Text:
-    """The documents that hold terms in the best of some text fields, with that field's BM25 score.
+    """The documents that hold terms in some text fields: the BM25 score of the best field, and a part of the others'.
 
     ``boosts``: text field → its weight. ``terms``: as often as they occur in the query. ``every``: whether all terms
-    must be in one field; else one is enough.
+    must be in one field; else one is enough. ``tie_breaker``: the part of the other fields' scores, 0 to 1.
     """
 
     boosts: dict[str, float]
     terms: tuple[str, ...]
     every: bool = False
     boost: float = 1.0
+    tie_breaker: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -191,10 +191,11 @@ class _Parser:
     def _multi_match(self, body: Mapping[str, Any]) -> Clause:
         if body.get("type", "best_fields") != "best_fields":
             _unsupported(f"the multi_match type {body['type']!r}", "best_fields")
-        settings = {name: value for name, value in body.items() if name not in ("fields", "type")}
-        return self._words("multi_match", self._boosts(_as_list(body.get("fields") or ["*"])), settings)
+        settings = {name: value for name, value in body.items() if name not in ("fields", "type", "tie_breaker")}
+        tie_breaker = _number("tie_breaker", body.get("tie_breaker", 0.0), 1.0)
+        return self._words("multi_match", self._boosts(_as_list(body.get("fields") or ["*"])), settings, tie_breaker)
 
-    def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any]) -> Clause:
+    def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any], tie_breaker: float = 0.0) -> Clause:
         """The clause for the words of a text in some fields."""
         boost = _boost_of(kind, body, "query", "operator", "zero_terms_query")
         operator = str(body.get("operator", "or")).lower()
@@ -209,7 +210,7 @@ class _Parser:
             raise _too_many(self.words)
         if not terms and when_empty == "all":
             return Everything(boost)
-        return Text(boosts, tuple(terms), operator == "and", boost)
+        return Text(boosts, tuple(terms), operator == "and", boost, tie_breaker)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
         """The text fields that names or patterns stand for, each with the number after its ``^``, or 1."""
@@ -251,13 +252,19 @@ def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
 
 
 def _boost(value: Any) -> float:
+    return _number("boost", value, math.inf)
+
+
+def _number(name: str, value: Any, high: float) -> float:
+    """A setting of a clause: a number, or its text. Raises BadInput unless it is finite and from 0 to ``high``."""
     try:
-        boost = float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        boost = -1.0
-    if isinstance(value, bool) or not 0 <= boost < math.inf:
-        raise BadInput(f"boost is {value!r}", value=value, expected="a number, 0 or more")
-    return boost
+        number = -1.0
+    if isinstance(value, bool) or not 0 <= number <= high or number == math.inf:
+        expected = "a number, 0 or more" if high == math.inf else f"a number, 0 to {high:g}"
+        raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
+    return number
 
 
 def _single(query: Any, what: str) -> tuple[str, Any]:
