@@ -51,12 +51,11 @@ class SessionStore(ABC):
         """Delete a session; return whether there was one."""
 
     @abstractmethod
-    def scan(self, index: str) -> Iterator[StoredSession]:
-        """Return all sessions that name an index, in no particular order and without their versions."""
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
+        """Return the id of each session, or of each that names an index, and what is stored of it.
 
-    @abstractmethod
-    def all(self) -> Iterator[tuple[str, StoredSession]]:
-        """Return the id of each session and what is stored of it, in no particular order and without their versions."""
+        They come in no particular order and without their versions.
+        """
 
     @abstractmethod
     def delete_index(self, index: str) -> int:

@@ -1,9 +1,10 @@
-"""What sessions judged in an index, as a test collection that a reranker can be trained on."""
+"""What sessions judged in an index, or clients clicked, as a test collection that a reranker can be trained on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from resift.errors import BadInput
 from resift.evaluation.data import Collection, Positions
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
-from resift.plugin.session_store import SessionStore
+from resift.plugin.rewriting.clauses import question_clause
 from resift.ranking.judgements import Judgement
-from resift.reranker.sessions import Sessions
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class JudgedCollection:
     missing: int
 
 
-def judged_collection(engine: Engine, store: SessionStore, index: str, pool: int) -> JudgedCollection:
-    """All judgements that sessions hold of documents in ``index``; each query is asked once more for its candidates.
+def judged_collection(engine: Engine, judgements: Sequence[Judgement], index: str, pool: int) -> JudgedCollection:
+    """All judgements of documents in ``index``; each query is asked once more for its candidates.
 
-    Grades of one query and document are added up over sessions. Queries without a relevant document are left out and
+    Grades of one query and document are added up. Queries without a relevant document are left out and
     counted (``collection.skipped``), as are documents that are no longer in the index (``missing``).
 
     Args:
         engine: where the index is.
-        store: where the sessions are.
+        judgements: what was judged.
         index: the index's name.
         pool: how many of the engine's best documents are candidates.
 
@@ -46,11 +48,10 @@ def judged_collection(engine: Engine, store: SessionStore, index: str, pool: int
     scanned = sorted(engine.scan(index), key=lambda document: document.id)
     texts = {stored.id: document_text(stored.source, fields) for stored in scanned}
     positions = {id: position for position, id in enumerate(texts)}
-    judgements = list(Sessions(store).judgements(index))
-    grades = _sum_grades(judgements, positions)
+    grades = sum_grades(judgements, positions)
     relevant = {query: graded for query, graded in sorted(grades.items()) if max(graded.values()) > 0}
     if not relevant:
-        raise BadInput(f"no session found a document of {index} relevant", value=index, expected="marks or clicks")
+        raise BadInput(f"nobody found a document of {index} relevant", value=index, expected="marks or clicks")
     candidates = []
     for query, graded in relevant.items():
         best = [positions[id] for id in _best(engine, index, query, fields, pool) if id in positions]
@@ -68,20 +69,20 @@ def judged_collection(engine: Engine, store: SessionStore, index: str, pool: int
     return JudgedCollection(collection, candidates, sum(one.document not in positions for one in judgements))
 
 
-def _sum_grades(judgements: Sequence[Judgement], positions: Mapping[str, int]) -> dict[str, dict[int, float]]:
-    """Query → position of a document → sum of its grades."""
-    grades: dict[str, dict[int, float]] = {}
+def sum_grades(judgements: Sequence[Judgement], names: Mapping[str, T]) -> dict[str, dict[T, float]]:
+    """Query → a document, as ``names`` has its id → sum of its grades; documents without a name are left out."""
+    grades: dict[str, dict[T, float]] = {}
     for one in judgements:
-        query, position = one.query.strip(), positions.get(one.document)
-        if query and position is not None:
+        query, name = one.query.strip(), names.get(one.document)
+        if query and name is not None:
             graded = grades.setdefault(query, {})
-            graded[position] = graded.get(position, 0.0) + one.grade
+            graded[name] = graded.get(name, 0.0) + one.grade
     return grades
 
 
 def _best(engine: Engine, index: str, query: str, fields: list[str], size: int) -> list[str]:
     """Ids of the engine's best documents for a query."""
-    body = {"query": {"multi_match": {"query": query, "fields": fields}}, "size": size, "_source": False}
+    body = {"query": question_clause(query, fields), "size": size, "_source": False}
     return [hit["_id"] for hit in engine.search(index, body).hits]
 
 

@@ -33,25 +33,7 @@ def add_metrics(app: Flask) -> None:
         buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     )
 
-    app.extensions["rewrites"] = Counter(
-        "resift_rewrites",
-        "Searches that a pipeline had rewritten, left alone or failed to rewrite, and why",
-        ["outcome", "reason"],
-        registry=registry,
-    )
-    app.extensions["searches"] = Counter(
-        "resift_searches",
-        "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
-        ["outcome"],
-        registry=registry,
-    )
-
-    app.extensions["ubi"] = Counter(
-        "resift_ubi",
-        "Events and queries of UBI that were sent, and events that were read, by what became of them",
-        ["outcome"],
-        registry=registry,
-    )
+    _add_counters(app, registry)
 
     @app.before_request
     def begin() -> None:
@@ -70,6 +52,28 @@ def add_metrics(app: Flask) -> None:
         if shared:
             multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
         return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
+
+
+def _add_counters(app: Flask, registry: CollectorRegistry) -> None:
+    """What is counted by the functions below."""
+    app.extensions["rewrites"] = Counter(
+        "resift_rewrites",
+        "Searches that a pipeline had rewritten, left alone or failed to rewrite, and why",
+        ["outcome", "reason"],
+        registry=registry,
+    )
+    app.extensions["searches"] = Counter(
+        "resift_searches",
+        "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
+        ["outcome"],
+        registry=registry,
+    )
+    app.extensions["ubi"] = Counter(
+        "resift_ubi",
+        "Events and queries of UBI that were sent, and events that were read, by what became of them",
+        ["outcome"],
+        registry=registry,
+    )
 
 
 def count_rewrite(outcome: str, reason: str) -> None:

@@ -162,17 +162,17 @@ class Sessions:
         if not self.store.delete(id):
             raise _not_found(id)
 
-    def judgements(self, index: str) -> Iterator[Judgement]:
-        """The effective judgements of an index's documents in all sessions, without the sessions' ids."""
+    def judgements(self, index: str) -> Iterator[tuple[str, Judgement]]:
+        """The effective judgements of an index's documents in all sessions, each with its session's id."""
         now = self.clock()
-        for stored in self.store.scan(index):
+        for id, stored in self.store.scan(index):
             if stored.expires >= now:
-                yield from (one for one in _decoded("", stored).effective_judgements if one.index == index)
+                yield from ((id, one) for one in _decoded(id, stored).effective_judgements if one.index == index)
 
     def all(self) -> Iterator[Session]:
         """The caller's sessions that have not expired, in no particular order."""
         now, caller = self.clock(), self.caller()
-        for id, stored in self.store.all():
+        for id, stored in self.store.scan():
             session = _decoded(id, stored)
             if session.expires >= now and caller.may_use(session.owner):
                 yield session

@@ -21,7 +21,9 @@ from tiny_transformer import save_sentence_transformer
 from resift import Model, WordVectors
 from resift.cli import http_server
 from resift.cli.main import main
-from resift.plugin.connect import open_engine
+from resift.plugin.connect import open_engine, open_session_store
+from resift.ranking.judgements import Judgement
+from resift.reranker.sessions import Sessions
 
 DOCUMENTS = 120
 NOWHERE = "http://127.0.0.1:1"
@@ -56,6 +58,9 @@ VALID: dict[str, dict[str, Any]] = {
     "eval retrieval": {"folder": "collection", "vectors": "vectors"},
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
     "eval word2doc": {"folder": "nothing"},
+    "export judgments": {"index": "docs"},
+    "export query-set": {"index": "docs"},
+    "export search-configuration": {"index": "docs"},
     "serve": {"model": "model"},
     "keys create": {"name": "anna", "scopes": "search"},
     "role": {"name": "serve"},
@@ -110,6 +115,13 @@ TEXTS: dict[str, list[str]] = {
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
     "spelling": ["x", "0", "-1", "4=x", "99999999999"],
     "part": ["nope", "../x"],
+    "judgments": FILES,
+    "of_sessions": ["Docs", "", "nope"],
+    "of_ubi": ["Docs", "", "nope"],
+    "ubi_events": [],
+    "ubi_queries": [],
+    "ubi_actions": ["nope", "click=x", "click=-2"],
+    "out": ["directory.jsonl", "nowhere/x.json", "/proc/nope/x", ""],
     "methods": ["nope"],
     "first": ["nope"],
     "queries": [],
@@ -139,6 +151,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
     ("train queries", "index"): [],  # the cluster is asked
+    **{(f"export {what}", "name"): ["a: b", "x" * 51] for what in ("judgments", "query-set", "search-configuration")},
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
@@ -149,9 +162,10 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},
     **{(name, "engine"): {"store": None} for name in SESSIONS},
-    ("train reranker", "index"): {"folder": None},
-    ("train reranker", "engine"): {"folder": None, "index": "docs"},
-    ("train reranker", "store"): {"folder": None, "index": "docs"},
+    ("train reranker", "of_sessions"): {"folder": None},
+    ("train reranker", "of_ubi"): {"folder": None},
+    ("train reranker", "engine"): {"folder": None, "of_sessions": "docs"},
+    ("train reranker", "store"): {"folder": None, "of_sessions": "docs"},
     ("train word2doc", "folder"): {"files": None},
     ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
     ("attach", "to"): {"aliases": "found"},
@@ -261,6 +275,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: Word
     engine = open_engine(str(root / "engine.db"))
     engine.create("docs", ["title", "text"], model)
     engine.close()
+    store = open_session_store(str(root / "store.db"), "")
+    Sessions(store).add("kept", "fire", [Judgement("docs", "1", 1.0)])
+    store.close()
     return root
 
 

@@ -209,6 +209,12 @@ def test_conversations(conversations: Path, vectors: WordVectors) -> None:
     assert all(0 <= report[name] <= 1 for name in METRICS)
     assert json.loads(run(*arguments, "--judged", "hide", "--json"))["judged"] == "hide"
     assert "ndcg@5_without_session_residual" in run(*arguments)
+    told = [{"_id": "a2", "text": "forest tree"}, {"_id": "a3", "text": "war"}]
+    lines(conversations / "rewritten.jsonl", told)
+    texts = [turn.text for one in read_conversations(conversations, rewritten=True)[1] for turn in one]
+    assert texts == ["fire", "forest tree", "war", "war", "army"]
+    assert json.loads(run(*arguments, "--rewritten", "--json"))["rewritten"]
+    assert "--turns DIR" in run("--rewritten", status=2)
     for wrong in (["--topics"], ["--judged", "forget"], [str(conversations)]):
         assert "--turns" in run(*arguments, *wrong, status=2) or "forget" in run(*arguments, *wrong, status=2)
 

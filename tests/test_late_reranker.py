@@ -197,5 +197,5 @@ def test_learning_from_what_sessions_judged(
     assert "one of them" in ran.stderr
     empty = [*train[:5], str(tmp_path / "other.db"), *train[6:]]
     ran = resift(*empty, "--from-feedback", index)
-    assert "no session found a document" in ran.stderr
+    assert "nobody found a document" in ran.stderr
     engine.close()

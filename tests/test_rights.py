@@ -97,7 +97,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     ):
         told.append(client.post(path, json=body).text)
     try:
-        list(service.sessions.store.all())  # while there is one to list
+        list(service.sessions.store.scan())  # while there is one to list
         service.sessions.store.purge(1.0)
     except Exception as error:
         told.append(str(error))

@@ -359,6 +359,6 @@ def test_judgements_of_an_index_over_all_sessions(sessions: Sessions, clock: Clo
     add(sessions, "b", ("d1", 1), query="rain")
     clock.now = 3700
     (index,) = {one.index for one in sessions.get("a").judgements}
-    found = sorted((one.query, one.document, one.grade) for one in sessions.judgements(index))
+    found = sorted((one.query, one.document, one.grade) for _, one in sessions.judgements(index))
     assert found == [("fire", "d1", 1), ("fire", "d2", 1), ("rain", "d1", 1)]
     assert list(sessions.judgements("other")) == []

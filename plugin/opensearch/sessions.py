@@ -107,11 +107,9 @@ class OpenSearchSessionStore(SessionStore):
         answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
 
-    def scan(self, index: str) -> Iterator[StoredSession]:
-        return (_stored(hit["_source"]) for hit in self._hits({"term": {"indices": index}}))
-
-    def all(self) -> Iterator[tuple[str, StoredSession]]:
-        return ((_id(hit["_id"]), _stored(hit["_source"])) for hit in self._hits({"match_all": {}}))
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
+        query = {"match_all": {}} if index is None else {"term": {"indices": index}}
+        return ((_id(hit["_id"]), _stored(hit["_source"])) for hit in self._hits(query))
 
     def _hits(self, query: dict[str, Any]) -> list[dict[str, Any]]:
         """All documents that match a query."""

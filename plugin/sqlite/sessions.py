@@ -59,18 +59,13 @@ class SqliteSessionStore(SessionStore):
         with self._database.transaction() as db:
             return db.execute("DELETE FROM session_log WHERE id = ?", (id,)).rowcount == 1
 
-    def scan(self, index: str) -> Iterator[StoredSession]:
+    def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         with self._database.transaction(write=False) as db:
             sql = (
-                "SELECT body, expires, indices FROM session_log "
-                "WHERE EXISTS (SELECT 1 FROM json_each(indices) WHERE value = ?) ORDER BY id"
+                "SELECT id, body, expires, indices FROM session_log "
+                "WHERE ?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(indices) WHERE value = ?1) ORDER BY id"
             )
             rows = db.execute(sql, (index,)).fetchall()
-        return (self._session(*row) for row in rows)
-
-    def all(self) -> Iterator[tuple[str, StoredSession]]:
-        with self._database.transaction(write=False) as db:
-            rows = db.execute("SELECT id, body, expires, indices FROM session_log ORDER BY id").fetchall()
         return ((id, self._session(*row)) for id, *row in rows)
 
     def delete_index(self, index: str) -> int:

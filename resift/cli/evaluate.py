@@ -90,6 +90,9 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     help="Use the judgements of qrels/NAME.tsv: train, dev or test.",
 )
 @click.option(
+    "--judgments", metavar="FILE", help="Queries and ratings of a judgement list of the Search Relevance Workbench."
+)
+@click.option(
     "--split",
     "shares",
     callback=shares_of,
@@ -102,10 +105,13 @@ def retrieval(
     hybrid: bool,
     alpha: float | None,
     part: str | None,
+    judgments: str | None,
     shares: tuple[float, ...] | None,
     choice: SystemChoice,
 ) -> None:
     """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gzip.
+
+    With --judgments corpus.jsonl is enough.
 
     Queries that the model was trained on are left out and counted (trained_on). If it was trained on all of them, all
     are used, with a warning.
@@ -121,7 +127,7 @@ def retrieval(
     from resift.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
     from resift.evaluation.report import run_report
 
-    name, collection, alone = choice.name, read_collection(folder, part), {}
+    name, collection, alone = choice.name, read_collection(folder, part, judgments), {}
     if shares is not None:
         collection = with_queries(collection, block_split(collection, shares).test.tolist())
     system, available = choice.system(), len(collection.queries)

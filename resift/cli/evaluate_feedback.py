@@ -60,6 +60,9 @@ _CODEWORDS = 64
     help="Measure conversations instead: a BEIR folder with people's marks on the turns, in turns.jsonl.",
 )
 @click.option(
+    "--rewritten", is_flag=True, help="With --turns: search with the queries of rewritten.jsonl, where it has a turn's."
+)
+@click.option(
     "--judged",
     type=click.Choice(JUDGED),
     default=JUDGED[0],
@@ -77,6 +80,7 @@ def feedback(
     first: str | None,
     topics: bool,
     turns: str | None,
+    rewritten: bool,
     judged: str,
     baselines: bool,
     choice: SystemChoice,
@@ -104,10 +108,10 @@ def feedback(
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
     options = FeedbackOptions(seed=choice.seed, **settings)
-    if turns:
-        if folder or train or test or first or topics:
-            raise BadInput("--turns, and something else to measure", value=turns, expected="--turns DIR alone")
-        _measure_turns(turns, alpha, judged, (methods or (DEFAULT_METHOD,))[0], choice)
+    if turns or rewritten:
+        if not turns or folder or train or test or first or topics:
+            raise BadInput("--turns DIR is measured alone", value=turns, expected="--turns DIR [--rewritten]")
+        _measure_turns(turns, rewritten, alpha, judged, (methods or (DEFAULT_METHOD,))[0], choice)
         return
     protocol = _protocol(folder, train, test, first, choice)
     bench = _bench(protocol.documents, protocol.queries, alpha, judged, choice, protocol.whole)
@@ -158,16 +162,18 @@ def _bench(
     return bench
 
 
-def _measure_turns(folder: str, alpha: float | None, judged: str, method: str, choice: SystemChoice) -> None:
+def _measure_turns(
+    folder: str, rewritten: bool, alpha: float | None, judged: str, method: str, choice: SystemChoice
+) -> None:
     from resift.evaluation.data import read_conversations
     from resift.evaluation.feedback.turns import METRICS, run_turns
     from resift.evaluation.report import run_report
 
-    collection, conversations = read_conversations(folder)
+    collection, conversations = read_conversations(folder, rewritten)
     texts = [turn.text for turns in conversations for turn in turns]
     bench = _bench(collection.documents, texts, alpha, judged, choice)
     figures = run_report(run_turns(bench, conversations, method), method, choice.seed)
-    facts = {"encoder": choice.name, "alpha": bench.alpha, "judged": judged}
+    facts = {"encoder": choice.name, "alpha": bench.alpha, "judged": judged, "rewritten": rewritten}
     report = {"task": "feedback", "protocol": "turns", **figures, **facts}
     summary = f"{report['queries']} turns of {report['conversations']} conversations, {report['documents']} documents"
     choice.print_report(report, METRICS, summary)

@@ -8,6 +8,7 @@ from resift.cli import cluster, demo, documents, indices, search, serve, vectors
 from resift.cli.attach import attach, detach
 from resift.cli.evaluate import evaluate
 from resift.cli.explain_search import explain_search
+from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.guard import guard
 from resift.cli.keys import keys
@@ -45,6 +46,7 @@ for command in (
     vectors.build,
     train,
     evaluate,
+    export,
     serve.serve,
     keys,
     serve.reranker_group,

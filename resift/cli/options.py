@@ -16,10 +16,19 @@ from resift.cli.paths import NewFolder, ParameterType
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import SESSIONS_FILE, default_store, open_engine, open_session_store
+from resift.plugin.connect import (
+    SESSIONS_FILE,
+    default_store,
+    open_engine,
+    open_session_store,
+    open_ubi_log,
+    ubi_address,
+)
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
 from resift.plugin.sqlite.sessions import holds_sessions
+from resift.plugin.ubi import UbiLog
+from resift.ranking.clicks import ACTIONS, read_actions
 from resift.vectors.packaged import DEFAULT
 
 Command = Callable[..., Any]
@@ -144,6 +153,26 @@ store_options = combined(
     ),
     session_index_option,
 )
+
+
+def _actions(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, float]:
+    """Option callback: what each of UBI's actions counts."""
+    return dict(ACTIONS) if value is None else read_actions(filter(None, value.split(",")))
+
+
+ubi_options = combined(
+    service_option("ubi_events", "--ubi-events", metavar="INDEX", help="The index of UBI's events."),
+    service_option("ubi_queries", "--ubi-queries", metavar="INDEX", help="The index of UBI's queries."),
+    click.option(
+        "--ubi-actions",
+        envvar="RESIFT_UBI_ACTIONS",
+        show_envvar=True,
+        metavar="ACTION=GRADE,…",
+        callback=_actions,
+        show_default=",".join(f"{action}={grade:g}" for action, grade in ACTIONS.items()),
+        help="What each action of UBI's events counts.",
+    ),
+)
 model_option = click.option(
     "--model",
     default=DEFAULT,
@@ -255,6 +284,16 @@ def opened(url: str) -> Iterator[Engine]:
 def opened_store(store: str, session_index: str) -> Iterator[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
     found = open_session_store(store, session_index)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def opened_ubi_log(engine: str, store: str, events: str, queries: str) -> Iterator[UbiLog]:
+    """UBI's log beside an engine and its sessions, closed at the end."""
+    found = open_ubi_log(ubi_address(engine, store), events, queries)
     try:
         yield found
     finally:

@@ -9,17 +9,15 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import (
     combined,
-    engine_option,
     json_option,
     opened,
-    opened_store,
     option_of,
     out_option,
     seed_option,
     shares_of,
-    store_options,
     weighted_names,
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
@@ -60,10 +58,12 @@ judged_options = combined(
 @click.command("reranker", epilog="Example: resift train reranker --from-feedback news --out trained-reranker")
 @click.option("--collection", "folder", metavar="DIR", help="Judged queries in BEIR's layout: corpus, queries, qrels.")
 @click.option(
-    "--from-feedback", "index", metavar="INDEX", help="Learn from what sessions judged in this index instead."
+    "--from-feedback", "of_sessions", metavar="INDEX", help="Learn from what sessions judged in this index instead."
 )
-@engine_option
-@store_options
+@click.option(
+    "--from-ubi", "of_ubi", metavar="INDEX", help="Learn from what clients did with this index's hits, by UBI, instead."
+)
+@sourced
 @judged_options
 @option_of(LateInteractionOptions, "epochs", "Passes over the queries; more where there are few.")
 @option_of(LateInteractionOptions, "negatives", "Irrelevant documents against each relevant one.")
@@ -73,10 +73,9 @@ judged_options = combined(
 @json_option
 def reranker_command(
     folder: str | None,
-    index: str | None,
-    engine: str,
-    store: str,
-    session_index: str,
+    of_sessions: str | None,
+    of_ubi: str | None,
+    source: JudgedSource,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
@@ -97,12 +96,12 @@ def reranker_command(
 
     started = time.perf_counter()
     options, candidates = LateInteractionOptions(**settings), None
-    if (folder is None) == (index is None):
-        raise BadInput("--collection and --from-feedback", expected="one of them")
+    if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
+        raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     if folder is not None:
         data = read_split_collection(folder, shares)
     else:
-        data, candidates = _sessions_judgements(index or "", engine, store, session_index, options.pool, shares)
+        data, candidates = _judged(source, of_sessions, of_ubi, options.pool, shares)
     table = _mixed(sources, data.collection.documents, SPELLING)
     with progress_bar("training") as progress:
         model, report = learn(data.collection, table, data.split, options, data.train_on_all, candidates, progress)
@@ -123,14 +122,16 @@ def reranker_command(
         click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
 
 
-def _sessions_judgements(
-    index: str, engine_url: str, store: str, session_index: str, pool: int, shares: tuple[float, ...] | None
+def _judged(
+    source: JudgedSource, of_sessions: str | None, of_ubi: str | None, pool: int, shares: tuple[float, ...] | None
 ) -> tuple[SplitCollection, list[Any]]:
-    """What sessions judged, split in blocks, and each query's candidates; prints how much of it there is."""
+    """What was judged, split in blocks, and each query's candidates; prints how much of it there is."""
     from resift.reranker.judged_collection import judged_collection
 
-    with opened(engine_url) as engine, opened_store(store, session_index) as sessions:
-        judged = judged_collection(engine, sessions, index, pool)
+    index = of_ubi or of_sessions or ""
+    with opened(source.engine) as engine:
+        judgements = [one for _, one in source.judgements(engine, index, of_ubi is not None)]
+        judged = judged_collection(engine, judgements, index, pool)
     collection = judged.collection
     click.echo(
         f"{len(collection.queries)} queries with a relevant document, {collection.skipped} without one left out; "

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from resift.errors import BadInput
 from resift.evaluation.data.lines import cells_of, finite_number, header_of, json_objects, numbered_lines, text_of
+from resift.evaluation.data.workbench import read_judgment_list
 
 _ENDINGS = ("", ".gz")
+Judged = tuple[str, str, str, float]  # where it stands, a query, a document and its grade
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,21 @@ class Collection:
     skipped: int
 
 
-def read_collection(folder: str | Path, part: str | None = None) -> Collection:
+def read_collection(folder: str | Path, part: str | None = None, judgments: str | Path | None = None) -> Collection:
     """A BEIR folder: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.tsv`` or ``qrels/test.tsv``, each plain or .gz.
 
-    ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). A document's text is its
-    title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice, a
-    judged document or query is not, or no query has a relevant document.
+    ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). ``judgments`` is a judgement
+    list of the Search Relevance Workbench, whose queries and ratings stand for the other two files. A document's text
+    is its title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice,
+    a judged document or query is not, or no query has a relevant document.
     """
     folder = Path(folder)
-    corpus_file, query_file = first_file(folder, "corpus.jsonl"), first_file(folder, "queries.jsonl")
-    qrels_file = first_file(folder, f"qrels/{part}.tsv") if part else first_file(folder, "qrels.tsv", "qrels/test.tsv")
-    documents, queries = _texts(corpus_file, titled=True), _texts(query_file)
+    corpus_file = first_file(folder, "corpus.jsonl")
+    documents = read_texts(corpus_file, titled=True)
+    query_file, queries, qrels = _judged_queries(folder, part, judgments)
     positions = {key: position for position, key in enumerate(documents)}
     grades: dict[str, dict[int, float]] = {}
-    for where, query, document, grade in _qrels(qrels_file):
+    for where, query, document, grade in qrels:
         if document not in positions:
             raise BadInput(
                 f"{where}: document {document!r} is not in the corpus", value=document, expected=str(corpus_file)
@@ -63,6 +66,21 @@ def read_collection(folder: str | Path, part: str | None = None) -> Collection:
         grades=[grades[key] for key in judged],
         skipped=len(queries) - len(judged),
     )
+
+
+def _judged_queries(
+    folder: Path, part: str | None, judgments: str | Path | None
+) -> tuple[Path, dict[str, str], Iterator[Judged]]:
+    """The file of the queries, their texts by id, and what was judged."""
+    if judgments is None:
+        query_file = first_file(folder, "queries.jsonl")
+        names = [f"qrels/{part}.tsv"] if part else ["qrels.tsv", "qrels/test.tsv"]
+        return query_file, read_texts(query_file), _qrels(first_file(folder, *names))
+    if part:
+        raise BadInput(f"part {part} and a judgement list", value=part, expected="one of them")
+    rated = read_judgment_list(judgments)
+    rows = ((str(judgments), query, id, grade) for query, found in rated.items() for id, grade in found.items())
+    return Path(judgments), {query: query for query in rated}, rows
 
 
 def corpus_file(folder: str | Path) -> Path:
@@ -94,8 +112,8 @@ def first_file(folder: Path, *names: str) -> Path:
     raise BadInput(f"{folder} has no {names[0]}", value=str(folder), expected=f"{' or '.join(names)}, plain or .gz")
 
 
-def _texts(path: Path, titled: bool = False) -> dict[str, str]:
-    """Id → text, in the file's order."""
+def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
+    """Id → text, in the file's order. Raises BadInput for a malformed line, an id that is there twice, and no line."""
     texts: dict[str, str] = {}
     for number, record in json_objects(path):
         where = f"{path}, line {number}"
@@ -112,8 +130,7 @@ def _texts(path: Path, titled: bool = False) -> dict[str, str]:
     return texts
 
 
-def _qrels(path: Path) -> Iterator[tuple[str, str, str, float]]:
-    """Judgements: where each stands, its query, its document and its grade."""
+def _qrels(path: Path) -> Iterator[Judged]:
     lines = numbered_lines(path)
     header = header_of(lines)
     if header[:3] != ["query-id", "corpus-id", "score"]:

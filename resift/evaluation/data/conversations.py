@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput
-from resift.evaluation.data.collection import Collection, first_file, read_collection
+from resift.evaluation.data.collection import Collection, first_file, read_collection, read_texts
 from resift.evaluation.data.lines import json_objects, text_of
 
 
@@ -24,13 +24,16 @@ class Turn:
     grades: dict[int, float]
 
 
-def read_conversations(folder: str | Path) -> tuple[Collection, list[list[Turn]]]:
+def read_conversations(folder: str | Path, rewritten: bool = False) -> tuple[Collection, list[list[Turn]]]:
     """A BEIR folder with ``turns.jsonl``, plain or .gz: its collection, and the turns of each conversation in order.
 
     A line of it is {"_id": a query's id, "conversation", "turn": a number, "text", "marks": {document id: 1 | -1}}.
-    Marks on documents that are not in the corpus are left out. Raises BadInput for a malformed line, and what
+    Marks on documents that are not in the corpus are left out. With ``rewritten`` the texts are those of
+    ``rewritten.jsonl`` ({"_id", "text"} a line), plain or .gz, for the turns that it has: queries that a language model
+    made of a whole conversation. Raises BadInput for a malformed line, and what
     :func:`resift.evaluation.data.collection.read_collection` raises.
     """
+    texts = read_texts(first_file(Path(folder), "rewritten.jsonl")) if rewritten else {}
     collection = read_collection(folder)
     positions = {key: position for position, key in enumerate(collection.document_ids)}
     grades = dict(zip(collection.query_ids, collection.grades, strict=True))
@@ -44,7 +47,7 @@ def read_conversations(folder: str | Path) -> tuple[Collection, list[list[Turn]]
         if not isinstance(marks, dict) or not all(_is_mark(mark) for mark in marks.values()):
             raise BadInput(f"{where}: marks are {marks!r}", value=marks, expected='{"a document\'s id": 1 | -1}')
         known = {positions[key]: float(mark) for key, mark in marks.items() if key in positions}
-        text = text_of(record, "text", where)
+        text = texts.get(str(record.get("_id")), text_of(record, "text", where))
         found[str(record.get("conversation"))].append((turn, Turn(text, known, grades.get(str(record.get("_id")), {}))))
     if not found:
         raise BadInput(f"{path} is empty", value=str(path), expected="JSON lines")

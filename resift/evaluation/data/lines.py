@@ -30,6 +30,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a UTF-8 file, or gzip") from error
 
 
+def whole_text(path: Path) -> str:
+    """All of a UTF-8 file, plain or gzip. Raises BadInput as :func:`numbered_lines` does."""
+    return "\n".join(line for _, line in numbered_lines(path))
+
+
 def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file that holds one a line, each with its line's number.
 

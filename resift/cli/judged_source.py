@@ -1,0 +1,54 @@
+"""Where commands have judgements from: the sessions, or what clients did by UBI's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any
+
+from resift.cli.options import (
+    Command,
+    combined,
+    engine_option,
+    opened_store,
+    opened_ubi_log,
+    store_options,
+    ubi_options,
+)
+from resift.plugin.engine import Engine
+from resift.ranking.judgements import Judgement
+
+
+@dataclass(frozen=True)
+class JudgedSource:
+    """The sessions in ``store`` beside the documents of ``engine``, and UBI's log beside both."""
+
+    engine: str
+    store: str
+    session_index: str
+    ubi_events: str
+    ubi_queries: str
+    ubi_actions: dict[str, float]
+
+    def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
+        """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
+        # with Flask, which takes longer to import than most commands to run
+        from resift.reranker.clicks import logged_judgements
+        from resift.reranker.sessions import Sessions
+
+        if from_ubi:
+            with opened_ubi_log(self.engine, self.store, self.ubi_events, self.ubi_queries) as log:
+                return logged_judgements(log, engine, index, self.ubi_actions)
+        with opened_store(self.store, self.session_index) as store:
+            return list(Sessions(store).judgements(index))
+
+
+def sourced(command: Command) -> Command:
+    """The options that say where judgements are, joined as the command's ``source``."""
+
+    @wraps(command)  # which also carries the options that the command has already
+    def run(**asked: Any) -> None:
+        named = {field.name: asked.pop(field.name) for field in fields(JudgedSource)}
+        command(source=JudgedSource(**named), **asked)
+
+    return combined(engine_option, store_options, ubi_options)(run)

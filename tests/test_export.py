@@ -1,0 +1,220 @@
+"""``resift export`` and training from UBI: what sessions and clients judged, in other tools' formats, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from reranker_app import RECORDS
+from ubi_events import NOW, ODD_EVENTS, event, query
+
+from resift import Model
+from resift.cli.main import main
+from resift.errors import BadInput
+from resift.evaluation.data import read_collection
+from resift.evaluation.data.workbench import judgment_list, query_set, read_judgment_list
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.plugin.connect import open_engine, open_session_store, open_ubi_log
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.ubi import EVENTS, QUERIES
+from resift.ranking.judgements import Judgement
+from resift.reranker.sessions import Sessions
+
+LIST = {"name": "n", "judgmentRatings": [{"query": "fire", "ratings": [{"docId": "a", "rating": "0.500"}]}]}
+
+
+@pytest.fixture
+def filled(
+    here: Path, engine_url: str, index: str, model: Model, ubi_names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """An index, what two sessions marked in it, and what three clients clicked, one of them nothing."""
+    engine = open_engine(engine_url)
+    assert Indexer(engine, model, index, DeadLetters(here / "dead")).run(RECORDS, ["text"]).dead == 0
+    engine.close()
+    store = open_session_store(str(here / "sessions.db"), "")
+    for name, marks in (("anna", {"tree": 1.0, "army": -1.0}), ("bob", {"tree": 0.5, "wood": 0.25})):
+        Sessions(store).add(name, "bush fire", [Judgement(index, id, grade) for id, grade in marks.items()])
+    Sessions(store).add("carl", 'the "war"', [Judgement(index, "war", 1.0), Judgement("other", "tree", 1.0)])
+    Sessions(store).add("dora", "", [Judgement(index, "rain", 1.0)])
+    store.close()
+    monkeypatch.setenv("RESIFT_ENGINE", engine_url)
+    monkeypatch.setenv("RESIFT_STORE", str(here / "sessions.db"))
+    monkeypatch.setenv("RESIFT_UBI_EVENTS", ubi_names[0])
+    monkeypatch.setenv("RESIFT_UBI_QUERIES", ubi_names[1])
+    log = open_ubi_log(engine_url if engine_url.startswith("http") else str(here / "sessions.db"), *ubi_names)
+    log.add(QUERIES, [query("fire"), query("rain", "q2", client_id="bob")])
+    for client in ("anna", "bob"):
+        log.add(EVENTS, [_clicked("impression", "army", 1, client), _clicked("click", "wood", 2, client)])
+    log.add(EVENTS, [_clicked("purchase", "rain", 1, "bob", query_id="q2"), *ODD_EVENTS])
+    log.close()
+    return index
+
+
+def _clicked(action: str, id: str, ordinal: int, client: str, **fields: Any) -> dict[str, Any]:
+    attributes = {"object": {"object_id": id}, "position": {"ordinal": ordinal}}
+    return event(action, at=NOW, client_id=client, event_attributes=attributes, **fields)
+
+
+def resift(*arguments: str | Path, status: int = 0) -> Result:
+    """The result of a command that ends so."""
+    ran = CliRunner().invoke(main, list(map(str, arguments)))
+    assert ran.exit_code == status, ran.output
+    return ran
+
+
+def exported(*arguments: str | Path) -> Any:
+    """What a command writes to standard output."""
+    return json.loads(resift("export", *arguments).stdout)
+
+
+def ratings(body: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The ratings of a judgement list."""
+    rated = {one["query"]: one["ratings"] for one in body["judgmentRatings"]}
+    return {query: {each["docId"]: each["rating"] for each in found} for query, found in rated.items()}
+
+
+def test_judgements_of_sessions_are_a_judgement_list(filled: str) -> None:
+    body = exported("judgments", filled)
+    assert (body["type"], body["name"]) == ("IMPORT_JUDGMENT", f"{filled} judgements")
+    assert ratings(body) == {
+        "bush fire": {"army": "0.000", "tree": "1.500", "wood": "0.250"},
+        'the "war"': {"war": "1.000"},
+    }
+
+
+def test_clicks_of_clients_are_a_judgement_list(filled: str) -> None:
+    body = exported("judgments", filled, "--from-ubi", "--name", "Clicks")
+    assert (body["name"], body["description"]) == ("Clicks", f"By Resift, of clients (UBI) that searched {filled}")
+    found = ratings(body)
+    assert found["rain"] == {"rain": "1.000"}
+    assert found["fire"]["army"] == "0.000"
+    assert 1 < float(found["fire"]["wood"]) < 2
+    counted = ratings(exported("judgments", filled, "--from-ubi", "--ubi-actions", "click=-1,purchase=0.5"))
+    assert counted == {"fire": {"wood": "0.000"}, "rain": {"rain": "0.500"}}
+
+
+def test_an_exported_list_is_evaluated_and_read_back(filled: str, here: Path) -> None:
+    resift("export", "judgments", filled, "--out", "list.json")
+    resift("export", "judgments", filled, "--out", "beir", "--format", "beir")
+    assert read_judgment_list("list.json")["bush fire"] == {"army": 0, "tree": 1.5, "wood": 0.25}
+    beir, rated = read_collection("beir"), read_collection("beir", judgments="list.json")
+    assert set(beir.document_ids) == {record.id for record in RECORDS}
+    assert beir.queries == rated.queries == ["bush fire", 'the "war"']
+    by_id = [{rated.document_ids[place]: grade for place, grade in grades.items()} for grades in beir.grades]
+    assert by_id == [{"army": 0, "tree": 2, "wood": 1}, {"war": 2}]
+    ran = resift("eval", "retrieval", "beir", "--judgments", "list.json", "--encoder", "bm25", "--json")
+    assert json.loads(ran.stdout)["queries"] == 2
+    assert (
+        "one of them"
+        in resift("eval", "retrieval", "beir", "--judgments", "list.json", "--part", "dev", status=2).stderr
+    )
+    assert (here / "list.json").stat().st_mode & 0o77 == 0
+
+
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+def test_judgements_are_qrels_of_trec(filled: str, here: Path) -> None:
+    resift("export", "judgments", filled, "--format", "trec", "--out", "trec")
+    assert (here / "trec" / "qrels.txt").read_text("utf-8").splitlines() == [
+        "q1 0 army 0",
+        "q1 0 tree 2",
+        "q1 0 wood 1",
+        "q2 0 war 2",
+    ]
+    assert (here / "trec" / "topics.tsv").read_text("utf-8") == 'q1\tbush fire\nq2\tthe "war"\n'
+
+
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+def test_queries_are_a_query_set_without_those_that_the_workbench_refuses(filled: str) -> None:
+    ran = resift("export", "query-set", filled)
+    assert json.loads(ran.stdout)["querySetQueries"] == [{"queryText": "bush fire"}]
+    assert "1 queries, 1 that the Workbench does not take left out" in ran.stderr
+    rows = exported("query-set", filled, "--with-sessions")["querySetQueries"]
+    assert rows == [{"queryText": "bush fire", "session": "anna"}, {"queryText": "bush fire", "session": "bob"}]
+    rows = exported("query-set", filled, "--with-sessions", "--from-ubi")["querySetQueries"]
+    assert [(row["queryText"], row["session"]) for row in rows] == [("fire", "anna"), ("fire", "bob"), ("rain", "bob")]
+
+
+def test_a_search_configuration_finds_what_the_pipeline_finds(filled: str) -> None:
+    body = exported("search-configuration", filled, "--name", "ours")
+    assert {key: body[key] for key in ("name", "index", "searchPipeline")} == {
+        "name": "ours",
+        "index": filled,
+        "searchPipeline": f"resift-{filled}",
+    }
+    assert json.loads(body["query"]) == {"query": {"multi_match": {"query": "%SearchText%", "fields": ["text"]}}}
+    asked = json.loads(exported("search-configuration", filled, "--with-sessions")["query"])
+    assert asked["ext"] == {"ml_inference": {"session": "{{session}}"}}
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_templates_placeholders_are_filled_in_by_a_cluster(filled: str, engine_url: str) -> None:
+    engine = OpenSearchEngine(engine_url)
+    source = exported("search-configuration", filled, "--with-sessions")["query"]
+    params = {"queryText": "the \\army", "session": "anna"}
+    rendered = engine.client.render_search_template(body={"source": source, "params": params})["template_output"]
+    assert rendered["query"]["multi_match"]["query"] == "the \\army"
+    assert rendered["ext"] == {"ml_inference": {"session": "anna"}}
+    engine.close()
+
+
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["judgments", "INDEX", "--format", "trec"], "--out DIR"),
+        (["judgments", "INDEX", "--out", "."], "is a folder"),
+        (["judgments", "INDEX", "--format", "beir", "--out", "sessions.db"], "is a file"),
+        (["judgments", "INDEX", "--name", "a: b"], "the name is 'a: b'"),
+        (["judgments", "INDEX", "--name", "x" * 51], "1 to 50 characters"),
+        (["judgments", "INDEX", "--from-ubi", "--ubi-actions", "click"], "ACTION=GRADE"),
+        (["judgments", "INDEX", "--from-ubi", "--ubi-actions", "wink=1"], "nobody judged a document"),
+        (["query-set", "INDEX", "--store", "none.db"], "nobody judged a document"),
+        (["judgments", "no-such-index"], "no-such-index"),
+        (["search-configuration", "no-such-index"], "no-such-index"),
+    ],
+)
+def test_what_cannot_be_exported_is_said_in_a_line(filled: str, arguments: list[str], message: str) -> None:
+    arguments = [filled if one == "INDEX" else one for one in arguments]
+    ran = CliRunner().invoke(main, ["export", *arguments])
+    assert ran.exit_code in (1, 2)
+    assert message in ran.stderr
+    assert "Traceback" not in ran.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "no judgmentRatings"),
+        ('{"judgmentRatings": []}', "no judgmentRatings"),
+        ('{"judgmentRatings": [3]}', "has no ratings"),
+        ('{"judgmentRatings": [{"query": "a", "ratings": []}, {"query": "a", "ratings": []}]}', "twice"),
+        ('{"judgmentRatings": [{"query": "a", "ratings": [{"docId": 5, "rating": "1"}]}]}', "docId is 5"),
+        ('{"judgmentRatings": [{"query": "a", "ratings": [{"docId": "5", "rating": "high"}]}]}', "score 'high'"),
+        ('{"judgmentRatings": [{"query": "a", "ratings": [{"docId": "5", "rating": true}]}]}', "is True"),
+    ],
+)
+def test_a_malformed_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "list.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(BadInput, match=message):
+        read_judgment_list(path)
+
+
+def test_a_list_is_read_as_the_workbench_answers_it(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    for body in (LIST, {"hits": {"total": {"value": 1}, "hits": [{"_id": "x", "_source": LIST}]}}):
+        path.write_text(json.dumps(body, indent=1), "utf-8")
+        assert read_judgment_list(path) == {"fire": {"a": 0.5}}
+    assert judgment_list("n", "d", {"fire": {"a": 0.5}})["judgmentRatings"] == LIST["judgmentRatings"]
+
+
+@pytest.mark.parametrize("text", ['say "x"', "a\\b", "<b>", "a#b", "a: b", "two\nlines", "", "x" * 2001])
+def test_texts_that_the_workbench_refuses_are_left_out(text: str) -> None:
+    body, left_out = query_set(
+        "n", "d", [{"queryText": text}, {"queryText": "fire", "session": text}, {"queryText": "a"}]
+    )
+    assert (body["querySetQueries"], left_out) == ([{"queryText": "a"}], 2)
