@@ -26,6 +26,7 @@ from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
+from resift.reranker.request_log import add_request_ids, identified
 from resift.reranker.search.service import Reranker
 from resift.reranker.sessions import Sessions
 from resift.version import __version__
@@ -57,6 +58,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     for blueprint in (api, tei, cohere, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
+    add_request_ids(app)
     add_metrics(app)
     _add_access(app, config)
     _add_pages(app)
@@ -75,12 +77,12 @@ def _add_errors(app: Flask) -> None:
     def known(error: ResiftError) -> tuple[dict[str, Any], int]:
         # an engine's own faults are none of the reranker's: to its clients they are as if the engine were away
         failed = isinstance(error, EngineError) and error.status >= 500
-        return {"error": error.to_dict()}, EngineUnavailable.status if failed else error.status
+        return identified(error.to_dict()), EngineUnavailable.status if failed else error.status
 
     @app.errorhandler(HTTPException)
     def http(error: HTTPException) -> Response:
         status = error.code or 500
-        body = http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"])
+        body = identified(**http_error(status, error.name, request.path, app.config["MAX_CONTENT_LENGTH"]))
         answer = Response(json.dumps(body), status, content_type="application/json")
         methods = getattr(error, "valid_methods", None)
         if methods:
@@ -92,7 +94,7 @@ def _add_errors(app: Flask) -> None:
         log.exception("request to %s failed", request.path)
         # without the error's own text, which may quote documents or addresses
         message = "an error inside the reranker; its log has the details"
-        return {"error": {"code": "internal_error", "message": message}}, 500
+        return identified({"code": "internal_error", "message": message}), 500
 
 
 def _add_pages(app: Flask) -> None:
@@ -115,6 +117,11 @@ def _add_pages(app: Flask) -> None:
     def openapi() -> Response:
         with app.open_resource("openapi.json", "r") as file:
             return Response(file.read(), content_type="application/json")
+
+    @app.get("/resift.js")
+    def script() -> Response:
+        with app.open_resource("static/resift.js", "r") as file:
+            return Response(file.read(), content_type="text/javascript", headers={"Cache-Control": "max-age=600"})
 
     @app.get("/")
     def page() -> Response:

@@ -233,10 +233,11 @@ def test_a_session_is_its_keys(clients: dict[str, FlaskClient]) -> None:
     assert post(wiki, "/v1/score", **score, session="anna") == post(wiki, "/v1/score", **score)
 
     def refused(client: FlaskClient, id: str) -> list[Any]:
+        same = {"X-Opaque-Id": "same"}
         answers = [
-            client.get(f"/v1/sessions/{id}"),
-            client.delete(f"/v1/sessions/{id}"),
-            client.post(f"/v1/sessions/{id}/undo"),
+            client.get(f"/v1/sessions/{id}", headers=same),
+            client.delete(f"/v1/sessions/{id}", headers=same),
+            client.post(f"/v1/sessions/{id}/undo", headers=same),
         ]
         return [(answer.status_code, answer.text.replace(id, "ID")) for answer in answers]
 

@@ -31,7 +31,8 @@ _HEADERS = {
 }
 _CORS = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key, X-Request-Id, X-Opaque-Id",
+    "Access-Control-Expose-Headers": "X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
 

@@ -34,6 +34,7 @@ SCOPE_OF = {
     "healthz": OPEN,
     "readyz": OPEN,
     "openapi": OPEN,
+    "script": OPEN,
     "page": OPEN,
     "static": OPEN,
 }

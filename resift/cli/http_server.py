@@ -8,11 +8,13 @@ from typing import Any
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from prometheus_client import multiprocess
 
 from resift.cli.failures import INTERRUPTED
 from resift.errors import BadInput
-from resift.reranker import create_app
+from resift.reranker import Config, create_app
+from resift.reranker.request_log import formatter, log_to_stderr
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
@@ -33,6 +35,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "worker_class": "resift.cli.http_worker.HttpWorker",
             "preload_app": True,  # the model is loaded before the workers fork
             "control_socket_disable": True,
+            "logger_class": _Log,
             "child_exit": lambda server, worker: multiprocess.mark_process_dead(worker.pid),  # type: ignore[no-untyped-call]
         }
         for name, value in options.items():
@@ -42,6 +45,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Any:
         """The application."""
+        log_to_stderr(Config.from_environment().log)
         app = create_app()
         # The frequent words' rows, which explanations compare: what is in memory now is shared by all workers.
         app.extensions["resift"].model.top_words(0)
@@ -54,6 +58,16 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             arbiter.run()
         except SystemExit as end:
             sys.exit(INTERRUPTED if arbiter.interrupted else end.code)
+
+
+class _Log(Logger):  # type: ignore[misc]
+    """gunicorn's log, whose lines look like all others."""
+
+    def setup(self, cfg: Any) -> None:
+        """Set up what gunicorn says, which waitress says too."""
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(formatter(Config.from_environment().log))
 
 
 class _Arbiter(Arbiter):  # type: ignore[misc]

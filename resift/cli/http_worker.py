@@ -27,6 +27,7 @@ from waitress.task import ErrorTask
 
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError
 from resift.reranker.http_errors import http_error
+from resift.reranker.request_log import identified, request_id
 
 THREADS = 8
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
@@ -121,7 +122,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         error, max_body = self.request.error, self.channel.adj.max_request_body_size - 1
         # a transfer coding that is not known is 501 by the standard; but 5xx alarms those who watch a server
         status = HTTPStatus(400 if error.code == 501 else error.code)
-        body = _json(http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body))
+        found = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
+        body = _json(identified(**found, id=_id_of(self.request)))
         self.status = f"{status.value} {status.phrase}"
         self.response_headers.append(("Content-Type", "application/json"))
         self.set_close_on_finish()
@@ -175,7 +177,8 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         elif now - self.began <= deadline:
             pass
         elif self.requests:
-            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline)
+            told = {"request_id": _id_of(self.requests[0])}
+            self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline, extra=told)
             self.refuse(
                 DeadlineExceeded(f"no answer within {deadline:g} s", expected="less work, or a larger RESIFT_DEADLINE")
             )
@@ -194,7 +197,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """
         with self.outbuf_lock:
             if not self.answering:
-                body = _json({"error": error.to_dict()})
+                body = _json(identified(error.to_dict(), _id_of(self.requests[0] if self.requests else self.request)))
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -202,6 +205,12 @@ class Connection(HTTPChannel):  # type: ignore[misc]
                 with suppress(OSError):
                     self.socket.send(head.encode() + body)
             self.handle_close()
+
+
+def _id_of(request: Any) -> str:
+    """The id of a request, as far as it was read; a new one where its client gave it none."""
+    headers = getattr(request, "headers", None) or {}
+    return request_id({name.replace("_", "-").title(): value for name, value in headers.items()})
 
 
 def _json(body: dict[str, Any]) -> bytes:
@@ -225,4 +234,5 @@ def _allowed_connections() -> int:
 def _log_like_gunicorn(log: Any) -> None:
     """Let waitress log where gunicorn does, and not that requests wait for a thread, which is nothing to act on."""
     logging.getLogger("waitress").handlers = log.error_log.handlers
+    logging.getLogger("waitress").propagate = False
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)

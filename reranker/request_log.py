@@ -1,0 +1,113 @@
+"""Requests have ids, which their answers, their errors, their log lines and the engine are told; and how logs look."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import traceback
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Flask, Response, g, request
+from werkzeug.datastructures import Headers
+
+from resift.plugin.request_id import HEADER, REQUEST_ID
+
+ANSWERED = "X-Request-Id"
+_ID = re.compile(r"[!-~]{1,128}")  # what can stand in a header, and in a line of a log
+_TEXT = "[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s"
+
+log = logging.getLogger(__name__)
+
+
+def add_request_ids(app: Flask) -> None:
+    """Take each request's id from ``X-Opaque-Id`` or ``X-Request-Id``, or give it one; and log what was answered.
+
+    A value that cannot stand in a header again, or has more than 128 characters, is not taken.
+    """
+
+    @app.before_request
+    def begin() -> None:
+        g.began = time.perf_counter()
+        REQUEST_ID.set(request_id(request.headers))
+
+    @app.after_request
+    def answer(response: Response) -> Response:
+        response.headers[ANSWERED] = REQUEST_ID.get() or ""
+        if log.isEnabledFor(logging.INFO):
+            seconds = round(time.perf_counter() - g.get("began", time.perf_counter()), 6)
+            fields = {"method": request.method, "path": request.path, "status": response.status_code}
+            log.info("answered", extra={"fields": {**fields, "seconds": seconds}})
+        return response
+
+    @app.teardown_request
+    def end(error: BaseException | None) -> None:
+        REQUEST_ID.set(None)  # the thread answers others too
+
+
+def request_id(headers: Mapping[str, str] | Headers) -> str:
+    """The id that a request's headers give it, or a new one."""
+    given = (headers.get(name, "") for name in (HEADER, ANSWERED))
+    return next(filter(_ID.fullmatch, given), None) or uuid.uuid4().hex
+
+
+def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
+    """The body of an answer that is an ``error``, with the id of the request: the one at hand, unless it is given."""
+    return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
+
+
+class JsonLines(logging.Formatter):
+    """A log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """``time`` (UTC), ``level``, ``logger``, ``message``, and ``request_id`` and ``trace`` where there are any."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if (id := _id_of(record)) is not None:
+            line["request_id"] = id
+        if record.exc_info:
+            line["trace"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    """A log record as text, as gunicorn writes it, with the request's id at the end of its first line."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT, "%Y-%m-%d %H:%M:%S %z")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The first line."""
+        line, id = super().formatMessage(record), _id_of(record)
+        return line if id is None else f"{line} [request {id}]"
+
+
+def _id_of(record: logging.LogRecord) -> str | None:
+    """The id of the request that a record is of; what another thread says of a request names it."""
+    id: str | None = getattr(record, "request_id", None) or REQUEST_ID.get()
+    return id
+
+
+def formatter(kind: str) -> logging.Formatter:
+    """How lines look in logs of a ``kind``, ``text`` or ``json``."""
+    return JsonLines() if kind == "json" else TextLines()
+
+
+def log_to_stderr(kind: str) -> None:
+    """Write what this process logs to standard error; as JSON with a line for each request."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(kind))
+    logging.getLogger().addHandler(handler)
+    # opensearch-py's own lines tell of each attempt by its trace; what came of them all is an error of ours
+    logging.getLogger("opensearch").propagate = False
+    if kind == "json":
+        log.setLevel(logging.INFO)

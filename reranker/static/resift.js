@@ -1,0 +1,101 @@
+"use strict";
+// Resift in any page: <script src="http://search.example:8080/resift.js" data-index="news"></script>
+//
+//   Resift.search("fire", {size: 10})      the hits, as OpenSearch has them; null if Resift cannot answer
+//   Resift.clicked("5")                    the visitor opened a hit of the last search
+//   Resift.mark("5", "relevant")           or "irrelevant", or "neutral", which takes a mark back
+//   Resift.ext("fire")                     what makes a plain _search of your own follow the same session
+//   Resift.forget()                        the session ends, here and on the server
+//
+// No promise of these is ever rejected, and nothing here is thrown at the page: Resift.error says what went wrong, and
+// the page goes on without Resift. Attributes of the script: data-index, data-key (an API key that everybody may see:
+// of the scopes search and feedback alone), data-timeout (milliseconds, 5000).
+
+(() => {
+  if (window.Resift) return; // a page may load this twice
+  const script = document.currentScript, data = script ? script.dataset : {};
+  const base = script ? script.src.replace(/[^/]*$/, "") : "/";
+  let memory = null;         // the session where the browser keeps nothing for this page
+  let query = "", shown = [], clicked = new Set();
+  let marking = Promise.resolve(); // marks that are under way: the next search waits for them
+
+  function remembered(session) {
+    try {
+      if (session !== undefined) sessionStorage.setItem("resift-session", session);
+      return sessionStorage.getItem("resift-session");
+    } catch { // storage is blocked
+      if (session !== undefined) memory = session;
+      return memory;
+    }
+  }
+
+  function random() {
+    return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  }
+
+  async function call(method, path, body) {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), Number(Resift.timeout) || 5000);
+    try {
+      const headers = {};
+      if (body) headers["Content-Type"] = "application/json";
+      if (Resift.key) headers["X-Api-Key"] = Resift.key;
+      // keepalive: what is sent on a click arrives although the click leads away from the page
+      const response = await fetch(base + path, { method, headers, signal: stop.signal, keepalive: path === "v1/feedback", body: body && JSON.stringify(body) });
+      const answer = await response.json();
+      if (!response.ok) throw new Error(answer.error.message);
+      Resift.error = null;
+      return answer;
+    } catch (error) {
+      Resift.error = stop.signal.aborted ? new Error("Resift took too long to answer") : error;
+      console.warn("Resift:", Resift.error.message);
+      return null;
+    } finally { clearTimeout(timer); }
+  }
+
+  function tell(index, marks, about) {
+    marking = marking.then(() => call("POST", "v1/feedback", { index, session: Resift.session, query: about, ...marks }));
+    return marking;
+  }
+
+  const Resift = window.Resift = {
+    index: data.index || "",
+    key: data.key || "",
+    timeout: data.timeout,
+    error: null,
+
+    get session() { return remembered() || remembered(random()); },
+
+    // options: size, from, filter, index and whatever else /v1/search takes
+    async search(text, options = {}) {
+      await marking;
+      const answer = await call("POST", "v1/search", { index: Resift.index, session: Resift.session, ...options, query: text });
+      query = typeof text === "string" ? text : "";
+      shown = answer ? answer.hits.hits : [];
+      clicked = new Set();
+      return answer;
+    },
+
+    // Hits above the clicked one were seen and left alone: they count a little against.
+    async clicked(id) {
+      clicked.add(id);
+      const place = shown.findIndex((hit) => hit._id === id);
+      const skipped = shown.slice(0, Math.max(place, 0)).map((hit) => hit._id).filter((other) => !clicked.has(other));
+      return tell(place < 0 ? Resift.index : shown[place]._index, { clicked: [id], skipped }, query);
+    },
+
+    async mark(id, how = "relevant") {
+      const hit = shown.find((one) => one._id === id);
+      return tell(hit ? hit._index : Resift.index, { [how]: [id] }, query);
+    },
+
+    ext(text) { return { ml_inference: { query: text, session: Resift.session } }; },
+
+    async forget() {
+      await marking;
+      const answer = await call("DELETE", `v1/sessions/${Resift.session}`);
+      remembered(random());
+      return answer;
+    },
+  };
+})();
