@@ -51,7 +51,7 @@ chaos: .venv/dev
 scale: .venv/bench
 	$(BIN)/python benchmarks/scale.py $(SCALE)
 
-# The documentation as a site with a search box: build/site/index.html.
+# The documentation as a site with a search box: python3 -m http.server --directory build/site 8000
 docs: .venv/core
 	$(INSTALL) -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -1,0 +1,178 @@
+"""What the documentation says is so: links lead somewhere, commands and settings exist, error codes are explained."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+import pytest
+
+import resift.reranker.http_errors as http_errors
+from resift.cli.main import main
+from resift.errors import ResiftError
+from resift.reranker import Config
+
+ROOT = Path(__file__).parent.parent
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
+SHOWN = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names commands and settings of the past, too
+_FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"\b(?:RESIFT|OPENSEARCH)_[A-Z_]*[A-Z]\b")
+# what tests, benchmarks and the assembled node of `make node` read
+_OF_DEVELOPERS = re.compile(r"RESIFT_(DATA|ST|TEST_\w+|NODE_VERSION|REQUIRE_OPENSEARCH)")
+
+
+def by_page(pages: list[Path]) -> pytest.MarkDecorator:
+    """A test for each page, named by it."""
+    return pytest.mark.parametrize("page", pages, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text("utf-8")))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *$", _FENCE.sub("", page.read_text("utf-8")), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        number = sum(1 for one in found if re.fullmatch(rf"{re.escape(slug)}(-\d+)?", one))
+        found.add(f"{slug}-{number}" if number else slug)
+    return found
+
+
+@by_page(PAGES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for _, _, target in _LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), target
+
+
+@by_page(PAGES)
+def test_pictures_are_described(page: Path) -> None:
+    for picture, text, target in _LINK.findall(page.read_text("utf-8")):
+        assert not picture or len(text.split()) > 5, f"{target}: {text!r} says too little"
+
+
+def test_drawings_are_whole_and_described() -> None:
+    for file in (ROOT / "docs").glob("*.svg"):
+        drawing = ElementTree.parse(file).getroot()
+        assert drawing.find("{http://www.w3.org/2000/svg}title") is not None, file
+
+
+@by_page([page for page in DOCS if page.name != "README.md"])
+def test_each_page_is_listed(page: Path) -> None:
+    assert f"({page.name})" in (ROOT / "docs" / "README.md").read_text("utf-8")
+    assert re.search(rf"[ :]{re.escape(page.name)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+
+
+def command_lines(page: Path) -> Iterator[str]:
+    """What a page would have a reader type that begins with ``resift``, or has it behind a pipe or a setting."""
+    text = page.read_text("utf-8")
+    for _, _, block in _FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r" \| | && | \|\| |\$\(", line):
+                part = re.sub(r"^ *(docker compose exec (-T )?reranker )?([A-Z_]+=\S* )*", "", part)
+                if re.match(r"resift( |$)", part):
+                    yield re.split(r" #| < | > |  would|\)? ?&$", part)[0]
+    for code in re.findall(r"`([A-Z_=…]* ?resift [a-z][^`\n]*)`", _FENCE.sub("", text)):
+        code = re.sub(r"^[A-Z_]+=\S* ", "", code)
+        yield f"{code} VALUE" if re.search(r" --[\w-]+$", code) else code  # in a sentence an option needs no value
+
+
+def parsed(line: str) -> None:
+    """Let click parse a command line without running it. Raises click.ClickException where it does not fit."""
+    words = shlex.split(line)[1:]
+    command: click.Command = main
+    context = click.Context(command, info_name="resift")
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        found = command.get_command(context, words[0])
+        if found is None:
+            raise click.UsageError(f"no command {words[0]!r} in {line!r}")
+        command, words, context = found, words[1:], click.Context(found, parent=context, info_name=words[0])
+    values, _, _ = command.make_parser(context).parse_args(words)
+    for parameter in command.params:
+        for value in _listed(values.get(parameter.name or "")):
+            if isinstance(parameter.type, click.Choice) and isinstance(value, str) and "|" not in value:
+                parameter.type.convert(value, parameter, context)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+@by_page(SHOWN)
+def test_commands_can_be_typed(page: Path) -> None:
+    for line in command_lines(page):
+        try:
+            parsed(line)
+        except (click.ClickException, ValueError) as error:
+            pytest.fail(f"{line}: {getattr(error, 'message', error)}")
+
+
+def test_a_command_that_does_not_exist_is_noticed() -> None:
+    for line in ("resift indx news.jsonl", "resift search news fire --sise 3", "resift keys create a --scopes"):
+        with pytest.raises(click.ClickException):
+            parsed(line)
+
+
+@by_page(SHOWN)
+def test_json_can_be_sent(page: Path) -> None:
+    text = page.read_text("utf-8")
+    bodies = [block for _, language, block in _FENCE.findall(text) if language == "json"]
+    for _, _, block in _FENCE.findall(text):
+        bodies += re.findall(r"(?:--json|-d|--data) +'((?:[^']|'\"\$\w+\"')*)'", block)
+    for body in bodies:
+        json.loads(re.sub(r"'\"\$\w+\"'", "[0]", body))
+
+
+@by_page(SHOWN)
+def test_python_is_python(page: Path) -> None:
+    for _, language, block in _FENCE.findall(page.read_text("utf-8")):
+        if language == "python":
+            ast.parse(block)
+
+
+def variables_of_the_code() -> set[str]:
+    """The variables that the product reads."""
+    found = {f"RESIFT_{name.upper()}" for name in Config.__dataclass_fields__}
+    for folder in ("resift", "plugin", "ingest", "reranker"):
+        for file in (ROOT / folder).glob("**/*.py"):
+            found |= set(_VARIABLE.findall(file.read_text("utf-8")))
+    return found
+
+
+def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
+    read = variables_of_the_code()
+    shown = {name for page in SHOWN for name in _VARIABLE.findall(page.read_text("utf-8"))}
+    assert read - shown == set(), "not documented"
+    assert {name for name in shown - read if not _OF_DEVELOPERS.fullmatch(name)} == set(), "read by nothing"
+
+
+def all_errors(kind: type[ResiftError] = ResiftError) -> Iterator[type[ResiftError]]:
+    """An error and its subclasses."""
+    yield kind
+    for subclass in kind.__subclasses__():
+        yield from all_errors(subclass)
+
+
+@pytest.mark.parametrize("path", ["docs/troubleshooting.md", "docs/http.md"])
+def test_every_error_code_is_explained(path: str) -> None:
+    text = (ROOT / path).read_text("utf-8")
+    codes = {error.code for error in all_errors() if error.__module__.startswith("resift")}
+    assert codes - set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set()
+    assert {code for code in http_errors._CODES.values() if f"`{code}`" not in text} == set()
