@@ -35,7 +35,7 @@ FIRE = {"match": {"text": "fire"}}
 
 def reading(*documents: str) -> dict[str, Any]:
     """A role that searches the index; of the documents with these labels alone, if any are given."""
-    block: dict[str, Any] = role("serve", [INDEX], "x")["index_permissions"][0]  # type: ignore[index]
+    block: dict[str, Any] = role("serve", [INDEX], "x", [])["index_permissions"][0]  # type: ignore[index]
     limited = {"dls": json.dumps({"terms": {"label": documents}})} if documents else {}
     return {"cluster_permissions": ["indices:data/read/msearch"], "index_permissions": [{**block, **limited}]}
 
@@ -43,7 +43,7 @@ def reading(*documents: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def node(secured_node: SecuredNode, packaged: Model) -> Iterator[SecuredNode]:
     """The node with an index, of which bob and the service called narrow may read what is public."""
-    wide = role("serve", [INDEX], "reading_sessions")
+    wide = role("serve", [INDEX], "reading_sessions", ["reading_events", "reading_queries"])
     narrow: dict[str, Any] = json.loads(json.dumps(wide))
     narrow["index_permissions"][0]["dls"] = json.dumps({"term": {"label": "public"}})
     roles = {"anna": reading(), "bob": reading("public"), "wide": wide, "narrow": narrow}
@@ -72,7 +72,8 @@ def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> 
 def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trusting: None) -> Iterator[Flask]:
     """The service as a user who may read everything, or what is public; anna has marked a secret document."""
     url = node.as_user(request.param)
-    app = create_app(Config(engine=url, store=url, session_index="reading_sessions"), model=packaged)
+    names = {"session_index": "reading_sessions", "ubi_events": "reading_events", "ubi_queries": "reading_queries"}
+    app = create_app(Config(engine=url, store=url, **names), model=packaged)
     app.extensions["resift"].did_you_mean.patience = 20
     marks = {"session": "shared", "index": INDEX, "query": "fire", "relevant": ["s1"], "irrelevant": ["p2"]}
     learned = ask(app, "/v1/feedback", "anna", marks)

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from opensearch_fixture import ENVIRONMENT
 from secured_node import EVERYTHING, SecuredNode
+from ubi_events import event, query
 
 from resift import Model
 from resift.cli.main import main
@@ -27,7 +28,7 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
-INDICES, SESSIONS = ["mine-*"], "mine_sessions"
+INDICES, SESSIONS, UBI = ["mine-*"], "mine_sessions", ["mine_events", "mine_queries"]
 NAMED = "no permissions for ["
 # without it searches pass through our own default pipeline, which takes longer and finds the same
 OPTIONAL = [("serve", "indices:monitor/settings/get")]
@@ -83,7 +84,8 @@ def attaching(node: SecuredNode, user: str, folder: Path) -> str:
 def serving(node: SecuredNode, user: str, folder: Path) -> str:
     """Search, mark, rewrite, look at sessions and forget them, over HTTP; what is only logged counts too."""
     url = node.as_user(user)
-    app = create_app(Config(engine=url, store=url, session_index=SESSIONS), model=PACKAGED[0])
+    names = {"session_index": SESSIONS, "ubi_events": UBI[0], "ubi_queries": UBI[1]}
+    app = create_app(Config(engine=url, store=url, **names), model=PACKAGED[0])
     service, client = app.extensions["resift"], app.test_client()
     service.did_you_mean.patience = 10
     marks = {"session": "anna", "index": "mine-served", "query": "fire", "relevant": ["0"]}
@@ -94,6 +96,8 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
         ("/v1/rewrite", {"index": "mine-served", "body": {"query": {"match": {"text": "rain"}}}}),
         ("/v1/sessions/anna/undo", {}),
         ("/v1/feedback", marks),
+        ("/ubi_events", [event("click", "0")]),
+        ("/ubi_queries", [query()]),
     ):
         told.append(client.post(path, json=body).text)
     try:
@@ -104,7 +108,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     told += [client.delete(path).text for path in ("/v1/sessions/anna", "/v1/sessions?index=mine-served")]
     service.engine.close()
     service.sessions.store.close()
-    node.ask("DELETE", f"/{SESSIONS}?ignore_unavailable=true")
+    node.ask("DELETE", f"/{SESSIONS},{','.join(UBI)}?ignore_unavailable=true")
     return "\n".join(told)
 
 
@@ -157,7 +161,7 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
 ) -> None:
     caplog.set_level(logging.WARNING, logger="resift")
     node = secured_node
-    body, users = role(name, INDICES, SESSIONS), {}
+    body, users = role(name, INDICES, SESSIONS, UBI), {}
     every = ENVIRONMENT.get("RESIFT_TEST_RIGHTS") == "all"
     for place, (number, right) in enumerate(rights(body)):
         if every or place % 12 == 3:

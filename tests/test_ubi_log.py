@@ -113,6 +113,13 @@ def test_queries_are_found_by_their_ids(ubi_log: UbiLog, refresh: Refresh) -> No
     assert ubi_log.queries(["q1", "q2", "nothing"]) == {"q1": UbiQuery("fire"), "q2": UbiQuery("war", ("B2", "A1"))}
 
 
+def test_of_several_queries_of_one_id_the_first_counts(ubi_log: UbiLog, refresh: Refresh) -> None:
+    for place in range(3):
+        ubi_log.add(QUERIES, [query(f"fire {place}", timestamp=timestamp_of(NOW + place))])
+    refresh()
+    assert ubi_log.queries(["q1"]) == {"q1": UbiQuery("fire 0")}
+
+
 def test_a_log_that_is_not_there_is_empty(ubi_log: UbiLog) -> None:
     assert (ubi_log.events("anna", *LONG), ubi_log.queries(["q1"]), list(ubi_log.scan())) == ([], {}, [])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.documents import check_name
-from resift.plugin.opensearch.client import call, connect, to_json
+from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
 from resift.plugin.session_store import HURRIED_SECONDS
 from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery
@@ -29,6 +29,7 @@ _SOURCE = (
     "event_attributes.object.object_id_field",
     "event_attributes.position.ordinal",
 )
+_LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 _ID = {"type": "keyword", "ignore_above": 100}
 _TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 _OBJECT = {
@@ -94,26 +95,32 @@ class OpenSearchUbiLog(UbiLog):
             return 0
         self._create(kind)
         lines = "".join(f'{{"index":{{}}}}\n{to_json(source)}\n' for source in sources)
-        params = {"filter_path": "items.*.status"}
+        params = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
-        statuses = [item["index"]["status"] for item in answer["items"]]
-        if statuses and min(statuses) >= 403:
-            # none of them was written: that is no single event's fault
-            raise EngineError(f"OpenSearch took no {kind} of UBI ({statuses[0]})", status=statuses[0])
-        return sum(status >= 300 for status in statuses)
+        results = [item["index"] for item in answer["items"]]
+        if all(result["status"] > 400 for result in results):  # which is no single event's fault
+            raise EngineError(f"OpenSearch: {error_reason(results[0]['error'])}", status=results[0]["status"])
+        return sum(result["status"] >= 300 for result in results)
 
     def _create(self, kind: str) -> None:
         """Create an index unless it exists: one that the cluster created by itself would have other mappings."""
         if kind in self._made:
             return
         try:
-            body = {"mappings": _MAPPINGS[kind]}
-            call(self.client.indices.create, index=self.names[kind], body=body)
+            call(self.client.indices.create, index=self.names[kind], body={"mappings": _MAPPINGS[kind]})
         except EngineError as error:
-            # who may write to it need not be one who may create it: the write tells
-            if error.status not in (400, 403):
+            # who may write to it need not be one who may create it
+            if "resource_already_exists_exception" not in error.message and not self._exists(kind):
                 raise
         self._made.add(kind)
+
+    def _exists(self, kind: str) -> bool:
+        """Whether there is such an index, or an alias. By a search, which takes no right that is not needed anyway."""
+        try:
+            call(self.client.search, index=self.names[kind], body={"size": 0, "track_total_hits": False})
+        except IndexNotFound:
+            return False
+        return True
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         body = {
@@ -124,7 +131,7 @@ class OpenSearchUbiLog(UbiLog):
                     "filter": [{"range": {"timestamp": {"gte": _date(since), "lte": _date(until), **_MILLIS}}}],
                 }
             },
-            "sort": [{"timestamp": {"order": "desc", "unmapped_type": "date"}}],
+            "sort": _LATEST_FIRST,
             "size": LATEST,
         }
         read = (UbiEvent.read(hit["_source"]) for hit in reversed(self._hits(EVENTS, body, _SOURCE)))
@@ -133,7 +140,8 @@ class OpenSearchUbiLog(UbiLog):
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
         should = [{"terms": {field: list(ids)}} for field in ("query_id", "query_id.keyword")]
-        body = {"query": {"bool": {"should": should, "minimum_should_match": 1}}, "size": LATEST}
+        body = {"query": {"bool": {"should": should, "minimum_should_match": 1}}, "size": LATEST, "sort": _LATEST_FIRST}
+        # of several of one id, as a second page makes one, the first
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
 

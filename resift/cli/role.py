@@ -13,16 +13,17 @@ ROLES = ("install", "attach", "serve")
 _PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
-def role(name: str, indices: list[str], sessions: str) -> dict[str, object]:
+def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[str, object]:
     """The body of ``PUT _plugins/_security/api/roles/NAME`` for what ``resift NAME`` does, and no more.
 
-    ``indices``: patterns of the indices that are searched and attached; ``sessions``: the index of the sessions.
+    ``indices``: patterns of the indices that are searched and attached; ``sessions``: the index of the sessions;
+    ``ubi``: the indices of UBI's events and queries.
     """
     from resift.plugin.cluster.templates import fill
     from resift.plugin.resource_files import read_resource
 
     template = json.loads(read_resource(f"roles/{name}.json"))
-    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions})
+    body: dict[str, object] = fill(template, {"indices": indices, "sessions": sessions, "ubi": ubi})
     return body
 
 
@@ -36,15 +37,18 @@ def role(name: str, indices: list[str], sessions: str) -> dict[str, object]:
     help="The indices that are searched or attached, separated by commas.",
 )
 @click.option("--session-index", default="resift_sessions", show_default=True, help="The index of the sessions.")
-def role_command(name: str, indices: str, session_index: str) -> None:
+@click.option("--ubi-events", default="ubi_events", show_default=True, help="The index of UBI's events.")
+@click.option("--ubi-queries", default="ubi_queries", show_default=True, help="The index of UBI's queries.")
+def role_command(name: str, indices: str, session_index: str, ubi_events: str, ubi_queries: str) -> None:
     """Print the role of a user of OpenSearch's security plugin who may do what Resift needs, and nothing else.
 
     install: resift install, status, guard and uninstall. attach: resift index, attach, verify and detach. serve: resift
     serve. It is the body of PUT _plugins/_security/api/roles/NAME.
     """
     patterns = [pattern.strip() for pattern in indices.split(",")]
-    for option, values in (("--indices", patterns), ("--session-index", [session_index])):
+    named = {"--session-index": session_index, "--ubi-events": ubi_events, "--ubi-queries": ubi_queries}
+    for option, values in (("--indices", patterns), *((option, [value]) for option, value in named.items())):
         wrong = [value for value in values if not _PATTERN.fullmatch(value)]
         if wrong:
             raise BadInput(f"{option} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
-    click.echo(json.dumps(role(name, patterns, session_index), indent=2))
+    click.echo(json.dumps(role(name, patterns, session_index, [ubi_events, ubi_queries]), indent=2))
