@@ -14,7 +14,8 @@ WORKDIR /data
 # Compiled in the image, so that no new container starts without the compiled loops: by the user who runs them, since
 # numba reads only a cache that it may write to.
 RUN python -m resift.encoders
-ENV PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
+# One thread for matrix products: they are small, and the workers are what uses the other processors.
+ENV OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
 VOLUME /data
 EXPOSE 8080
 
