@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "plugin": {GROUND, "vectors", "encoders", "ranking"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "evaluation", "plugin"},
+    "integrations": {GROUND, "vectors", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
@@ -39,6 +40,7 @@ ONLY_IN = {
     "sentence_transformers": "resift/training",
     "flask": "reranker",
     "opensearchpy": "plugin",
+    **dict.fromkeys(("haystack", "langchain_core", "llama_index", "mcp", "pydantic"), "resift/integrations"),
 }
 MODULE_LINES, MEDIAN_LINES = 400, 120
 FUNCTION_LINES, FUNCTION_BRANCHES = 50, 15

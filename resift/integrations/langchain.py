@@ -1,0 +1,55 @@
+"""A retriever for LangChain: ``retriever.invoke("…")`` by all that its session has marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from resift.errors import needs_extra
+from resift.integrations.passages import mark, passages
+from resift.library import Explanation, Session
+
+with needs_extra("langchain", "The LangChain retriever"):
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from pydantic import Field
+
+
+class ResiftRetriever(BaseRetriever):
+    """Finds the ``k`` best documents of a session's index.
+
+    A document has the text of the fields that are searched, the other fields as its ``metadata``, and in that its
+    score, as ``relevance_score``. ``options`` are what else a search may say (:class:`resift.library.SearchOptions`);
+    they and ``k`` may also be given to ``invoke``.
+    """
+
+    session: Session
+    k: int = 10
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        size = options.pop("k", self.k)
+        hits = self.session.search(query, size, **{**self.options, **options})
+        return [
+            Document(id=one.id, page_content=one.text, metadata={**one.metadata, "relevance_score": one.score})
+            for one in passages(self.session, hits)
+        ]
+
+    def mark(
+        self,
+        relevant: Iterable[Document | str] = (),
+        irrelevant: Iterable[Document | str] = (),
+        query: str | None = None,
+        scores: Mapping[str, float] | None = None,
+        **further: Iterable[Document | str],
+    ) -> Explanation:
+        """Mark documents, or ids, for the query that was asked last or for ``query``; later searches follow.
+
+        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
+        :meth:`resift.library.Session.mark`, and so are the errors.
+        """
+        given = {"relevant": relevant, "irrelevant": irrelevant, **further}
+        return mark(self.session, lambda document: str(document.id), {"query": query, "scores": scores}, given)

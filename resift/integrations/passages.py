@@ -1,0 +1,39 @@
+"""What the retrievers of all frameworks do: hits as passages, and marks of whatever their frameworks made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resift.library import Explanation, Hits, Session
+from resift.plugin.query_dsl import document_text
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A hit: its id, the text of the fields that are searched, its other fields, and its score."""
+
+    id: str
+    text: str
+    metadata: dict[str, Any]
+    score: float | None
+
+
+def passages(session: Session, hits: Hits) -> Iterator[Passage]:
+    """The hits of a session's search as passages, best first."""
+    fields = session.index.fields
+    for hit in hits:
+        metadata = {name: value for name, value in hit.source.items() if name not in fields}
+        yield Passage(hit.id, document_text(hit.source, fields), metadata, hit.score)
+
+
+def mark(
+    session: Session, id_of: Callable[[Any], str], marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]
+) -> Explanation:
+    """Mark documents as :meth:`resift.library.Session.mark` does; ``given`` holds ids or a framework's documents.
+
+    ``id_of`` gives the id of one of these, and ``marked`` is what else to hand on: ``query`` and ``scores``.
+    """
+    ids = {name: [one if isinstance(one, str) else id_of(one) for one in listed] for name, listed in given.items()}
+    return session.mark(**ids, **marked)

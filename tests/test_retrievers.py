@@ -1,0 +1,201 @@
+"""The retrievers of LangChain, LlamaIndex and Haystack: what they find, marks, sessions, and LangChain's own tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_library import DOCUMENTS
+
+import resift
+from resift import Model
+from resift.errors import BadInput, NotFound
+from resift.library import Index
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
+
+from haystack import Pipeline
+from haystack.utils import Secret
+from langchain_core.retrievers import BaseRetriever
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from llama_index.core.schema import QueryBundle
+
+from resift.integrations import haystack, langchain, llamaindex
+
+Found = list[tuple[str, str, dict[str, Any], float]]
+SCORE = "relevance_score"
+TRUSTED = ["resift.integrations.haystack"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: Model) -> Path:
+    """A folder with a saved model and an index of six documents."""
+    model.save(tmp_path / "model")
+    return tmp_path
+
+
+@pytest.fixture
+def news(folder: Path) -> Iterator[Index]:
+    """That index, opened."""
+    with resift.open(folder / "news.db", folder / "model") as library:
+        index = library.index("news", fields=["text"])
+        index.add(DOCUMENTS)
+        yield index
+
+
+def haystack_of(folder: Path, **settings: Any) -> haystack.ResiftRetriever:
+    """A Haystack retriever of that index in a session of anna's."""
+    where = {"url": str(folder / "news.db"), "model": str(folder / "model")}
+    return haystack.ResiftRetriever("news", "anna", **{**where, **settings})
+
+
+class Framework:
+    """A framework's retriever behind one face."""
+
+    def __init__(self, name: str, news: Index, folder: Path) -> None:
+        session = news.session("anna")
+        self.last: list[Any] = []
+        self.retriever: Any
+        self.ask: Callable[[str], list[Any]]
+        if name == "langchain":
+            self.retriever = langchain.ResiftRetriever(session=session, k=4)
+            self.ask = self.retriever.invoke
+            self.plain = lambda one: (
+                one.id,
+                one.page_content,
+                {"n": one.metadata["n"]},
+                one.metadata["relevance_score"],
+            )
+        elif name == "llamaindex":
+            self.retriever = llamaindex.ResiftRetriever(session, similarity_top_k=4)
+            self.ask = self.retriever.retrieve
+            self.plain = lambda one: (one.node_id, one.text, one.metadata, one.score)
+        else:
+            self.retriever = haystack_of(folder, top_k=4)
+            self.ask = lambda query: self.retriever.run(query)["documents"]
+            self.plain = lambda one: (one.id, one.content, one.meta, one.score)
+
+    def find(self, query: str) -> Found:
+        """Id, text, metadata and score of what is found."""
+        self.last = self.ask(query)
+        return [self.plain(one) for one in self.last]
+
+
+@pytest.fixture(params=["langchain", "llamaindex", "haystack"])
+def framework(request: pytest.FixtureRequest, news: Index, folder: Path) -> Framework:
+    """Each of them in turn."""
+    return Framework(request.param, news, folder)
+
+
+def test_documents_are_those_of_the_library(framework: Framework, news: Index) -> None:
+    hits = news.session("anna").search("fire", size=4)
+    expected = [(hit.id, hit.source["text"], {"n": hit.source["n"]}, hit.score) for hit in hits]
+    assert framework.find("fire") == expected
+
+
+def test_marks_move_the_next_search(framework: Framework, news: Index) -> None:
+    before = [id for id, *_ in framework.find("fire")]
+    army = next(one for one in framework.last if framework.plain(one)[0] in ("army", "war"))
+    explained = framework.retriever.mark(relevant=["tree"], irrelevant=[army], query="fire")
+    assert {(one["document"], one["grade"]) for one in explained["judgements"]} >= {("tree", 1)}
+    after = [id for id, *_ in framework.find("fire")]
+    assert after != before
+    assert after[:3] == [hit.id for hit in news.session("anna").search("fire", size=4)][:3]
+    assert [hit.id for hit in news.session("bob").search("fire", size=4)] == before
+
+
+def test_what_a_model_thinks_of_them_is_marked(framework: Framework) -> None:
+    framework.find("fire")
+    explained = framework.retriever.mark(scores={"bush": 0.9, "army": -0.4}, query="fire", clicked=["wood"])
+    grades = {one["document"]: one["grade"] for one in explained["judgements"]}
+    assert grades == {"bush": 0.9, "army": -0.4, "wood": 0.5}
+
+
+def test_wrong_marks_are_refused(framework: Framework) -> None:
+    framework.find("fire")
+    with pytest.raises(NotFound, match="gone"):
+        framework.retriever.mark(query="fire", relevant=["gone"])
+    with pytest.raises(BadInput, match="the score of 'bush' is 7"):
+        framework.retriever.mark(query="fire", scores={"bush": 7})
+    with pytest.raises(BadInput, match="no document is marked"):
+        framework.retriever.mark(query="fire")
+
+
+@pytest.mark.anyio
+class TestLangChain(RetrieversIntegrationTests):
+    """LangChain's standard tests of a retriever."""
+
+    @pytest.fixture(autouse=True)
+    def _open(self, news: Index) -> None:
+        self.news = news
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        """The loop that the asynchronous test runs in."""
+        return "asyncio"
+
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        """The retriever."""
+        return langchain.ResiftRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        """Its arguments."""
+        return {"session": self.news.session("anna")}
+
+    @property
+    def retriever_query_example(self) -> str:
+        """A query that three documents match."""
+        return "fire"
+
+
+def test_langchain_takes_options_of_a_search(news: Index) -> None:
+    retriever = langchain.ResiftRetriever(session=news.session("anna"), options={"judged": "hide"})
+    retriever.mark(relevant=["bush"], query="fire")
+    assert "bush" not in [one.id for one in retriever.invoke("fire")]
+    assert "bush" in [one.id for one in retriever.invoke("fire", judged="keep")]
+    with pytest.raises(BadInput, match="judged is 'gone'"):
+        retriever.invoke("fire", judged="gone")
+
+
+def test_llamaindex_searches_beside_its_loop(news: Index) -> None:
+    retriever = llamaindex.ResiftRetriever(news.session("anna"), filter={"term": {"n": 3}})
+    (node,) = asyncio.run(retriever.aretrieve(QueryBundle("fire")))
+    assert node.node_id == "tree"
+
+
+def test_haystack_runs_it_in_a_pipeline_that_was_written_down(news: Index, folder: Path) -> None:
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", haystack_of(folder, top_k=2))
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=TRUSTED)
+    assert again.to_dict() == pipeline.to_dict()
+    again.get_component("retriever").mark("fire", relevant=["tree"], irrelevant=["army"], session="bob")
+    for session in ("anna", "bob"):
+        found = again.run({"retriever": {"query": "fire", "session": session, "top_k": 3}})["retriever"]["documents"]
+        assert [one.id for one in found] == [hit.id for hit in news.session(session).search("fire", size=3)]
+
+
+def test_haystack_writes_no_password_down(folder: Path, news: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEWS_ADDRESS", str(folder / "news.db"))
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", haystack_of(folder, url=Secret.from_env_var("NEWS_ADDRESS")))
+    written = pipeline.dumps()
+    assert (str(folder / "news.db") in written, "NEWS_ADDRESS" in written) == (False, True)
+    again = Pipeline.loads(written, allowed_modules=TRUSTED)
+    assert asyncio.run(again.run_async({"retriever": {"query": "fire"}}))["retriever"]["documents"]
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("langchain", "langchain_core"), ("llamaindex", "llama_index"), ("haystack", "haystack")]
+)
+def test_a_missing_package_is_named_with_its_extra(module: str, package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import resift.integrations.{module}"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"retriever needs {package}: pip install 'resift[{module}]'" in ran.stderr.splitlines()[-1]
