@@ -26,7 +26,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A machine that is busy with several suites may take longer for a search than anybody would wait for it.
 os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
 
-pytest_plugins = ["opensearch_fixture", "evaluation_fixtures", "ubi_events", "rewritten_node", "secured_node", "wrong_vectors"]
+pytest_plugins = [
+    *("opensearch_fixture", "evaluation_fixtures", "ubi_events", "rewritten_node", "secured_node", "wrong_vectors"),
+    *("browser", "page_app"),
+]
 
 WORDS = [*CONTENT_WORDS, "the", "of", "a"]
 TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier war ceasefire peace"}

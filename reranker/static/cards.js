@@ -37,6 +37,7 @@ export function makeCard(hit, act) {
 /** What does not change while a document moves: title, link, image and snippet. */
 export function fill(card, hit, titleField, act) {
   card.hit = hit;
+  card.node.dataset.id = hit._id;
   const { title, text, link, image } = hit.resift.card;
   const name = title || hit._id;
   card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer", onclick: () => act.open(hit) }, name) : name);

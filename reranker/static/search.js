@@ -38,6 +38,7 @@ async function attempt(work) {
       messages.sayError(error, () => attempt(begin));
     }
   } finally {
+    document.body.classList.add("ready");
     busy(--tasks);
   }
 }
@@ -74,7 +75,6 @@ async function loadIndices() {
   $("index").replaceChildren(...names.map(([value, label]) => element("option", { value }, label)));
   $("index").value = state.index;
   paintMethods();
-  document.body.classList.toggle("ready", true);
   if (!names.length) {
     $("welcome").hidden = true;
     messages.sayNoIndex();
@@ -138,13 +138,13 @@ function reason({ reranked, reason: said }) {
 }
 
 function suggest(query) {
-  $("total").parentElement.querySelector(".suggestion")?.remove();
+  $("suggestion").hidden = !query;
   if (!query) return;
   const link = element("a", { href: write({ ...state, query, page: 1 }), onclick: (event) => {
     event.preventDefault();
     ask(query);
   } }, query);
-  $("total").after(element("p", { class: "suggestion" }, "Did you mean ", link, "?"));
+  $("suggestion").replaceChildren("Did you mean ", link, "?");
 }
 
 function paintFilters() {
@@ -155,7 +155,7 @@ function paintFilters() {
 function hideResults() {
   columns.clear();
   shown = null;
-  $("results").hidden = true;
+  $("results").hidden = $("suggestion").hidden = true;
   $("status").textContent = "";
   messages.clearMessage();
 }
@@ -333,6 +333,6 @@ addEventListener("popstate", () => {
   attempt(begin);
 });
 new ResizeObserver(columns.drawLines).observe($("columns"));
-// where it brings up no keyboard that covers the page
-if (!state.query && matchMedia("(hover: hover)").matches) $("query").focus();
+// not on a phone, whose keyboard would cover the page
+if (!state.query && innerWidth > 760) $("query").focus();
 attempt(begin);

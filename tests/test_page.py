@@ -1,0 +1,259 @@
+"""The search page as people use it: searching, marking, comparing, the drawer, and what the address holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from browser import Page
+from page_app import QUESTION
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+RIGHT = "#right .card"
+
+
+def address(page: Page) -> dict[str, str]:
+    """What the address says."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.driver.current_url).query).items()}
+
+
+def titles(page: Page, side: str = "right") -> list[str]:
+    """The titles of a column, in their order."""
+    return page.texts(f"#{side} .card h3")
+
+
+def keys(page: Page, side: str = "right") -> list[str]:
+    """The ids of a column's documents."""
+    return list(
+        page.run("return [...document.querySelectorAll(arguments[0])].map((one) => one.dataset.id)", f"#{side} .card")
+    )
+
+
+def arrows(page: Page) -> list[str]:
+    """What the arrows say, for eyes."""
+    return page.texts(f"{RIGHT} .moved > [aria-hidden]")
+
+
+def mark(page: Page, rank: int, name: str = "relevant") -> None:
+    """Click a thumb."""
+    page.click(f"{RIGHT}:nth-child({rank}) .thumb[title='{name}']")
+
+
+def shown(page: Page) -> dict[str, object]:
+    """All that the page shows."""
+    parts = ("#query", "#left", "#right", "#drawer", "#total", "#chosen", "#page-number")
+    # but for times, which differ
+    return {part: re.sub(r"[\d.]+ m?s", "", page.text(part)) for part in parts if page.one(part).is_displayed()}
+
+
+def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
+    page.open()
+    assert page.text(".lead") == "Search, mark two hits, and watch the ranking move."
+    assert page.texts("#index option") == ["odd (16)", "resift-demo (447)"]
+    assert page.run("return document.activeElement.id") == "query"
+    examples = page.texts("#examples button")
+    assert len(examples) == 3
+    for number, example in enumerate(examples, 1):
+        page.open().click(f"#examples button:nth-child({number})")
+        assert titles(page)
+        assert address(page) == {"index": "resift-demo", "q": example}
+
+
+def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
+    page.open(q=QUESTION)
+    assert page.text("#note") == "nothing marked yet, so the same as hybrid"
+    engine = titles(page, "left")
+    before = titles(page)
+    mark(page, 1)
+    mark(page, 5, "not relevant")
+    assert titles(page, "left") == engine
+    assert titles(page) != before
+    assert page.text("#note") == ""
+    assert page.text("#toggle") == "Session · 2 marks"
+    pressed = page.all(f"{RIGHT} .thumb[aria-pressed=true]")
+    assert [button.get_attribute("title") for button in pressed].count("relevant") == 1
+    mark(
+        page,
+        1 + [button.get_attribute("title") for button in page.all(f"{RIGHT} .thumb[title=relevant]")].index("relevant"),
+    )
+
+
+def test_arrows_lines_and_ranks_agree(page: Page) -> None:
+    page.open(q=QUESTION)
+    mark(page, 1)
+    left = {key: rank for rank, key in enumerate(keys(page, "left"), 1)}
+    for rank, (key, arrow) in enumerate(zip(keys(page, "right"), arrows(page), strict=True), 1):
+        if key in left:
+            moved = left[key] - rank
+            assert arrow == ("=" if not moved else f"▲ {moved}" if moved > 0 else f"▼ {-moved}")
+        else:
+            assert arrow == "new" or int(arrow.removeprefix("▲ ")) > 10 - rank
+    assert len(page.all("#lines path")) == len(left.keys() & set(keys(page, "right")))
+    went = page.texts("#left .moved")
+    assert {text for text in went if text.startswith("now ")} >= {"now further down"}
+
+
+def test_any_two_methods_are_compared_and_both_are_named(page: Page) -> None:
+    page.open(q=QUESTION)
+    assert page.text("#left-method") == page.text("#left-method").strip()
+    labels = page.texts("#left-method option")
+    assert labels == ["As the engine ranks: BM25", "Hybrid: words and meaning", "Your session"]
+    mark(page, 1)
+    session = titles(page)
+    page.run(
+        "const s = document.getElementById('left-method'); s.value = 'hybrid'; s.dispatchEvent(new Event('change'))"
+    )
+    page.settle()
+    assert address(page)["left"] == "hybrid"
+    page.open(q=QUESTION, left="session", right="hybrid", session=address(page)["session"])
+    assert titles(page, "left") == session
+    page.open(q=QUESTION, left="bm25", right="bm25")
+    assert set(arrows(page)) == {"="}
+
+
+def test_the_focus_follows_the_document_that_was_marked(page: Page) -> None:
+    page.open(q=QUESTION)
+    button = page.one(f"{RIGHT}:nth-child(5) .thumb")
+    button.click()
+    page.settle()
+    assert page.driver.switch_to.active_element == button
+    assert (
+        titles(page).index(page.run("return arguments[0].closest('.card').querySelector('h3').textContent", button))
+        >= 0
+    )
+
+
+def test_everything_is_done_with_the_keyboard(page: Page) -> None:
+    page.open()
+    page.keys(QUESTION + Keys.ENTER)
+    page.keys("j", "j")
+    focused = page.driver.switch_to.active_element
+    assert focused == page.one(f"{RIGHT}:nth-child(2)")
+    page.keys("k", "k")
+    assert page.driver.switch_to.active_element == page.one(f"{RIGHT}:nth-child(1)")
+    page.keys("j", "y")
+    assert focused.find_element(By.CSS_SELECTOR, ".thumb").get_attribute("aria-pressed") == "true"
+    assert page.driver.switch_to.active_element == focused
+    page.keys("n")
+    assert focused.find_element(By.CSS_SELECTOR, ".thumb").get_attribute("aria-pressed") == "false"
+    page.keys("n")
+    assert page.text("#toggle") == "Session"
+    page.keys("/")
+    assert page.run("return document.activeElement.id") == "query"
+    page.keys(Keys.TAB, Keys.TAB, Keys.TAB)
+    for _ in range(12):
+        if page.run("return document.activeElement.id") == "toggle":
+            break
+        page.keys(Keys.TAB)
+    page.keys(Keys.ENTER)
+    assert page.one("#drawer").is_displayed()
+    page.keys(Keys.ESCAPE)
+    assert not page.one("#drawer").is_displayed()
+    assert page.run("return document.activeElement.id") == "toggle"
+
+
+def test_the_drawer_says_what_the_session_knows(page: Page) -> None:
+    page.open(q=QUESTION, drawer=1)
+    assert "Nothing yet" in page.text("#drawer")
+    mark(page, 1)
+    mark(page, 5)
+    assert len(page.all(".marks li")) == 2
+    assert page.texts("dd.gained")
+    assert len(page.all(".map .spot")) == 10
+    assert len(page.all(".map .relevant")) == 2
+    assert page.one(".map .way")
+    assert "search engine" in page.text(".parts")
+    before = titles(page)
+    page.run("const a = document.getElementById('alpha'); a.value = 1; a.dispatchEvent(new Event('input'))")
+    page.settle()
+    assert titles(page) != before
+    assert address(page)["alpha"] == "1"
+    page.click(".marks li button")
+    assert len(page.all(".marks li")) == 1
+    page.click("#drawer .tools button")  # undo
+    assert len(page.all(".marks li")) == 2
+
+
+def test_sessions_are_copied_and_begun_anew(page: Page) -> None:
+    page.open(q=QUESTION, drawer=1)
+    mark(page, 1)
+    first = address(page)["session"]
+    tools = page.all("#drawer .tools")[1].find_elements(By.TAG_NAME, "button")
+    tools[1].click()  # duplicate
+    page.settle()
+    second = address(page)["session"]
+    mark(page, 2)
+    assert (len(page.all(".marks li")), second != first) == (2, True)
+    page.open(q=QUESTION, drawer=1, session=first)
+    assert len(page.all(".marks li")) == 1
+    page.all("#drawer .tools")[1].find_element(By.TAG_NAME, "button").click()  # new
+    page.settle()
+    assert "session" not in address(page)
+    assert len(page.all(".marks li")) == 0
+
+
+@pytest.mark.parametrize("kind", ["qrels", "UBI", "cURL"])
+def test_a_session_is_exported(page: Page, kind: str) -> None:
+    page.open(q="O'Hara's \"filing fee\"", drawer=1)
+    mark(page, 1)
+    mark(page, 2, "not relevant")
+    page.run(
+        "[...document.querySelectorAll('#drawer .tools button')].find((b) => b.textContent === arguments[0]).click()",
+        kind,
+    )
+    texts = [area.get_attribute("value") or "" for area in page.all("#dialog textarea")]
+    if kind == "qrels":
+        rows = [line.split("\t") for line in texts[0].splitlines()]
+        assert sorted((row[0], row[1], row[3]) for row in rows) == [("1", "0", "0"), ("1", "0", "1")]
+        assert texts[1] == "1\tO'Hara's \"filing fee\"\n"
+    elif kind == "UBI":
+        (query,), events = ([json.loads(line) for line in text.splitlines()] for text in texts)
+        assert {event["query_id"] for event in events} == {query["query_id"]}
+        assert {event["action_name"] for event in events} == {"thumbs_up", "thumbs_down"}
+        assert all(event["timestamp"].endswith("Z") for event in events)
+    else:
+        assert all(text.startswith(f"curl -s '{page.base}/v1/") for text in texts)
+        assert "O'\\''Hara'\\''s" in texts[0]
+    page.click("#dialog .ends button")
+
+
+def test_reload_back_and_a_shared_link_show_the_same(page: Page) -> None:
+    page.open(q=QUESTION, drawer=1)
+    mark(page, 3)
+    page.run("const a = document.getElementById('alpha'); a.value = .5; a.dispatchEvent(new Event('input'))")
+    page.settle()
+    first, link = shown(page), page.driver.current_url
+    page.driver.refresh()
+    assert shown(page.settle()) == first
+    page.click("#next")
+    second = shown(page)
+    assert (second["#page-number"], address(page)["page"]) == ("Page 2", "2")
+    page.search("small claims court")
+    third = shown(page)
+    page.driver.back()
+    page.wait("return document.getElementById('page-number').textContent === 'Page 2'")
+    assert shown(page.settle()) == second
+    page.driver.back()
+    page.wait("return document.getElementById('page-number').textContent === 'Page 1'")
+    assert shown(page.settle()) == first
+    page.driver.forward()
+    page.driver.forward()
+    page.wait("return document.getElementById('query').value === 'small claims court'")
+    assert shown(page.settle()) == third
+    page.driver.switch_to.new_window("tab")
+    page.driver.get(link)
+    assert shown(page.settle()) == first
+    page.driver.close()
+    page.driver.switch_to.window(page.driver.window_handles[0])
+    page.click("#home")
+    assert page.one("#welcome").is_displayed()
+    assert not page.all(RIGHT)
+
+
+def test_an_address_that_makes_no_sense_is_taken_as_far_as_it_does(page: Page) -> None:
+    page.open(q=QUESTION, page="-3", left="nonsense", alpha="9", session="no id/", filter=["nothing", ":x"])
+    assert page.text("#page-number") == "Page 1"
+    assert page.text("#total") == "251 documents"

@@ -1,0 +1,92 @@
+"""Documents that pages get wrong: HTML in any field, long titles and texts, all kinds of scripts, links and images."""
+
+from __future__ import annotations
+
+from browser import Page
+from page_app import DOCUMENTS, SCRIPT
+
+
+def card(name: str) -> str:
+    """The selector of a document's card on the right."""
+    return f"#right .card[data-id={name!r}]"
+
+
+def test_html_in_any_field_is_text(page: Page) -> None:
+    page.open(q=f"fire {SCRIPT}", index="odd", drawer=1)
+    title = page.run("return document.querySelector(arguments[0]).textContent", "#right .card h3")
+    assert title == f"fire {SCRIPT}"
+    page.click("#right .card .thumb").click("#right .card .ask").click("#right .card .read")
+    assert f"{SCRIPT[:60]}…" in page.texts("#drawer .facet button span[dir]")
+    page.run("[...document.querySelectorAll('#drawer .tools button')].find((b) => b.textContent === 'cURL').click()")
+    assert page.run("return document.title") != "caught"
+    assert (
+        page.run("return document.querySelectorAll('img:not(.picture img), script:not([src]), b, [onerror]').length")
+        == 0
+    )
+    assert page.run("return [...document.links].filter((one) => one.protocol === 'javascript:').length") == 0
+    assert page.run("return document.querySelectorAll('#right .card:first-child a').length") == 0
+    assert not page.run("try { document.body.innerHTML = '<b>'; return true } catch { return false }")
+    assert "TrustedHTML" in page.errors()[0]
+
+
+def test_a_long_title_is_cut_where_it_is_shown_and_nowhere_else(page: Page) -> None:
+    page.open(q="long title", index="odd")
+    for name, title in (("long title", DOCUMENTS["long title"]["title"][:500].strip()), ("one word", "W" * 500)):
+        if not page.all(card(name)):
+            page.open(q="fire", index="odd", filter="kind:long")
+        heading = page.one(f"{card(name)} h3")
+        assert heading.get_attribute("textContent") == title
+        assert heading.size["height"] < 60
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_document_of_a_megabyte_is_a_card_until_it_is_read(page: Page) -> None:
+    page.open(q="fire", index="odd", filter="kind:long")
+    snippets = page.texts("#right .snippet")
+    assert max(map(len, snippets)) < 500
+    assert (
+        int(page.run("return performance.getEntriesByType('resource').reduce((s, r) => s + r.decodedBodySize, 0)"))
+        < 300_000
+    )
+    page.click(f"{card('megabyte')} .read")
+    whole = page.one(f"{card('megabyte')} .whole")
+    assert len(whole.get_attribute("textContent") or "") > 990_000
+    assert whole.size["height"] < 400
+    assert page.driver.switch_to.active_element == whole
+    page.click(f"{card('megabyte')} .read")
+    assert not page.all(".whole")
+
+
+def test_scripts_from_right_to_left_and_without_spaces(page: Page) -> None:
+    page.open(q="حريق في الغابة", index="odd")
+    heading = page.one(f"{card('rtl')} h3")
+    assert page.run("return getComputedStyle(arguments[0]).direction", heading) == "rtl"
+    assert page.run("return getComputedStyle(document.getElementById('query')).direction") == "rtl"
+    assert page.all(f"{card('rtl')} mark")
+    page.open(q="山火事", index="odd")
+    assert page.text(f"{card('cjk')} h3") == "東京の山火事"
+    assert page.all(f"{card('cjk')} mark")
+
+
+def test_links_and_images_are_those_of_the_web(page: Page) -> None:
+    page.open(q="link", index="odd")
+    link = page.one(f"{card('linked')} h3 a")
+    assert link.get_attribute("href") == "https://a.example/x"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    assert (
+        page.run("return document.querySelector(arguments[0]).referrerPolicy", f"{card('linked')} img") == "no-referrer"
+    )
+    page.wait("return document.querySelector(arguments[0]).hidden", f"{card('linked')} .picture")  # it cannot be loaded
+    page.errors()
+
+
+def test_facets_narrow_hits_down(page: Page) -> None:
+    page.open(q="fire", index="odd", drawer=1)
+    counts = dict(zip(page.texts(".facet button span[dir]"), page.texts(".facet .count"), strict=True))
+    assert counts["plain"] == "8"
+    page.run("[...document.querySelectorAll('.facet button')].find((b) => b.textContent.startsWith('plain')).click()")
+    page.settle()
+    assert page.text("#total") == "8 documents"
+    assert "filter=kind%3Aplain" in page.driver.current_url
+    page.click("#chosen button")
+    assert page.text("#total") == "16 documents"

@@ -1,0 +1,181 @@
+"""The states of the search page that nobody wishes for, and what axe says of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from browser import Page, served
+from flask import Flask
+from page_app import QUESTION
+from reranker_app import wait_for_sample
+from selenium.webdriver.common.keys import Keys
+
+from resift import Model
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.reranker import Config, create_app
+
+KEY = "rsf_" + "k" * 43
+STATES = {
+    "start": {},
+    "results": {"q": QUESTION},
+    "session": {"q": QUESTION, "drawer": 1, "session": "axe", "left": "hybrid"},
+    "facets": {"q": "fire", "index": "odd", "drawer": 1, "filter": "kind:plain"},
+    "nothing": {"q": "zzzz qqqq"},
+    "error": {"q": QUESTION, "index": "none"},
+}
+
+LOOKS = {"light": tuple(STATES), "dark": ("start", "session", "error"), "phone": ("start", "results", "session")}
+
+
+@pytest.fixture
+def marked(page_app: Flask) -> None:
+    """The session ``axe``."""
+    client = page_app.test_client()
+    found = client.post("/v1/search", json={"index": "resift-demo", "query": QUESTION}).get_json()["hits"]["hits"]
+    marks = {"relevant": [found[0]["_id"]], "irrelevant": [found[1]["_id"]]}
+    client.post("/v1/feedback", json={"session": "axe", "index": "resift-demo", "query": QUESTION, **marks})
+
+
+@pytest.mark.usefixtures("marked")
+@pytest.mark.parametrize(("look", "states"), LOOKS.items())
+def test_axe_finds_no_fault(page: Page, look: str, states: Sequence[str]) -> None:
+    page.colours("dark" if look == "dark" else "light")
+    if look == "phone":
+        page.resize(390, 844)
+    for name in states:
+        page.open(**STATES[name])
+        if name == "session":
+            page.run("for (const one of document.querySelectorAll('.ask')) one.click()")
+        assert page.violations() == [], name
+        assert page.run("return document.documentElement.scrollWidth <= innerWidth"), name
+    page.errors()  # of the index that is not there
+
+
+def test_nothing_is_found(page: Page) -> None:
+    page.open(q="zzzz qqqq")
+    assert page.text("#message h2") == "Nothing found"
+    page.click("#message .pill")
+    assert page.all("#right .card")
+    assert not page.one("#message").is_displayed()
+
+
+def test_filters_that_leave_nothing_can_be_taken_away(page: Page) -> None:
+    page.open(q="fire", index="odd", filter="kind:none of these")
+    page.click("#message button")
+    assert page.text("#total") == "16 documents"
+
+
+def test_a_misspelt_query_is_mended(page: Page, page_app: Flask) -> None:
+    def suggestion() -> str | None:
+        answer = page_app.test_client().post("/v1/search", json={"index": "resift-demo", "query": "attorny", "size": 1})
+        wait_for_sample()
+        found: str | None = answer.get_json()["resift"].get("did_you_mean")
+        return found
+
+    # the words are read in the background, of one index at a time
+    assert (suggestion() or suggestion() or suggestion()) == "attorney"
+    page.open(q="attorny")
+    page.click("#suggestion a")
+    assert page.one("#query").get_attribute("value") == "attorney"
+    assert not page.one("#suggestion").is_displayed()
+
+
+def test_an_error_says_what_was_wrong_and_its_code(page: Page) -> None:
+    page.open(q="fire", index="none")
+    assert page.text("#message h2") == "That did not work"
+    assert "no index 'none'" in page.text("#message")
+    assert "index_not_found" in page.text("#message")
+    page.run("const s = document.getElementById('index'); s.value = 'odd'; s.dispatchEvent(new Event('change'))")
+    assert page.settle().text("#total") == "16 documents"
+    page.errors()
+
+
+WATCHED = """
+window.seen = [];
+const look = () => seen.push({
+  progress: !document.getElementById('progress').hidden,
+  waiting: document.body.classList.contains('waiting'),
+  busy: document.getElementById('results').getAttribute('aria-busy'),
+  pressed: document.querySelectorAll('#right .thumb[aria-pressed=true]').length,
+  cards: document.querySelectorAll('#right .card').length,
+});
+new MutationObserver(look).observe(document, {subtree: true, attributes: true, childList: true});
+"""
+
+
+def test_a_slow_network_shows_that_something_is_under_way(page: Page) -> None:
+    page.open()
+    page.run(WATCHED)
+    page.network(latency=100)
+    page.search(QUESTION)
+    seen = page.run("const found = seen; window.seen = []; return found")
+    assert any(one["progress"] and one["waiting"] and not one["cards"] for one in seen)
+    assert not seen[-1]["progress"]
+    assert seen[-1]["cards"] == 10
+    page.click("#right .card:nth-child(2) .thumb")
+    # what was clicked shows at once, and the hits stay until others are there
+    seen = page.run("return seen")
+    assert any(one["pressed"] == 1 and one["busy"] == "true" for one in seen)
+    assert {one["cards"] for one in seen} <= {10, 9, 11}
+    assert not any(one["waiting"] for one in seen)
+    assert page.text("#toggle") == "Session · 1 mark"
+
+
+def test_a_newer_search_ends_an_older_one(page: Page) -> None:
+    page.open(q="court")
+    page.network(latency=300)
+    page.run(
+        "document.getElementById('query').value = 'first words'; document.getElementById('form').requestSubmit();"
+        "document.getElementById('query').value = 'fee'; document.getElementById('form').requestSubmit()"
+    )
+    page.settle()
+    assert page.run("return document.title") == "fee – Resift"
+    assert "fee" in page.text("#right .card mark").lower()
+
+
+def test_the_page_outlives_its_server(page: Page, page_app: Flask) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(served(page_app))
+        port = server.server_port
+        page = Page(page.driver, f"http://127.0.0.1:{port}").open(q=QUESTION)
+        before = page.texts("#right .card h3")
+        stack.close()
+        page.click("#right .card:nth-child(3) .thumb")
+        assert "does not answer" in page.text("#offline")
+        assert page.texts("#right .card h3") == before
+        assert page.violations() == []
+        stack.enter_context(served(page_app, port))
+        page.wait("return document.getElementById('offline').hidden")
+        page.settle()
+        page.click("#right .card:nth-child(3) .thumb")
+        assert page.text("#toggle") == "Session · 1 mark"
+    page.errors()
+
+
+@pytest.fixture
+def locked(page: Page, packaged: Model, tmp_path: Path) -> Iterator[Page]:
+    """A page whose service has a key, and no index."""
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    app = create_app(
+        Config(engine=engine.path, store=str(tmp_path / "s.db"), api_key=KEY), engine=engine, model=packaged
+    )
+    with served(app) as server:
+        yield Page(page.driver, f"http://127.0.0.1:{server.server_port}")
+    engine.close()
+
+
+def test_a_key_is_asked_for_and_an_index_too(locked: Page) -> None:
+    locked.driver.get(locked.base)
+    locked.wait("return document.getElementById('dialog').open")
+    assert locked.violations() == []
+    locked.keys("wrong" + Keys.ENTER)
+    locked.wait("return document.getElementById('dialog').open && document.getElementById('key').value === ''")
+    locked.one("#key").send_keys(KEY + Keys.ENTER)
+    locked.settle()
+    assert "resift index docs.jsonl" in locked.text("#message")
+    assert locked.run("return sessionStorage.getItem('resift-key')") == KEY
+    locked.run("sessionStorage.clear()")
+    locked.errors()
