@@ -72,8 +72,14 @@ def trusting(here: Path, node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> 
 def app(request: pytest.FixtureRequest, node: SecuredNode, packaged: Model, trusting: None) -> Iterator[Flask]:
     """The service as a user who may read everything, or what is public; anna has marked a secret document."""
     url = node.as_user(request.param)
-    names = {"session_index": "reading_sessions", "ubi_events": "reading_events", "ubi_queries": "reading_queries"}
-    app = create_app(Config(engine=url, store=url, **names), model=packaged)
+    config = Config(
+        engine=url,
+        store=url,
+        session_index="reading_sessions",
+        ubi_events="reading_events",
+        ubi_queries="reading_queries",
+    )
+    app = create_app(config, model=packaged)
     app.extensions["resift"].did_you_mean.patience = 20
     marks = {"session": "shared", "index": INDEX, "query": "fire", "relevant": ["s1"], "irrelevant": ["p2"]}
     learned = ask(app, "/v1/feedback", "anna", marks)

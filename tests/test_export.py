@@ -96,6 +96,7 @@ def test_clicks_of_clients_are_a_judgement_list(filled: str) -> None:
     assert counted == {"fire": {"wood": "0.000"}, "rain": {"rain": "0.500"}}
 
 
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
 def test_an_exported_list_is_evaluated_and_read_back(filled: str, here: Path) -> None:
     resift("export", "judgments", filled, "--out", "list.json")
     resift("export", "judgments", filled, "--out", "beir", "--format", "beir")
@@ -137,6 +138,7 @@ def test_queries_are_a_query_set_without_those_that_the_workbench_refuses(filled
     assert [(row["queryText"], row["session"]) for row in rows] == [("fire", "anna"), ("fire", "bob"), ("rain", "bob")]
 
 
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
 def test_a_search_configuration_finds_what_the_pipeline_finds(filled: str) -> None:
     body = exported("search-configuration", filled, "--name", "ours")
     assert {key: body[key] for key in ("name", "index", "searchPipeline")} == {

@@ -84,8 +84,8 @@ def attaching(node: SecuredNode, user: str, folder: Path) -> str:
 def serving(node: SecuredNode, user: str, folder: Path) -> str:
     """Search, mark, rewrite, look at sessions and forget them, over HTTP; what is only logged counts too."""
     url = node.as_user(user)
-    names = {"session_index": SESSIONS, "ubi_events": UBI[0], "ubi_queries": UBI[1]}
-    app = create_app(Config(engine=url, store=url, **names), model=PACKAGED[0])
+    config = Config(engine=url, store=url, session_index=SESSIONS, ubi_events=UBI[0], ubi_queries=UBI[1])
+    app = create_app(config, model=PACKAGED[0])
     service, client = app.extensions["resift"], app.test_client()
     service.did_you_mean.patience = 10
     marks = {"session": "anna", "index": "mine-served", "query": "fire", "relevant": ["0"]}

@@ -67,6 +67,9 @@ def clicks(ubi_log: UbiLog, engine: Engine) -> Clicks:
     return Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)
 
 
+EMBEDDED = pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+
+
 def send(client: FlaskClient, path: str, *items: Any) -> dict[str, Any]:
     """What the collector answers."""
     answer = client.post(path, json=list(items))
@@ -99,6 +102,7 @@ def test_a_click_moves_the_same_clients_next_search_and_nobody_elses(
     assert ids(post(client, "/v1/search", **{**asked, "session": "visit-1"})) == ids(after)
 
 
+@EMBEDDED
 def test_a_mark_says_more_than_a_click(client: FlaskClient, shop: str, refresh: Callable[[], None]) -> None:
     send(client, "/ubi_queries", query())
     send(client, "/ubi_events", event("purchase", SKUS["war"], 1))
@@ -137,6 +141,7 @@ def test_what_was_shown_is_known_from_the_query_where_its_objects_have_a_name(
     assert judged == {("army", False), ("wood", True)}
 
 
+@EMBEDDED
 def test_a_name_that_several_documents_have_is_nobodys(
     clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
 ) -> None:
@@ -145,6 +150,7 @@ def test_a_name_that_several_documents_have_is_nobodys(
     assert clicks.of("anna", shop) == []
 
 
+@EMBEDDED
 def test_what_is_unknown_is_counted_and_teaches_nothing(
     client: FlaskClient, shop: str, refresh: Callable[[], None]
 ) -> None:
@@ -155,6 +161,7 @@ def test_what_is_unknown_is_counted_and_teaches_nothing(
     assert (counted(client, "read_unknown_query"), counted(client, "read_unknown_document")) == (1, 1)
 
 
+@EMBEDDED
 def test_a_query_that_comes_later_than_its_click_is_found(
     ubi_log: UbiLog, engine: Engine, shop: str, refresh: Callable[[], None]
 ) -> None:
@@ -170,6 +177,7 @@ def test_a_query_that_comes_later_than_its_click_is_found(
     assert [one.document for one in clicks.of("anna", shop)] == ["tree"]
 
 
+@EMBEDDED
 def test_events_of_yesterday_and_of_tomorrow_do_not_count(
     clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
 ) -> None:
@@ -180,6 +188,7 @@ def test_events_of_yesterday_and_of_tomorrow_do_not_count(
     assert [one.document for one in clicks.of("anna", shop)] == ["bush"]
 
 
+@EMBEDDED
 def test_with_keys_clicks_are_the_clusters_and_an_admins(
     engine_url: str,
     engine: Engine,
@@ -221,6 +230,7 @@ def test_nobody_searches_the_log(client: FlaskClient, ubi_names: tuple[str, str]
         assert answer["error"]["code"] == "index_not_served"
 
 
+@EMBEDDED
 def test_without_the_log_a_search_goes_on_and_says_so(
     engine: Engine, model: Model, shop: str, nowhere: str, tmp_path: Path
 ) -> None:
@@ -249,6 +259,7 @@ def test_a_body_as_the_ubi_plugin_shows_it_is_read_and_put_back(
     assert rewritten[0]["rescore"] != rewritten[2]["rescore"]
 
 
+@EMBEDDED
 @pytest.mark.parametrize("ubi", ["anna", [], {"client_id": 5}, {"client_id": ""}, {"user_query": None}])
 def test_an_odd_ext_of_ubi_is_left_alone(client: FlaskClient, shop: str, ubi: Any) -> None:
     body = {"query": {"match": {"text": "fire"}}, "ext": {"ubi": ubi}}
@@ -257,6 +268,7 @@ def test_an_odd_ext_of_ubi_is_left_alone(client: FlaskClient, shop: str, ubi: An
     assert answer["body"]["ext"] == {"ubi": ubi}
 
 
+@EMBEDDED
 def test_a_wrapped_query_is_rewritten_as_the_same_query_is(client: FlaskClient, shop: str) -> None:
     clause = {"match": {"text": "fire"}}
     wrapped = {"wrapper": {"query": b64encode(json.dumps(clause).encode()).decode()}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from resift.plugin.opensearch.scanning import scroll
 from resift.plugin.session_store import HURRIED_SECONDS
 from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery
 
-_TIMEOUT = 5.0  # seconds
+_TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500
 # The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody
 # mapped has client_id so as well.
@@ -89,6 +90,7 @@ class OpenSearchUbiLog(UbiLog):
         self.names = {EVENTS: check_name(events), QUERIES: check_name(queries)}
         self.client = connect(url, _TIMEOUT)
         self._made: set[str] = set()
+        self._absent: dict[str, float] = {}  # until when an index that was not there is not asked for
 
     def add(self, kind: str, sources: Sequence[Mapping[str, Any]]) -> int:
         if not sources:  # OpenSearch refuses an empty bulk request
@@ -113,6 +115,7 @@ class OpenSearchUbiLog(UbiLog):
             if "resource_already_exists_exception" not in error.message and not self._exists(kind):
                 raise
         self._made.add(kind)
+        self._absent.pop(kind, None)
 
     def _exists(self, kind: str) -> bool:
         """Whether there is such an index, or an alias. By a search, which takes no right that is not needed anyway."""
@@ -147,9 +150,14 @@ class OpenSearchUbiLog(UbiLog):
 
     def _hits(self, kind: str, body: dict[str, Any], source: Sequence[str]) -> list[dict[str, Any]]:
         asked = {**body, "_source": list(source), "track_total_hits": False, "search_pipeline": "_none"}
+        if time.monotonic() < self._absent.get(kind, 0):
+            return []
         # where there is no such index a search finds nothing, and nobody's log is told so at each search
         params = {"request_timeout": HURRIED_SECONDS, "ignore_unavailable": "true"}
         answer = call(self.client.search, index=self.names[kind], body=asked, params=params)
+        if answer["_shards"]["total"] == 0:
+            # clusters without UBI are not asked at each search of a session
+            self._absent[kind] = time.monotonic() + _ABSENT
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
 

@@ -1,0 +1,118 @@
+"""How soon a click in UBI's log changes the same client's next plain search, and what reading clicks costs a search.
+
+``python benchmarks/clicks.py --engine http://127.0.0.1:9200`` on a cluster with ML Commons. It makes an index of the
+demonstration's passages, an installation and UBI's two indices of its own, and removes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+import resift
+from resift.cli.demo_corpus import corpus_file, load_questions
+from resift.ingest.readers import Files, Record
+from resift.plugin.cluster.install import Installer
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.ubi import timestamp_of
+from resift.reranker import Config, create_app
+
+FIELDS = ["title", "text"]
+
+
+class Silent(WSGIRequestHandler):
+    """A server that prints no line for each request."""
+
+    def log_request(self, *arguments: Any) -> None:
+        """Print nothing."""
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", default="http://127.0.0.1:9200", help="the cluster")
+    parser.add_argument("--clicks", type=int, default=30, help="how many are timed")
+    options = parser.parse_args()
+    name = f"resift-bench-{uuid.uuid4().hex[:8]}"
+    with installed(options.engine, name) as (app, engine):
+        # some of them, such as "hello", find nothing that could be clicked
+        questions = [question.text for question in load_questions() if len(question.text.split()) > 5]
+        waits = [seconds_until_it_counts(engine, name, questions[n % len(questions)]) for n in range(options.clicks)]
+        print(
+            f"{options.clicks} clicks, each of a new client: seconds until its next search is another one: "
+            f"median {statistics.median(waits):.2f}, longest {max(waits):.2f}"
+        )
+        client, clicks = app.test_client(), app.extensions["resift"].rewriter.clicks
+        body = {"index": name, "query": questions[0], "session": "nobody"}
+        found: dict[bool, list[float]] = {True: [], False: []}
+        for turn in range(600):
+            app.extensions["resift"].rewriter.clicks = clicks if turn % 2 else None
+            started = time.perf_counter()
+            client.post("/v1/search", json=body)
+            found[turn % 2 == 1].append(1000 * (time.perf_counter() - started))
+        without, reading = (statistics.median(found[kind][50:]) for kind in (False, True))
+        print(f"a search of a client without events: {without:.1f} ms, {reading:.1f} ms with its clicks looked for")
+
+
+def seconds_until_it_counts(engine: OpenSearchEngine, name: str, question: str) -> float:
+    """From the time that an event is sent until the same client's search has another order; it asks all the while."""
+    person = uuid.uuid4().hex
+
+    def search() -> list[str]:
+        ext = {"ml_inference": {"session": person}}
+        body = {"query": {"multi_match": {"query": question, "fields": FIELDS}}, "ext": ext, "_source": False}
+        params = {"search_pipeline": f"resift-{name}"}
+        return [hit["_id"] for hit in engine.client.search(index=name, body=body, params=params)["hits"]["hits"]]
+
+    before, now = search(), timestamp_of(time.time())
+    said = {"client_id": person, "query_id": person, "timestamp": now}
+    engine.client.index(index=f"{name}-queries", body={**said, "user_query": question})
+    attributes = {"object": {"object_id": before[-1]}, "position": {"ordinal": len(before)}}
+    started = time.perf_counter()
+    event = {**said, "action_name": "click", "event_attributes": attributes}
+    engine.client.index(index=f"{name}-events", body=event)
+    while search() == before:
+        time.sleep(0.02)
+    return time.perf_counter() - started
+
+
+@contextmanager
+def installed(url: str, name: str) -> Iterator[tuple[Flask, OpenSearchEngine]]:
+    """The reranker over an index of this name with its pipelines, and the cluster."""
+    engine, model = OpenSearchEngine(url, timeout=60), resift.load_model()
+    with tempfile.TemporaryDirectory() as folder, resift.open(url, sessions=str(Path(folder) / "own.db")) as library:
+        documents = [{"id": one.id, **one.source} for one in Files([corpus_file()]) if isinstance(one, Record)]
+        library.index(name, fields=FIELDS).add(documents)
+        engine.refresh(name)
+        store, events, queries = str(Path(folder) / "sessions.db"), f"{name}-events", f"{name}-queries"
+        config = Config(engine=url, store=store, ubi_events=events, ubi_queries=queries)
+        app = create_app(config, model=model)
+        server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Silent)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        installer = Installer(engine, model, FIELDS, f"http://127.0.0.1:{server.server_port}", name)
+        try:
+            installer.install()
+            yield app, engine
+        finally:
+            installer.uninstall()
+            made = f"{name},{events},{queries}"
+            engine.client.indices.delete(index=made, params={"ignore_unavailable": "true"})
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+
+if __name__ == "__main__":
+    main()
