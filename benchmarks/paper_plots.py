@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from plotting import panels, save, style
+from plotting import mark, panels, save, style
 
 Reports = dict[str, list[dict[str, Any]]]
 Plot = tuple[Path, str]  # a file, and what it shows in words
@@ -102,12 +102,12 @@ def document_map(
     pure = []
     for one, rows, title in zip(axes, vectors, titles, strict=True):
         flat = TSNE(random_state=0, metric="cosine", init="random").fit_transform(rows)
-        pure.append(f"{title} {100 * _same_class(flat, labels):.0f} %")
+        pure.append(f"{100 * _same_class(flat, labels):.0f} % with {title.replace(', ', ' ')}")
         for number, name in enumerate(names):
-            one.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **style(number))
+            one.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **mark(number))
         one.set(title=title, xticks=[], yticks=[])
     axes[-1].legend(fontsize="x-small", markerscale=2, loc="center left", bbox_to_anchor=(1, 0.5))
-    words = f"Test documents of {len(names)} classes as points. The nearest point is of the same class: "
+    words = f"Test documents of {len(names)} classes as points. Points whose nearest one is of the same class: "
     words += ", ".join(pure) + "."
     return save(figure, path), words
 

@@ -11,17 +11,22 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart, but yellow, which white swallows
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart; grey for yellow, which white swallows
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")
 MARKERS = "os^DvPX"
 
 
-def style(number: int) -> dict[str, Any]:
-    """Colour and marker of the line or group of this number; after seven the colours come again with other markers."""
+def mark(number: int) -> dict[str, Any]:
+    """Colour and marker of the group of this number; after eight the colours come again with other markers."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "marker": MARKERS[(number + number // len(COLOURS)) % len(MARKERS)],
     }
+
+
+def style(number: int) -> dict[str, Any]:
+    """The same for a line, which is dashed after eight."""
+    return mark(number) | {"linestyle": "-" if number < len(COLOURS) else "--"}
 
 
 def panels(count: int, width: float = 6.0, height: float = 4.0) -> tuple[Any, list[Any]]:
