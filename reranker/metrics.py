@@ -35,10 +35,6 @@ def add_metrics(app: Flask) -> None:
 
     _add_counters(app, registry)
 
-    @app.before_request
-    def begin() -> None:
-        g.started = time.perf_counter()
-
     @app.after_request
     def end(response: Response) -> Response:
         endpoint = request.endpoint or "none"

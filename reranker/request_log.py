@@ -24,21 +24,22 @@ log = logging.getLogger(__name__)
 
 
 def add_request_ids(app: Flask) -> None:
-    """Take each request's id from ``X-Opaque-Id`` or ``X-Request-Id``, or give it one; and log what was answered.
+    """Take each request's id from ``X-Opaque-Id`` or ``X-Request-Id``, or give it one, note when it began, and log
+    what was answered.
 
     A value that cannot stand in a header again, or has more than 128 characters, is not taken.
     """
 
     @app.before_request
     def begin() -> None:
-        g.began = time.perf_counter()
+        g.started = time.perf_counter()
         REQUEST_ID.set(request_id(request.headers))
 
     @app.after_request
     def answer(response: Response) -> Response:
         response.headers[ANSWERED] = REQUEST_ID.get() or ""
         if log.isEnabledFor(logging.INFO):
-            seconds = round(time.perf_counter() - g.get("began", time.perf_counter()), 6)
+            seconds = round(time.perf_counter() - g.get("started", time.perf_counter()), 6)
             fields = {"method": request.method, "path": request.path, "status": response.status_code}
             log.info("answered", extra={"fields": {**fields, "seconds": seconds}})
         return response

@@ -1,0 +1,99 @@
+"""What is given for Grafana and Prometheus asks for metrics that there are, by labels and values that they have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from flask.testing import FlaskClient
+from reranker_app import config as config
+from reranker_app import plain as plain
+
+from resift.reranker.metrics import count_rewrite, count_search, count_ubi
+
+FOLDER = Path(__file__).parents[1] / "docs" / "monitoring"
+DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
+ALERTS = yaml.safe_load((FOLDER / "prometheus-alerts.yml").read_text("utf-8"))
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+BY_PROMETHEUS = {"job", "instance"}  # labels that it gives to whatever it reads
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+EXPRESSIONS += [rule["expr"] for rule in RULES]
+
+
+@pytest.fixture
+def series(plain: FlaskClient) -> list[tuple[str, dict[str, str]]]:
+    """All series that /metrics can have, by name and labels, after one of everything happened."""
+    with plain.application.app_context():
+        for outcome, reason in (("rewritten", ""), ("left_alone", "no text"), ("failed", "engine")):
+            count_rewrite(outcome, reason)
+        for told in ({"reranked": True}, {"reranked": False}, {"reranked": True, "reason": "no session"}):
+            count_search(told)
+        for outcome in ("events_stored", "events_refused"):
+            count_ubi(outcome, 1)
+    for path in ("search", "feedback", "rewrite"):
+        plain.post(f"/v1/{path}", json={})
+    plain.get("/readyz")
+    lines = [line for line in plain.get("/metrics").text.splitlines() if not line.startswith("#")]
+    found = [re.fullmatch(r"(\w+)\{(.*)\} \S+", line) for line in lines]
+    assert all(found)
+    return [(one[1], dict(re.findall(r'(\w+)="([^"]*)"', one[2]))) for one in found if one]
+
+
+def selectors(expression: str) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """What an expression selects: names of metrics, and its conditions."""
+    found = re.findall(r"(resift_\w+|\bup\b)(?:\{([^}]*)\})?", expression)
+    return [(name, re.findall(r'(\w+)(=~|=|!=)"([^"]*)"', conditions)) for name, conditions in found]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_metric_label_and_value_exists(series: list[tuple[str, dict[str, str]]], expression: str) -> None:
+    for name, conditions in selectors(expression):
+        labelled = [labels for known, labels in series if known == name]
+        assert labelled or name == "up", name
+        for label, operator, value in conditions:
+            if label in BY_PROMETHEUS:
+                continue
+            values = {labels[label] for labels in labelled}
+            wanted = value if operator == "=~" else re.escape(value)
+            # a status of 500 does not come by itself
+            assert label == "status" or any(re.fullmatch(wanted, one) for one in values), (label, value, values)
+    for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
+        known = BY_PROMETHEUS | {label for _, labels in series for label in labels}
+        assert set(grouped.split(", ")) <= known
+
+
+def test_the_dashboard_shows_every_metric(series: list[tuple[str, dict[str, str]]]) -> None:
+    shown = {name for expression in EXPRESSIONS for name, _ in selectors(expression)}
+    counted = {re.sub("_(bucket|sum|count|created|total)$", "", name) for name, _ in series}
+    assert counted == {re.sub("_(bucket|sum|count|created|total)$", "", name) for name in shown - {"up"}}
+
+
+def test_the_dashboards_panels_fit() -> None:
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+    variables = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(DASHBOARD))) - {"__rate_interval", "__all"}
+    assert used <= variables
+    places = [place(panel["gridPos"]) for panel in DASHBOARD["panels"]]
+    assert sum(map(len, places)) == len(set().union(*places))  # none lies over another
+    assert all(panel["title"] and panel["description"] for panel in DASHBOARD["panels"])
+
+
+def place(at: dict[str, Any]) -> set[tuple[int, int]]:
+    """The cells of a panel."""
+    assert at["x"] + at["w"] <= 24
+    return {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+
+
+def test_alerts_say_what_they_mean() -> None:
+    assert len({rule["alert"] for rule in RULES}) == len(RULES) >= 5
+    for rule in RULES:
+        assert re.fullmatch(r"\d+m", rule["for"])
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        text = (FOLDER.parent / "monitoring.md").read_text("utf-8")
+        assert f"`{rule['alert']}`" in text
