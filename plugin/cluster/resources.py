@@ -165,7 +165,7 @@ class RemoteModel(Resource):
     def make(self) -> None:
         """Register and deploy the model anew: a connector in use cannot be changed.
 
-        Raises EngineError if the cluster does not deploy it within a minute.
+        Raises EngineError if the cluster does not deploy it within a minute, or does not find it then.
         """
         self.remove()
         group = self._group_id()
@@ -183,15 +183,21 @@ class RemoteModel(Resource):
 
     def remove(self) -> None:
         """Remove our models and connectors of this name, and the group when no other model is left in it."""
-        for model in self._ours("models", self.name):
-            self._remove_model(model)
+        self._remove_models()
         for connector in self._ours("connectors", self.name):
             # a model that has just been deleted counts as using it for a moment
-            delete = partial(self.cluster.request, "DELETE", f"{self.path}/connectors/{connector}")
-            self._insist("still using this connector", delete)
+            self._insist("still using this connector", partial(self._remove_connector, connector))
         if not any(self.cluster.named("models", f"{self.group}-{which}") for which in REMOTE):
             for group in self._ours("model_groups", self.group):
                 self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
+
+    def _remove_connector(self, id: str) -> None:
+        self._remove_models()  # those that a search did not find before
+        self.cluster.request("DELETE", f"{self.path}/connectors/{id}")
+
+    def _remove_models(self) -> None:
+        for model in self._ours("models", self.name):
+            self._remove_model(model)
 
     def _remove_model(self, id: str) -> None:
         path = f"{self.path}/models/{id}"
@@ -235,7 +241,8 @@ class RemoteModel(Resource):
                 state = self.cluster.request("GET", f"{self.path}/models/{self.model_id}")["model_state"]
             except NotFound:
                 state = "not registered yet"  # registering is a task of the cluster: its answer comes first
-            if state == "DEPLOYED":
+            # OpenSearch 2 finds it a second later, and by what is found pipelines are made, and models removed
+            if state == "DEPLOYED" and any(id == self.model_id for id, _ in self.cluster.named("models", self.name)):
                 return
             if state == "DEPLOY_FAILED":
                 break
