@@ -58,7 +58,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
     type=click.Choice(ANALYZERS),
     default="english",
     show_default=True,
-    help="How a new index cuts texts into words.",
+    help="How a new index splits texts into words.",
 )
 @click.option(
     "--adapt",
@@ -71,7 +71,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
     type=NewFile(),
     metavar="FILE",
     show_default="INDEX.dead.jsonl",
-    help="Where refused documents go.",
+    help="File for refused documents.",
 )
 @engine_option
 @model_option
@@ -238,11 +238,11 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
 
 @click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="Where the float32 matrix is written.")
+@click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="File to write the float32 matrix to.")
 @fields_option
 @format_option
 @click.option(
-    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Threads that encode at a time."
+    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Number of threads that encode."
 )
 @model_option
 @json_option

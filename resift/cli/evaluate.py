@@ -76,7 +76,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
 
 @evaluate.command("retrieval", epilog="Example: resift eval retrieval DIR --hybrid --compare bm25")
 @click.argument("folder", metavar="DIR")
-@click.option("--hybrid", is_flag=True, help="Rank as it is served: by the encoder and BM25 together.")
+@click.option("--hybrid", is_flag=True, help="Rank as the service does, by the encoder and BM25 together.")
 @click.option(
     "--alpha",
     type=Fraction(),

@@ -41,7 +41,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
     type=click.Choice(JUDGED),
     default="keep",
     show_default=True,
-    help="What becomes of judged documents.",
+    help="What happens to judged documents.",
 )
 @engine_option
 @model_option
@@ -61,7 +61,7 @@ def explain_search(
     session_index: str,
     as_json: bool,
 ) -> None:
-    """Print what a search of INDEX asks the engine, for the text QUERY or a search body.
+    """Show what a search of INDEX sends to the engine, for the text QUERY or a search body.
 
     First the body as it is, then as it is rewritten, then in a sentence each what was added, and why something was not.
     Vectors and scripts are shortened; --json prints them whole.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")
 @with_installer
 def guard(installer: Installer) -> None:
-    """Watch the reranker, and have the cluster not ask it while it does not answer.
+    """Watch the reranker, and stop the cluster from calling it while it does not answer.
 
     A reranker that hangs costs each search a second. This asks it each second, and after two answers that did not come
     switches the cluster's remote models off, until it answers again. Run it on another machine than the reranker, until

@@ -61,7 +61,7 @@ def count_documents(engine: Engine, index: str) -> int:
 
 @click.command(epilog="Example: resift drop news")
 @click.argument("index")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
 @session_index_option
 @json_option

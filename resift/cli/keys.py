@@ -20,7 +20,7 @@ keys_option = service_option(
     "Without any key the service answers this machine only. Running services notice changes within seconds."
 )
 def keys() -> None:
-    """API keys of the service: who may search, mark, encode, administrate."""
+    """API keys of the service: who may search, mark, encode and administer."""
 
 
 @keys.command(epilog="Example: resift keys create shop --scopes search,feedback")
@@ -29,12 +29,12 @@ def keys() -> None:
     "--scopes",
     required=True,
     metavar="SCOPES",
-    help="What the key allows, with commas between: embed (embeddings, rerank, score), search, feedback (and the "
+    help="What the key allows, separated by commas: embed (embeddings, rerank, score), search, feedback (and the "
     "sessions that it began), admin (metrics, everybody's sessions).",
 )
 @combined(keys_option, json_option)
 def create(name: str, scopes: str, path: str, as_json: bool) -> None:
-    """Make a key, and print it. This is the only time that it can be seen."""
+    """Create a key and print it. It cannot be shown again."""
     from resift.reranker.access.keys import KeyFile, check_scopes
 
     checked = check_scopes([scope.strip() for scope in scopes.split(",")])

@@ -40,7 +40,7 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
 @click.option("--ubi-events", default="ubi_events", show_default=True, help="The index of UBI's events.")
 @click.option("--ubi-queries", default="ubi_queries", show_default=True, help="The index of UBI's queries.")
 def role_command(name: str, indices: str, session_index: str, ubi_events: str, ubi_queries: str) -> None:
-    """Print the role of a user of OpenSearch's security plugin who may do what Resift needs, and nothing else.
+    """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else.
 
     install: resift install, status, guard and uninstall. attach: resift index, attach, verify and detach. serve: resift
     serve. It is the body of PUT _plugins/_security/api/roles/NAME.

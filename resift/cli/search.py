@@ -20,7 +20,7 @@ _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
 @click.argument("index")
 @click.argument("query")
 @click.option("--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Hits to show.")
-@click.option("--session", metavar="ID", help="Search in this session: by what was marked in it.")
+@click.option("--session", metavar="ID", help="Search in this session, following what was marked in it.")
 @engine_option
 @model_option
 @store_options

@@ -27,7 +27,7 @@ from resift.cli.output import print_report
 @engine_option
 @model_option
 def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
-    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (see the guide)."""
+    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
     with serving.shared_metrics():
         serving.run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
 
@@ -47,7 +47,7 @@ folder_option = service_option(
 @folder_option
 @json_option
 def use_reranker(source: str, folder: str, as_json: bool) -> None:
-    """Serve the trained reranker in DIR. Running services take it up within seconds; indices stay as they are."""
+    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are."""
     from resift.reranker.late_reranker import put_into_service
 
     found = put_into_service(source, folder)

@@ -15,7 +15,7 @@ from resift.errors import BadInput, SessionNotFound
 
 @click.group(epilog="Example: resift sessions list")
 def sessions() -> None:
-    """Stored sessions: list them, purge those that have expired, delete one of them or all of an index."""
+    """Stored sessions: list them, delete expired ones, one of them, or all of an index."""
 
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")

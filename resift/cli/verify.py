@@ -29,7 +29,7 @@ SECONDS = 30  # between two rounds of watching
 
 @click.command(epilog="Example: resift verify news --repair")
 @click.argument("index", nargs=-1, metavar="[INDEX]...")
-@click.option("--repair", is_flag=True, help="Encode again where a vector is missing or does not belong to its text.")
+@click.option("--repair", is_flag=True, help="Encode documents again if their vector is missing or another text's.")
 @click.option(
     "--watch",
     is_flag=False,
