@@ -1,0 +1,166 @@
+"""resift.js in somebody's own page, on another port than the reranker's: docs/examples/front-end.html in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from browser import Driver, Page, served
+from flask import Flask
+from page_app import QUESTION
+
+from resift.cli.demo import INDEX
+from resift.reranker import Config, create_app
+
+DOCS = Path(__file__).parents[1] / "docs"
+EXAMPLE = (DOCS / "examples" / "front-end.html").read_text("utf-8")
+SCRIPT = Path(__file__).parents[1] / "reranker" / "static" / "resift.js"
+TEMPLATE = "http://127.0.0.1:8080"
+HITS = "return document.querySelectorAll('li').length"
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(driver: Driver, page_app: Flask, tmp_path: Path) -> Iterator[Open]:
+    """Opens the example page at an origin of its own; ``settings`` are the reranker's, ``replaced`` the page's text."""
+    service = page_app.extensions["resift"]
+    host = Flask("host")
+    text = {"page": ""}
+    host.add_url_rule("/", view_func=lambda: text["page"])
+    with served(host) as other:
+        origin = f"http://127.0.0.1:{other.server_port}"
+        config = Config(engine=service.config.engine, store=str(tmp_path / "s.db"), cors=(origin,))
+        allowing = create_app(config, engine=service.engine, model=service.model)
+        with served(allowing) as allowed, served(page_app) as refused:
+            ports = {"allowed": allowed.server_port, "refused": refused.server_port, "away": 9}
+
+            def open_one(reranker: str = "allowed", *replaced: tuple[str, str]) -> Page:
+                # a machine that is busy with several suites answers late
+                patient = EXAMPLE.replace(' data-index="', ' data-timeout="60000" data-index="')
+                text["page"] = patient.replace(TEMPLATE, f"http://127.0.0.1:{ports[reranker]}")
+                for old, new in replaced:
+                    assert old in text["page"]
+                    text["page"] = text["page"].replace(old, new)
+                driver.get(f"{origin}/")
+                driver.execute_script("sessionStorage.clear()")  # type: ignore[no-untyped-call]
+                driver.get(f"{origin}/")
+                page = Page(driver, origin)
+                page.errors()
+                page.run(
+                    "window.thrown = []; for (const kind of ['error', 'unhandledrejection'])"
+                    " window.addEventListener(kind, (event) => thrown.push(String(event.message || event.reason)))"
+                )
+                page.app = allowing  # type: ignore[attr-defined]
+                return page
+
+            yield open_one
+
+
+def judged(page: Page) -> dict[str, float]:
+    """What the reranker keeps of the page's session: grades by document."""
+    session = page.run("return Resift.session")
+    answer = page.app.test_client().get(f"/v1/sessions/{session}").get_json()  # type: ignore[attr-defined]
+    return {one["document"]: one["grade"] for one in answer.get("judgements", ()) if one["counts"]}
+
+
+def test_the_script_is_small_and_served(page_app: Flask) -> None:
+    answer = page_app.test_client().get("/resift.js")
+    assert (answer.status_code, answer.mimetype) == (200, "text/javascript")
+    assert answer.text == SCRIPT.read_text("utf-8")
+    assert len(answer.data) <= 6 * 1024
+    assert "import" not in answer.text.split()
+
+
+def test_what_the_example_names_is_what_the_demo_serves() -> None:
+    assert f'src="{TEMPLATE}/resift.js" data-index="{INDEX}"' in EXAMPLE
+    assert QUESTION in EXAMPLE
+    assert len(re.findall("examples/front-end.html", (DOCS / "front-end.md").read_text("utf-8"))) >= 1
+
+
+def test_search_mark_click_and_forget(open_page: Open) -> None:
+    page = open_page()
+    page.one("form button").click()
+    page.wait(f"{HITS} === 5")
+    first = page.texts("li a")
+    session = page.run("return Resift.session")
+    page.one("li:nth-child(3) button").click()
+    page.wait("return document.querySelector('li:nth-child(3) button').ariaPressed === 'true'")
+    page.run("return Resift.search(arguments[0])", QUESTION)  # waits for the mark
+    assert list(judged(page).values()) == [1.0]
+    page.one("form button").click()
+    page.wait("return document.querySelector('li a').textContent !== arguments[0]", first[0])
+    assert page.texts("li a")[0] == first[2]  # the marked page leads now
+    page.run("document.querySelectorAll('li a')[2].click()")
+    page.wait("return location.hash.length > 1")
+    page.run("return Resift.search('fee')")  # waits for what was sent on the click
+    assert sorted(judged(page).values()) == [-0.25, 0.5, 1.0]  # a mark outweighs what was skipped
+    page.driver.refresh()
+    assert page.run("return Resift.session") == session
+    taken_back = page.run(
+        "return Resift.search(arguments[0]).then((found) => Resift.mark(found.hits.hits[0]._id, 'neutral'))", QUESTION
+    )
+    assert 1.0 not in judged(page).values()
+    assert taken_back["session"] == session
+    page.one("#forget").click()
+    page.wait("return Resift.session !== arguments[0]", session)
+    assert judged(page) == {}
+    assert page.run("return window.thrown || []") == []
+    assert page.errors() == []
+
+
+def test_a_plain_search_follows_the_same_session(open_page: Open) -> None:
+    page = open_page()
+    ext = page.run("return Resift.ext('fire')")
+    assert ext == {"ml_inference": {"query": "fire", "session": page.run("return Resift.session")}}
+
+
+def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
+    tag = f'<script src="{TEMPLATE}/resift.js" data-index="{INDEX}"></script>'
+    page = open_page("allowed", ("</ol>", "</ol><script>window.before = 1</script>"))
+    assert tag in EXAMPLE
+    page.run(
+        "window.first = Resift; const copy = document.createElement('script'); copy.src ="
+        " document.querySelector('script[src]').src; copy.onload = () => { window.twice = true; };"
+        " document.body.append(copy)"
+    )
+    page.wait("return window.twice && window.first === Resift")
+
+
+@pytest.mark.parametrize(
+    ("reranker", "script"),
+    [
+        ("refused", "Resift.index"),  # the page's origin is not in RESIFT_CORS
+        ("allowed", "Resift.timeout = 0.001"),
+        ("allowed", "Resift.index = 'nothing-of-that-name'"),
+        ("allowed", "window.fetch = async () => new Response('<html>a proxy is unhappy</html>', {status: 502})"),
+        ("allowed", "window.fetch = () => { throw new TypeError('blocked'); }"),
+    ],
+)
+def test_a_failure_is_not_the_pages(open_page: Open, reranker: str, script: str) -> None:
+    page = open_page(reranker)
+    page.run(script)
+    page.one("form button").click()
+    page.wait("return document.querySelector('[role=status]').textContent.includes('own search')")
+    found = page.run("return Promise.all([Resift.clicked('1'), Resift.mark('1'), Resift.search('x'), Resift.forget()])")
+    assert found[:3] == [None, None, None]
+    assert page.run("return Resift.error instanceof Error")
+    assert page.run("return window.thrown") == []
+
+
+def test_a_reranker_that_is_away(open_page: Open) -> None:
+    page = open_page("away")
+    page.one("form button").click()
+    page.wait("return document.querySelector('[role=status]').textContent.includes('own search')")
+    page.one("#forget").click()
+    assert page.run("return window.thrown") == []
+
+
+def test_a_browser_that_keeps_nothing(open_page: Open) -> None:
+    blocked = "Object.defineProperty(window, 'sessionStorage', {get() { throw new Error('blocked'); }})"
+    page = open_page("allowed")
+    page.run(blocked)
+    session = page.run("return Resift.session")
+    assert re.fullmatch("[0-9a-f]{32}", session)
+    assert page.run("return Resift.session") == session
