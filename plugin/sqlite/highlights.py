@@ -15,22 +15,28 @@ from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
 from resift.plugin.sqlite.query import natural_number
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
+_LENGTH = 1_000_000  # characters: beyond as many OpenSearch refuses a search that does not say how far to look
 _BLANKS = "".join(map(chr, range(33)))  # what Java trims
 
 
 @dataclass(frozen=True)
 class FieldHighlight:
-    """How a field is highlighted: the ``terms`` between two tags, in at most ``fragments`` fragments (0: all text)."""
+    """How a field is highlighted: the ``terms`` between two tags, in at most ``fragments`` fragments (0: all text).
+
+    Of a longer text only the first ``length`` characters are looked at.
+    """
 
     terms: frozenset[str]
     before: str
     after: str
     escape: Callable[[str], str]
     fragments: int
+    length: int
 
     def of(self, source: Mapping[str, Any], field: str, analyzer: str) -> list[str]:
         """The fragments of a document: of each text of the field that holds a term, one."""
-        texts = (str(value) for value in values_of(source, field) if isinstance(value, (str, int, float)))
+        values = (value for value in values_of(source, field) if isinstance(value, (str, int, float)))
+        texts = (str(value)[: self.length] for value in values)
         found = [fragment for text in texts if (fragment := self._fragment(text, list(words_of(text, analyzer))))]
         return [fragment.strip(_BLANKS) for fragment in found[: self.fragments or None]]
 
@@ -90,9 +96,9 @@ def _field_highlight(settings: Mapping[str, Any], terms: Collection[str]) -> Fie
         raise BadInput("one of pre_tags and post_tags is missing", value=dict(settings), expected="both or none")
     before, after = _tag(settings, "pre_tags", "<em>"), _tag(settings, "post_tags", "</em>")
     escape = html.escape if settings.get("encoder") == "html" else str
-    return FieldHighlight(
-        frozenset(terms), before, after, escape, natural_number(settings, "number_of_fragments", _FRAGMENTS)
-    )
+    fragments = natural_number(settings, "number_of_fragments", _FRAGMENTS)
+    length = natural_number(settings, "max_analyzer_offset", _LENGTH)
+    return FieldHighlight(frozenset(terms), before, after, escape, fragments, length)
 
 
 def _asked_fields(asked: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

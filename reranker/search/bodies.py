@@ -11,6 +11,9 @@ from resift.plugin.rewriting.clauses import question_clause
 from resift.reranker.search.request import Search
 from resift.reranker.search.rewriting import Asked, asked_in
 
+# Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
+# a million, unless it is told how far to look.
+_HIGHLIGHTED = 100_000
 # What a body may hold alone that is not about a query. Whatever else is alone is taken for a query clause.
 _WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
 
@@ -26,7 +29,8 @@ def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
         clause = question_clause(search.query, info.fields)
         query = {"bool": {"must": [clause], "filter": [search.filter]}} if search.filter else clause
         highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
-        highlight = {"highlight": {"fields": highlighted, "encoder": "html"}} if search.highlight else {}
+        how = {"fields": highlighted, "encoder": "html", "max_analyzer_offset": _HIGHLIGHTED}
+        highlight = {"highlight": how} if search.highlight else {}
         return {**page, "query": query, **highlight, **({"_source": False} if search.documents == "none" else {})}
     if search.documents != "source":
         expected = "source: a body says by _source what comes back"

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 import regex
 
 from resift.plugin.sqlite.analysis import STOP_WORDS
-from resift.stop_words import STOP_WORDS as MORE_STOP_WORDS
+from resift.stop_words import FUNCTION_WORDS
 
 _READ = 1500  # characters of a text
 _PART = re.compile(r"[^.,;:!?()\[\]{}<>|/\\\"“”„«»…•\n\r\t–—]+")
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 _MIN_LETTERS, _LONG = 3, 20
 _WEIGHTS = {2: 1.0, 3: 1.2}  # of phrases of so many words
-_STOP = STOP_WORDS | MORE_STOP_WORDS
+_STOP = STOP_WORDS | FUNCTION_WORDS
 
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -50,7 +50,7 @@ def _coordinates(matrix: NDArray[Any], documents: NDArray[np.bool_], way: NDArra
         left = left - np.outer(columns[-1], axis)
     scales = np.max(np.abs(columns), axis=1, keepdims=True)
     points: NDArray[np.float64] = (columns / np.where(scales > 1e-9, scales, 1.0)).T.round(4)
-    return points
+    return points + 0.0  # no -0.0
 
 
 def _unit(vector: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,0 +1,188 @@
+"""What there is to search, and how it is shown: lists of indices, cards, facets, points, and the time of the parts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import TEXTS, ids, post
+from reranker_app import app as app
+from reranker_app import client as client
+from reranker_app import config as config
+from reranker_app import filled as filled
+
+from resift import Model
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
+from resift.reranker import Config, create_app
+
+KINDS = ["dry", "wet", "dry", "war", "war", "wet", "dry"]
+
+
+@pytest.fixture
+def kinds(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index whose documents have titles, links and values that many share."""
+    records = [
+        Record(
+            "f",
+            n,
+            id,
+            {
+                "title": f"About {id}",
+                "text": text * 9,
+                "url": f"https://a.example/{id}",
+                "kind": kind,
+                "hot": n > 4,
+                "year": 2001 + n % 2,
+            },
+        )
+        for n, ((id, text), kind) in enumerate(zip(TEXTS.items(), KINDS, strict=True))
+    ]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["title", "text"]).dead == 0
+    return index
+
+
+def get(client: FlaskClient, path: str, status: int = 200) -> dict[str, Any]:
+    """The JSON answer to a GET with this status."""
+    answer = client.get(path)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.get_json()
+    return found
+
+
+def test_indices_are_listed_with_their_documents(client: FlaskClient, filled: str) -> None:
+    answer = get(client, "/v1/indices")
+    assert {"index": filled, "documents": 7} in answer["indices"]
+    assert answer["methods"] == ["vectors"]
+
+
+def test_only_what_is_served_and_can_be_searched_is_listed(
+    engine: Engine, filled: str, model: Model, packaged: Model, config: Config, tmp_path: Path
+) -> None:
+    other = f"{filled}-other"
+    engine.create(other, ["text"], packaged)
+    try:
+        everything = create_app(config, engine=engine, model=model).test_client()
+        listed = [one["index"] for one in everything.get("/v1/indices").get_json()["indices"]]
+        assert filled in listed
+        assert other not in listed  # its vectors are another model's
+        assert get(everything, f"/v1/indices/{other}", 409)["error"]["code"] == "model_mismatch"
+        for patterns, expected in (((filled,), [filled]), ((f"{filled}*",), [filled]), (("none", "none-*"), [])):
+            settings = Config(store=str(tmp_path / "s.db"), indices=patterns)
+            some = create_app(settings, engine=engine, model=model).test_client()
+            assert [one["index"] for one in some.get("/v1/indices").get_json()["indices"]] == expected
+        refused = get(some, f"/v1/indices/{filled}", 403)
+        assert refused["error"]["code"] == "index_not_served"
+    finally:
+        engine.drop_if_exists(other)
+    assert get(everything, "/v1/indices/none-such", 404)["error"]["code"] == "index_not_found"
+
+
+def test_an_index_says_how_it_is_shown(client: FlaskClient, kinds: str) -> None:
+    answer = get(client, f"/v1/indices/{kinds}")
+    assert (answer["documents"], answer["fields"]) == (7, ["title", "text"])
+    assert answer["card"] == {"title": "title", "text": "text", "link": "url", "image": None}
+    assert sorted(answer["facets"]) == ["hot", "kind", "year"]
+    assert 1 <= len(answer["examples"]) <= 3
+    for example in answer["examples"]:
+        assert ids(post(client, "/v1/search", index=kinds, query=example))
+
+
+def test_an_empty_index_is_looked_at_again(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    answer = get(client, f"/v1/indices/{index}")
+    assert (answer["documents"], answer["examples"], answer["card"]["text"]) == (0, [], None)
+    engine.bulk(index, [Document("1", {"text": "fire in the bush"}, model.encode(["fire"])[0])])
+    engine.refresh(index)
+    answer = get(client, f"/v1/indices/{index}")
+    assert (answer["documents"], answer["examples"]) == (1, ["fire bush"])
+
+
+def test_settings_win_over_guesses(engine: Engine, kinds: str, model: Model, config: Config) -> None:
+    settings = Config(store=config.store, page_fields=("title=kind", "link=", "facet=year"))
+    client = create_app(settings, engine=engine, model=model).test_client()
+    answer = get(client, f"/v1/indices/{kinds}")
+    assert (answer["card"]["title"], answer["card"]["link"], answer["facets"]) == ("kind", None, ["year"])
+    card = post(client, "/v1/search", index=kinds, query="bush", documents="card")["hits"]["hits"][0]["resift"]["card"]
+    assert (card["title"], "link" in card) == ("dry", False)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.5])
+def test_hits_come_as_cards_or_as_ids(client: FlaskClient, kinds: str, alpha: float) -> None:
+    body = {"index": kinds, "query": "fire", "alpha": alpha, "highlight": True}
+    whole = post(client, "/v1/search", **body)
+    cards = post(client, "/v1/search", **body, documents="card")
+    bare = post(client, "/v1/search", **body, documents="none")
+    assert ids(whole) == ids(cards) == ids(bare)
+    for source, card, none in zip(*(one["hits"]["hits"] for one in (whole, cards, bare)), strict=True):
+        assert "_source" in source
+        assert "_source" not in card
+        assert "_source" not in none
+        assert card["highlight"] == source["highlight"]
+        assert card["resift"]["card"] == {
+            "title": source["_source"]["title"],
+            "text": source["_source"]["text"][:400],
+            "link": source["_source"]["url"],
+        }
+    clause = {"match": {"text": "fire"}}
+    for documents in ("card", "none"):
+        refused = post(client, "/v1/search", 400, index=kinds, query=clause, documents=documents)
+        assert "_source" in refused["error"]["expected"]
+
+
+def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: str) -> None:
+    body = {"index": kinds, "query": "fire", "size": 1, "facets": ["kind", "hot", "year", "none"]}
+    facets = post(client, "/v1/search", **body)["resift"]["facets"]
+    found = {name: {str(one["value"]): one["count"] for one in values} for name, values in facets.items()}
+    assert found == {
+        "kind": {"dry": 2, "war": 2, "wet": 1},
+        "hot": {"False": 5},
+        "year": {"2001": 3, "2002": 2},
+        "none": {},
+    }
+    assert facets["hot"][0]["value"] is False
+    filtered = post(client, "/v1/search", **body, filter={"term": {"kind": "war"}})["resift"]["facets"]
+    assert filtered["kind"] == [{"value": "war", "count": 2}]
+    # what a session's words find is counted too: as many as the total says
+    post(client, "/v1/feedback", session="a", index=kinds, query="fire", relevant=["rain"])
+    widened = post(client, "/v1/search", **body, session="a")
+    counted = sum(one["count"] for one in widened["resift"]["facets"]["year"])
+    assert counted == widened["hits"]["total"]["value"] > 5
+    assert "facets" not in post(client, "/v1/search", index=kinds, query="fire")["resift"]
+
+
+def test_hits_marks_and_query_are_points(client: FlaskClient, filled: str) -> None:
+    body = {"index": filled, "query": "fire", "plane": True}
+    for alpha in (0, 0.5):
+        found = post(client, "/v1/search", **body, alpha=alpha)
+        plane = found["resift"]["plane"]
+        assert (len(plane["hits"]), plane["marks"], plane["moved"]) == (len(ids(found)), [], None)
+        assert all(len(point) == 2 for point in (*plane["hits"], plane["query"]))
+    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
+    moved = post(client, "/v1/search", **body, session="a")["resift"]["plane"]
+    assert {mark["document"]: mark["grade"] for mark in moved["marks"]} == {"bush": 1, "army": -1}
+    places = {mark["document"]: mark["at"][0] for mark in moved["marks"]}
+    assert moved["query"][0] < moved["moved"][0]
+    assert places["army"] < places["bush"]
+
+
+def test_a_search_says_how_long_its_parts_took(client: FlaskClient, filled: str) -> None:
+    answer = client.post("/v1/search", json={"index": filled, "query": "fire"})
+    assert re.fullmatch(r"rewrite;dur=[\d.]+, engine;dur=[\d.]+, rest;dur=[\d.]+", answer.headers["Server-Timing"])
+
+
+def test_long_documents_are_highlighted(client: FlaskClient, engine: Engine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    texts = {"long": "fire " + "in the bush " * 100_000, "late": "the bush " * 120_000 + "fire"}
+    engine.bulk(index, [Document(id, {"text": text}, model.encode(["fire"])[0]) for id, text in texts.items()])
+    engine.refresh(index)
+    body = {"index": index, "query": "fire", "highlight": True, "documents": "card"}
+    hits = {hit["_id"]: hit for hit in post(client, "/v1/search", **body)["hits"]["hits"]}
+    assert "<em>fire</em>" in hits["long"]["highlight"]["text"][0]
+    assert "highlight" not in hits["late"]  # too far behind
+    assert hits["late"]["resift"]["card"]["text"].startswith("the bush")
