@@ -54,9 +54,9 @@ def rerank() -> Any:
     if not texts:
         return _empty("texts")
     scores = document_scores("auto", query, texts, None)
-    scores = scores if raw else (1 + scores) / 2
+    shown = scores if raw else (1 + scores) / 2
     return [
-        {"index": index, "score": round(float(scores[index]), 6), **({"text": texts[index]} if with_text else {})}
+        {"index": index, "score": round(float(shown[index]), 6), **({"text": texts[index]} if with_text else {})}
         for index in _best_first(scores)
     ]
 
@@ -85,8 +85,9 @@ def cohere_rerank() -> dict[str, Any]:
         words = read.natural(body, "max_tokens_per_doc", 0, 10**9, low=1)
         documents = [_first_words(text, words) for text in documents]
     top = read.natural(body, "top_n", len(documents), 10**9, low=1)
-    scores = (1 + document_scores("auto", query, documents, None)) / 2
-    results = [{"index": index, "relevance_score": round(float(scores[index]), 6)} for index in _best_first(scores)]
+    scores = document_scores("auto", query, documents, None)
+    shown = (1 + scores) / 2
+    results = [{"index": index, "relevance_score": round(float(shown[index]), 6)} for index in _best_first(scores)]
     return {"id": str(uuid4()), "results": results[:top], "meta": _COHERE_VERSION}
 
 

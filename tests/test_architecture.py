@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "plugin": {GROUND, "vectors", "encoders", "ranking"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "evaluation", "plugin"},
-    "integrations": {GROUND, "vectors", "plugin", "library"},
+    "integrations": {GROUND, "vectors", "ranking", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {

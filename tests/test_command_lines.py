@@ -73,6 +73,7 @@ VALID: dict[str, dict[str, Any]] = {
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE, "model": "model"},
     "status": {"url": NOWHERE, "model": "model"},
+    "mcp": {"index": "docs", "model": "model"},
     "guard": {"url": NOWHERE, "model": "model"},
     "demo": {"corpus": "docs.jsonl", "no_serve": True, "model": "model"},
 }
@@ -136,6 +137,7 @@ TEXTS: dict[str, list[str]] = {
     "teacher_model": [],
     "teacher_key": [],
     "prefix": [],
+    "about": [],
     "field": ["nope"],
 }
 OTHERWISE: dict[tuple[str, str], list[str]] = {
@@ -145,6 +147,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("sessions delete", "index"): [],
     **{(name, "engine"): [*ADDRESSES[:3], ADDRESSES[4]] for name in SESSIONS},  # a cluster is not asked
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
+    ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("reranker use", "folder"): [],
     ("reranker drop", "folder"): ["nowhere"],

@@ -12,6 +12,7 @@ from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.guard import guard
 from resift.cli.keys import keys
+from resift.cli.mcp import mcp
 from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
@@ -48,6 +49,7 @@ for command in (
     evaluate,
     export,
     serve.serve,
+    mcp,
     keys,
     serve.reranker_group,
     attach,

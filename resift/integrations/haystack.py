@@ -21,7 +21,7 @@ class ResiftRetriever:
     """Finds the ``top_k`` best documents of an index, in a ``session``; both may be another in each run.
 
     ``url``, ``model`` and ``sessions`` are those of :func:`resift.open`, which is called at the first run; a ``url``
-    with a password is best a ``Secret``. ``options``: what else a search may say (:class:`resift.library.SearchOptions`).
+    with a password is best a ``Secret``. ``options``: what else a search says (:class:`resift.library.SearchOptions`).
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class ResiftRetriever:
     def to_dict(self) -> dict[str, Any]:
         """The component as a pipeline's file has it."""
         settings = {name: getattr(self, name) for name in ("session", "url", "model", "sessions", "top_k", "options")}
-        return default_to_dict(self, index=self.name, **settings)
+        return dict(default_to_dict(self, index=self.name, **settings))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> ResiftRetriever:
+    def from_dict(cls, data: dict[str, Any]) -> Any:
         """The component that :meth:`to_dict` described."""
         return default_from_dict(cls, data)
 

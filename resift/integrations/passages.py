@@ -35,5 +35,7 @@ def mark(
 
     ``id_of`` gives the id of one of these, and ``marked`` is what else to hand on: ``query`` and ``scores``.
     """
-    ids = {name: [one if isinstance(one, str) else id_of(one) for one in listed] for name, listed in given.items()}
+    ids: dict[str, Any] = {
+        name: [one if isinstance(one, str) else id_of(one) for one in listed] for name, listed in given.items()
+    }
     return session.mark(**ids, **marked)

@@ -1,0 +1,204 @@
+"""The MCP server, asked by the client of the same package: over standard input and output, over HTTP, and beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+from test_library import DOCUMENTS
+
+import resift
+from resift import Model
+from resift.integrations.mcp import server
+from resift.library import Index
+
+LONG = (
+    "Rivers and their names. " * 100
+    + "A soldier of the army fires a gun in the war.  \n\n\t Again. "
+    + "More names. " * 100
+)
+
+
+@pytest.fixture
+def news(tmp_path: Path, model: Model) -> Iterator[Index]:
+    """An index of seven documents in a file, beside its model."""
+    model.save(tmp_path / "model")
+    with resift.open(tmp_path / "news.db", tmp_path / "model") as library:
+        index = library.index("news", fields=["text"])
+        index.add([*DOCUMENTS, {"_id": "long", "text": LONG, "url": "http://names.example", "notes": "n" * 300}])
+        yield index
+
+
+@pytest.fixture
+def command(news: Index, tmp_path: Path) -> list[str]:
+    """The command that serves it, without the interpreter."""
+    where = ["--engine", str(tmp_path / "news.db"), "--model", str(tmp_path / "model")]
+    return ["-m", "resift", "mcp", "news", "--about", "Reports on fires.", *where]
+
+
+def asked(served: Any, scenario: Callable[[Client], Awaitable[None]]) -> None:
+    """Run a scenario with a client of a server."""
+
+    async def run() -> None:
+        async with Client(served) as client:
+            await scenario(client)
+
+    asyncio.run(run())
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    """What a tool answers; the text that an agent reads says the same."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert json.loads(text_of(result)) == result.structured_content
+    return result.structured_content
+
+
+def text_of(result: CallToolResult) -> str:
+    """The text of a tool's answer."""
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def an_agent_learns(client: Client) -> None:
+    """What an agent does: search, mark, search again, ask why, forget."""
+    first = await call(client, "search", query="fire", size=4)
+    begun = [one["id"] for one in first["passages"]]
+    session = first["session"]
+    assert (first["learned"], len(begun)) == (False, 4)
+    learned = await call(client, "mark", session=session, query="fire", helpful=["tree"], unhelpful=["army"])
+    assert {one["id"]: one["grade"] for one in learned["marks"]} == {"tree": 1, "army": -1}
+    assert await call(client, "explain_session", session=session) == learned
+    second = await call(client, "search", query="fire", size=4, session=session)
+    assert (second["session"], second["learned"]) == (session, True)
+    after = [one["id"] for one in second["passages"]]
+    assert after.index("bush") < begun.index("bush") or begun.index("bush") == 0
+    assert after != begun
+    hidden = await call(client, "search", query="fire", size=4, session=session, hide_marked=True)
+    assert not {"tree", "army"} & {one["id"] for one in hidden["passages"]}
+    assert await call(client, "forget", session=session) == {"session": session, "forgotten": True}
+    again = await call(client, "search", query="fire", size=4, session=session)
+    assert (again["learned"], [one["id"] for one in again["passages"]]) == (False, begun)
+
+
+def test_an_agent_over_standard_input_and_output(command: list[str]) -> None:
+    asked(StdioServerParameters(command=sys.executable, args=command), an_agent_learns)
+
+
+def test_an_agent_over_http(command: list[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    served = subprocess.Popen([sys.executable, *command, "--http", str(port)], stderr=subprocess.PIPE)
+    try:
+        while served.poll() is None:
+            with socket.socket() as tried:
+                if tried.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        asked(f"http://127.0.0.1:{port}/mcp", an_agent_learns)
+    finally:
+        served.send_signal(signal.SIGTERM)
+        served.communicate()
+
+
+def test_tools_say_what_they_are_for(news: Index) -> None:
+    async def scenario(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools.keys() == {"search", "mark", "explain_session", "forget"}
+        assert (tools["search"].description or "").startswith(
+            "Search the index 'news'. Reports on fires.\n\nAnswers the"
+        )
+        for tool in tools.values():
+            assert all("description" in argument for argument in tool.input_schema["properties"].values())
+            assert tool.input_schema["additionalProperties"] is False
+        reads = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
+        assert reads == {"search", "explain_session"}
+
+    asked(server(news, "Reports on fires."), scenario)
+
+
+def test_conversations_do_not_mix(news: Index) -> None:
+    async def scenario(client: Client) -> None:
+        one, other = [(await call(client, "search", query="fire"))["session"] for _ in range(2)]
+        assert one != other
+        await call(client, "mark", session=one, query="fire", scores={"bush": 0.75, "war": -0.5})
+        assert [mark["grade"] for mark in (await call(client, "explain_session", session=one))["marks"]] == [0.75, -0.5]
+        assert (await call(client, "explain_session", session=other))["marks"] == []
+        # the library goes on with it
+        assert news.session(one).undo()["steps"] == 0
+
+    asked(server(news), scenario)
+
+
+def test_a_long_passage_is_cut_about_what_was_found(news: Index) -> None:
+    async def scenario(client: Client) -> None:
+        found = (await call(client, "search", query="soldier gun", characters=120))["passages"]
+        long = next(one for one in found if one["id"] == "long")
+        assert "A soldier of the army fires a gun in the war." in long["text"]
+        assert len(long["text"]) == 120
+        assert (long["title"][:10], long["about"]) == ("Rivers and", {"url": "http://names.example"})
+        assert long["cut"].startswith("characters 23")
+        whole = (await call(client, "search", query="soldier gun", characters=10_000))["passages"]
+        text = next(one["text"] for one in whole if one["id"] == "long")
+        assert "war.\nAgain. More" in text
+        assert all("cut" not in one for one in whole)
+
+    asked(server(news), scenario)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("search", {}, ["query", "Field required"]),
+        ("search", {"query": "x", "sise": 3}, ["sise", "Extra inputs are not permitted", "input_value=3"]),
+        ("search", {"query": "x", "size": 99}, ["size", "less than or equal to 50", "input_value=99"]),
+        (
+            "search",
+            {"query": "x", "session": "a b"},
+            ["session id 'a b' (expected 1 to 128 letters, digits and _ . : -"],
+        ),
+        (
+            "mark",
+            {"session": "a", "query": "x"},
+            ["no passage is marked (expected ids in helpful or unhelpful, or sco"],
+        ),
+        (
+            "mark",
+            {"session": "a", "query": "x", "helpful": ["gone"]},
+            ["no document 'gone' in 'news' (expected ids of h"],
+        ),
+        ("mark", {"session": "a", "query": "x", "helpful": ["war"], "unhelpful": ["war"]}, ["'war' is marked twice"]),
+        ("mark", {"session": "a", "query": "x", "scores": {"war": 3}}, ["scores.war", "less than or equal to 1", "=3"]),
+        ("forget", {"session": "nobody"}, ["no session 'nobody' (expected a session with marks"]),
+        ("read", {}, ["Unknown tool: read"]),
+    ],
+)
+def test_wrong_arguments_are_the_tool_s_errors(
+    news: Index, tool: str, arguments: dict[str, Any], said: list[str]
+) -> None:
+    async def scenario(client: Client) -> None:
+        result = await client.call_tool(tool, arguments)
+        assert result.is_error
+        assert not [part for part in said if part not in text_of(result)], text_of(result)
+        assert (await call(client, "search", query="fire"))["passages"]
+
+    asked(server(news), scenario)
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    code = "import sys; sys.modules['mcp'] = None; import resift.cli.main as main; main.main(['mcp', 'news'])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (1, "Error: The MCP server needs mcp: pip install 'resift[mcp]'\n")
