@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTAL
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\b(?:RESIFT|OPENSEARCH)_[A-Z_]*[A-Z]\b")
 # what tests, benchmarks and the assembled node of `make node` read
-_OF_DEVELOPERS = re.compile(r"RESIFT_(DATA|ST|TEST_\w+|NODE_VERSION|REQUIRE_OPENSEARCH)")
+_OF_DEVELOPERS = re.compile(r"RESIFT_(DATA|ST|TEST_\w+|NODE_VERSION|REQUIRE_\w+)")
 
 
 def by_page(pages: list[Path]) -> pytest.MarkDecorator:

@@ -1,0 +1,177 @@
+"""How long a stranger waits: ``python benchmarks/first_minutes.py [--only clone,csv,attach,click]``.
+
+Types what the documentation says, in a new folder, and prints a row of Markdown for each first result: the commands,
+and the seconds that they took together. ``clone`` installs everything from the package index; ``attach`` needs
+OPENSEARCH_URL, a cluster without passwords, and puts an installation of its own there, which it removes; ``click``
+needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from served_reranker import free_ports
+
+ROOT = Path(__file__).resolve().parents[1]
+BROWSER = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+PAGE = """<!doctype html><title>A page of one's own</title><p id="found"></p>
+<script src="RERANKER/resift.js" data-index="tickets"></script>
+<script>
+(async () => {
+  const answer = await Resift.search("charge", {size: 5});
+  await Resift.clicked(answer.hits.hits[1]._id);
+  document.getElementById("found").textContent = Resift.session;
+})();
+</script>
+"""
+
+
+class Typist:
+    """A shell in a folder, with our command on its path, and what it was given to run."""
+
+    def __init__(self, folder: Path, undone: ExitStack, **settings: str) -> None:
+        self.folder, self.undone, self.typed = folder, undone, []
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RESIFT_", "OPENSEARCH_"))}
+        self.environment = kept | {"PATH": path} | settings
+
+    def type(self, command: str, told: str = "") -> str:
+        """Run a command and return what it printed; ``told`` is what the table shows in its place."""
+        self.typed.append(told or command)
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self.folder, env=self.environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            sys.exit(f"{command}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def serve(self, port: int, told: str, model: str = "resift-en") -> str:
+        """Start the reranker, wait until it answers, and return its address."""
+        self.typed.append(told)
+        log = self.undone.enter_context((self.folder / "serve.log").open("wb"))
+        command = ["resift", "serve", "--port", str(port), "--model", model]
+        begun = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log)
+        self.undone.callback(begun.wait)
+        self.undone.callback(begun.send_signal, signal.SIGTERM)
+        address = f"http://127.0.0.1:{port}"
+        self.type(f"for _ in $(seq 600); do curl -sf {address}/healthz && break; sleep 0.1; done")
+        self.typed.pop()
+        return address
+
+
+def tickets() -> str:
+    """The command of docs/five-minutes.md that writes a CSV file."""
+    page = (ROOT / "docs" / "five-minutes.md").read_text("utf-8")
+    found = re.search(r"^cat > tickets.csv.*?^END$", page, re.DOTALL | re.MULTILINE)
+    assert found
+    return found[0]
+
+
+def clone(typist: Typist) -> str:
+    """From nothing to the demo's transcript."""
+    typist.type(f"git clone --quiet {ROOT} resift", "git clone …")
+    assert "ranks" in typist.type("make -C resift demo SERVE=0", "make demo")
+    return "first result after a clone"
+
+
+def csv(typist: Typist) -> str:
+    """From a file of one's own to hits."""
+    typist.type(tickets(), "(a CSV file)")
+    typist.type("resift index tickets.csv --index tickets --id number")
+    assert "Unknown charge" in typist.type("resift search tickets charge")
+    return "a CSV file of one's own searchable"
+
+
+def attach(typist: Typist) -> str:
+    """From an index that is there to a search through its pipeline, on a cluster."""
+    url, name = typist.environment["OPENSEARCH_URL"], f"resift-{uuid.uuid4().hex[:8]}"
+    index = f"minutes-{uuid.uuid4().hex[:8]}"
+    lines = []
+    with gzip.open(ROOT / "resift" / "data" / "demo" / "corpus.jsonl.gz", "rt", encoding="utf-8") as corpus:
+        for line in corpus:
+            document = json.loads(line)
+            lines += [{"index": {"_id": document.pop("_id")}}, document]
+    body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    headers = {"Content-Type": "application/x-ndjson"}
+    urllib.request.urlopen(urllib.request.Request(f"{url}/{index}/_bulk?refresh=true", body, headers)).close()
+    typist.undone.callback(lambda: typist.type(f"curl -s -X DELETE {url}/{index}"))
+    typist.type(f"resift attach {index} --yes --out own", "resift attach INDEX --yes")
+    model = "own" if (typist.folder / "own").exists() else "resift-en"
+    address = typist.serve(free_ports(1)[0], "resift serve --model INDEX-model &", model)
+    typist.undone.callback(lambda: typist.type(f"resift uninstall --name {name}"))
+    typist.type(
+        f"resift install --name {name} --reranker {address} --model {model}", "resift install --model INDEX-model"
+    )
+    search = json.dumps({"query": {"match": {"text": "fee"}}, "ext": {"ml_inference": {"session": "anna"}}})
+    found = typist.type(
+        f"curl -s '{url}/{index}/_search?search_pipeline=resift-{index}' "
+        f"-H 'Content-Type: application/json' -d '{search}'",
+        "curl …/INDEX/_search?search_pipeline=resift-INDEX",
+    )
+    assert '"matched_queries":["resift"]' in found, found
+    return "an existing index attached, and searched through its pipeline"
+
+
+def click(typist: Typist) -> str:
+    """From a file of one's own to a click that a page of one's own records."""
+    csv(typist)
+    port, other = free_ports(2)
+    typist.environment["RESIFT_CORS"] = f"http://127.0.0.1:{other}"
+    address = typist.serve(port, "RESIFT_CORS=http://127.0.0.1:8081 resift serve &")
+    (typist.folder / "page").mkdir()
+    (typist.folder / "page" / "page.html").write_text(PAGE.replace("RERANKER", address), "utf-8")
+    command = [sys.executable, "-m", "http.server", str(other), "--bind", "127.0.0.1", "--directory", "page"]
+    begun = subprocess.Popen(command, cwd=typist.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    typist.undone.callback(begun.wait)
+    typist.undone.callback(begun.terminate)
+    options = f"{' '.join(BROWSER)} --user-data-dir=profile --virtual-time-budget=20000"
+    drawn = typist.type(
+        f"sleep 0.5; chromium {options} --dump-dom http://127.0.0.1:{other}/page.html",
+        "python3 -m http.server 8081; a page of ten lines, opened",
+    )
+    session = re.search(r'id="found">([^<]+)<', drawn)
+    assert session, drawn
+    judged = json.loads(typist.type(f"curl -s {address}/v1/sessions/{session[1]}", "(a hit opened)"))["judgements"]
+    assert judged, judged
+    return "the first click recorded from a page of one's own"
+
+
+def main() -> None:
+    """Time what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="clone,csv,attach,click")
+    ways: Sequence[Callable[[Typist], str]] = (clone, csv, attach, click)
+    asked = parser.parse_args().only.split(",")
+    settings = {"OPENSEARCH_URL": url} if (url := os.environ.get("OPENSEARCH_URL")) else {}
+    print("| | typed | seconds |\n|---|---|---|")
+    for way in ways:
+        if way.__name__ not in asked or (way is attach and not settings):
+            continue
+        with ExitStack() as undone:
+            folder = Path(tempfile.mkdtemp(prefix="resift-minutes-"))
+            undone.callback(shutil.rmtree, folder, ignore_errors=True)
+            typist = Typist(folder, undone, **(settings if way is attach else {}))
+            begun = time.monotonic()
+            what = way(typist)
+            taken = time.monotonic() - begun
+            typed = "<br>".join(f"`{one}`" if not one.startswith("(") else one for one in typist.typed)
+            print(f"| {what} | {typed} | {taken:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
