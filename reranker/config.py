@@ -17,6 +17,7 @@ from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.cards import parse_page_fields
 from resift.vectors.packaged import DEFAULT
 
+LOGS = ("text", "json")
 _ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
 
 
@@ -48,6 +49,8 @@ class Config:
 
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
+
+    ``log``: ``text``, or ``json`` for a line of JSON for each request and whatever else is to be said.
     """
 
     engine: str = "resift.db"
@@ -71,10 +74,11 @@ class Config:
     ubi_queries: str = "ubi_queries"
     ubi_actions: tuple[str, ...] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
     max_text: int = 1_000_000
+    page_fields: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     deadline: float = 30.0
+    log: str = "text"
 
-    page_fields: tuple[str, ...] = ()
     def __post_init__(self) -> None:
         if not self.store:
             object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
@@ -86,6 +90,8 @@ class Config:
                 raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
         if self.feedback not in METHODS:
             raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
+        if self.log not in LOGS:
+            raise BadInput(f"log is {self.log!r}", value=self.log, expected=" | ".join(LOGS))
         read_actions(self.ubi_actions)
         parse_page_fields(self.page_fields)
         self._check_access()
