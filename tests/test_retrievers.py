@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_library import DOCUMENTS
+from test_library import DOCUMENTS, blocks
 
 import resift
 from resift import Model
@@ -199,3 +201,13 @@ def test_a_missing_package_is_named_with_its_extra(module: str, package: str) ->
     code = f"import sys; sys.modules[{package!r}] = None; import resift.integrations.{module}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert f"retriever needs {package}: pip install 'resift[{module}]'" in ran.stderr.splitlines()[-1]
+
+
+def test_documented_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for code, expected in blocks("docs/agents.md"):
+        with redirect_stdout(StringIO()) as output:
+            exec(code, names)
+        assert output.getvalue() == expected, code
+    names["news"].library.close()
