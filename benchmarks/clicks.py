@@ -48,10 +48,12 @@ def main() -> None:
     with installed(options.engine, name) as (app, engine):
         # some of them, such as "hello", find nothing that could be clicked
         questions = [question.text for question in load_questions() if len(question.text.split()) > 5]
-        waits = [seconds_until_it_counts(engine, name, questions[n % len(questions)]) for n in range(options.clicks)]
+        first, *waits = (
+            seconds_until_it_counts(engine, name, questions[n % len(questions)]) for n in range(options.clicks + 1)
+        )
         print(
             f"{options.clicks} clicks, each of a new client: seconds until its next search is another one: "
-            f"median {statistics.median(waits):.2f}, longest {max(waits):.2f}"
+            f"median {statistics.median(waits):.2f}, longest {max(waits):.2f}; the first of the new indices {first:.2f}"
         )
         client, clicks = app.test_client(), app.extensions["resift"].rewriter.clicks
         body = {"index": name, "query": questions[0], "session": "nobody"}
@@ -104,6 +106,8 @@ def installed(url: str, name: str) -> Iterator[tuple[Flask, OpenSearchEngine]]:
         installer = Installer(engine, model, FIELDS, f"http://127.0.0.1:{server.server_port}", name)
         try:
             installer.install()
+            for path, needed in (("events", "action_name"), ("queries", "query_id")):  # the indices, made as users' are
+                app.test_client().post(f"/ubi_{path}", json=[{needed: "first"}])
             yield app, engine
         finally:
             installer.uninstall()
