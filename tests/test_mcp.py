@@ -30,14 +30,26 @@ LONG = (
 )
 
 
+SEVEN = [*DOCUMENTS, {"_id": "long", "text": LONG, "url": "http://names.example", "notes": "n" * 300}]
+
+
 @pytest.fixture
 def news(tmp_path: Path, model: Model) -> Iterator[Index]:
     """An index of seven documents in a file, beside its model."""
     model.save(tmp_path / "model")
     with resift.open(tmp_path / "news.db", tmp_path / "model") as library:
         index = library.index("news", fields=["text"])
-        index.add([*DOCUMENTS, {"_id": "long", "text": LONG, "url": "http://names.example", "notes": "n" * 300}])
+        index.add(SEVEN)
         yield index
+
+
+@pytest.fixture
+def either(engine_url: str, index: str, model: Model, session_index: str) -> Iterator[Index]:
+    """The same on an engine of either kind."""
+    with resift.open(engine_url, model, sessions=engine_url, session_index=session_index) as library:
+        found = library.index(index, fields=["text"])
+        found.add(SEVEN)
+        yield found
 
 
 @pytest.fixture
@@ -143,7 +155,11 @@ def test_conversations_do_not_mix(news: Index) -> None:
     asked(server(news), scenario)
 
 
-def test_a_long_passage_is_cut_about_what_was_found(news: Index) -> None:
+def test_an_agent_on_either_engine(either: Index) -> None:
+    asked(server(either), an_agent_learns)
+
+
+def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:
     async def scenario(client: Client) -> None:
         found = (await call(client, "search", query="soldier gun", characters=120))["passages"]
         long = next(one for one in found if one["id"] == "long")
@@ -156,7 +172,7 @@ def test_a_long_passage_is_cut_about_what_was_found(news: Index) -> None:
         assert "war.\nAgain. More" in text
         assert all("cut" not in one for one in whole)
 
-    asked(server(news), scenario)
+    asked(server(either), scenario)
 
 
 @pytest.mark.parametrize(

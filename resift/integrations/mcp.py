@@ -13,8 +13,6 @@ from html import unescape
 from inspect import cleandoc
 from typing import Annotated, Any
 
-from typing_extensions import NotRequired, TypedDict
-
 from resift.errors import BadInput, ResiftError, needs_extra
 from resift.library import Hit, Index
 from resift.plugin.query_dsl import document_text
@@ -27,6 +25,7 @@ with needs_extra("mcp", "The MCP server"):
     from mcp.server.mcpserver.tools import Tool
     from mcp.types import ToolAnnotations
     from pydantic import Field
+    from typing_extensions import NotRequired, TypedDict
 
 _INSTRUCTIONS = """Search, tell which passages helped, search again: marks make the later searches of a session better,
 without a longer query. The first search answers a session id; hand it to every later call of the same conversation."""
