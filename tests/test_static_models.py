@@ -225,6 +225,11 @@ def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors, 
     np.testing.assert_allclose(theirs, ours, atol=1e-3)
     again = build_model("mean", read_static(tmp_path / "out")).encode(texts)
     np.testing.assert_allclose(again, ours, atol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sentence_transformers = pytest.importorskip("sentence_transformers")
+        also = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(clean(texts))
+    np.testing.assert_allclose(also, ours, atol=1e-3)
 
 
 def test_an_export_takes_no_other_folders_place(tmp_path: Path, vectors: WordVectors, pieces: WordVectors) -> None:

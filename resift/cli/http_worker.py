@@ -27,7 +27,7 @@ from waitress.task import ErrorTask
 
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError
 from resift.reranker.http_errors import http_error
-from resift.reranker.request_log import identified, request_id
+from resift.reranker.request_log import ANSWERED, identified, request_id
 
 THREADS = 8
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
@@ -123,9 +123,10 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         # a transfer coding that is not known is 501 by the standard; but 5xx alarms those who watch a server
         status = HTTPStatus(400 if error.code == 501 else error.code)
         found = http_error(status, f"{status.phrase}: {error.body}", getattr(self.request, "path", ""), max_body)
-        body = _json(identified(**found, id=_id_of(self.request)))
+        id = _id_of(self.request)
+        body = _json(identified(**found, id=id))
         self.status = f"{status.value} {status.phrase}"
-        self.response_headers.append(("Content-Type", "application/json"))
+        self.response_headers += [("Content-Type", "application/json"), (ANSWERED, id)]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
@@ -197,10 +198,11 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         """
         with self.outbuf_lock:
             if not self.answering:
-                body = _json(identified(error.to_dict(), _id_of(self.requests[0] if self.requests else self.request)))
+                id = _id_of(self.requests[0] if self.requests else self.request)
+                body = _json(identified(error.to_dict(), id))
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    f"{ANSWERED}: {id}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 )
                 with suppress(OSError):
                     self.socket.send(head.encode() + body)

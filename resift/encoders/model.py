@@ -250,7 +250,7 @@ class Model:
         return scores
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
-        """The frequent words (first 20,000, and no pieces) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
+        """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
         best = np.argpartition(-scores, min(count, len(scores) - 1))[:count]
         return [self._frequent[row] for row in best[np.argsort(-scores[best], kind="stable")]]
