@@ -146,6 +146,27 @@ def test_suggestions_are_words_that_the_caller_may_read(app: Flask) -> None:
     assert "zeppelin" not in ask(app, "/v1/search", "bob", asked)
 
 
+def test_what_an_index_is_for_is_told_by_documents_that_the_caller_may_read(app: Flask) -> None:
+    fire = {
+        "index": INDEX,
+        "query": "fire",
+        "facets": ["label"],
+        "plane": True,
+        "documents": "card",
+        "session": "shared",
+    }
+    for user, count in (("anna", 7), ("bob", 5)):
+        told = ask(app, f"/v1/indices/{INDEX}", user)
+        found = ask(app, "/v1/search", user, fire)
+        assert json.loads(told)["documents"] == count
+        assert json.loads(told)["examples"]
+        labels = {one["value"] for one in json.loads(found)["resift"]["facets"]["label"]}
+        assert labels == ({"public", "secret"} if user == "anna" else {"public"})
+        if user == "bob":
+            assert "zeppelin" not in told + found
+            assert '"s1"' not in found
+
+
 @pytest.mark.parametrize("app", ["narrow", "wide"], indirect=True)
 def test_through_a_pipeline_a_session_knows_what_the_service_may_read(app: Flask, request: Any) -> None:
     """The cluster does not tell who searches; explain shows the words that were asked for."""

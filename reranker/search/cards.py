@@ -16,7 +16,7 @@ ROLES = ("title", "text", "link", "image", "facet")
 _FACETS = 4  # that are guessed
 _TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
 _NAMES = {
-    "title": ("title", "headline", "heading", "name", "subject", "label"),
+    "title": ("title", "headline", "heading", "name", "subject"),
     "link": ("url", "link", "href", "uri", "permalink"),
     "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
 }

@@ -20,7 +20,7 @@ from resift.reranker.search.example_queries import example_queries
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3
 _SECONDS, _INDICES = 600.0, 200
-_SAMPLE, _TRIED = 40, 12  # documents that are looked at, and queries that are tried
+_SAMPLE = 40  # documents that are looked at
 Headers = Mapping[str, str] | None
 
 
@@ -84,7 +84,7 @@ class Catalogue:
         sources = self._sources(info, headers)
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
-        candidates = example_queries(titles, texts)[:_TRIED]
+        candidates = example_queries(titles, texts)
         queries = [{"query": question_clause(one, info.fields), "size": 0} for one in candidates]
         answers = self.engine.search_all(info.name, queries, headers=headers) if queries else []
         totals = [answer.response["hits"]["total"]["value"] for answer in answers]

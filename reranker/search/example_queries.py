@@ -15,6 +15,7 @@ _READ = 1500  # characters of a text
 _PART = re.compile(r"[^.,;:!?()\[\]{}<>|/\\\"“”„«»…•\n\r\t–—]+")
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 _MIN_LETTERS, _LONG = 3, 20
+_EACH = 5
 _WEIGHTS = {2: 1.0, 3: 1.2}  # of phrases of so many words
 _STOP = STOP_WORDS | FUNCTION_WORDS
 
@@ -24,6 +25,7 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
 
     First two or three words that stand side by side in several of the documents, those that are in many first, none of
     which has a word of one before it; then the beginnings of titles and texts, which also scripts without spaces have.
+    At most five of each kind.
     """
     counts: Counter[str] = Counter()
     for text in [f"{title}\n{text}" for title, text in zip(titles, texts, strict=True)]:
@@ -36,8 +38,8 @@ def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
         if counts[phrase] > 1 and not words & used:
             found.append(phrase)
             used |= words
-    beginnings = (_beginning(title or text) for title, text in zip(titles, texts, strict=True))
-    return list(dict.fromkeys([*found, *filter(None, beginnings)]))
+    begun = [list(filter(None, map(_beginning, some)))[:_EACH] for some in (titles, texts)]
+    return list(dict.fromkeys([*found[:_EACH], *begun[0], *begun[1]]))
 
 
 def _phrases(text: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ export function sayNoIndex() {
 
 /** Nobody answers. What is shown stays; every few seconds it is tried whether somebody is back. */
 export function sayOffline(retry) {
-  $("offline").replaceChildren("The service does not answer. What you see is from before; searching goes on by itself as soon as it is back. ", element("button", { type: "button", onclick: retry }, "Try again"));
+  $("offline").replaceChildren("The service does not answer. What you see is from before, and what you mark now is not noted; the page goes on by itself as soon as it is back. ", element("button", { type: "button", onclick: retry }, "Try again"));
   $("offline").hidden = false;
   polling ??= setInterval(() => fetch("healthz", { signal: AbortSignal.timeout(3000) }).then((answer) => answer.ok && retry(), () => undefined), 2000);
 }

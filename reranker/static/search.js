@@ -127,6 +127,7 @@ function paint() {
   $("page-number").textContent = `Page ${state.page}`;
   $("previous").disabled = state.page === 1;
   $("next").disabled = total.relation === "eq" && state.page * SIZE >= total.value;
+  $("pages").hidden = $("previous").disabled && $("next").disabled;
   $("note").textContent = state.right === "session" && !sessions.grades(session).size ? "nothing marked yet, so the same as hybrid" : "";
   reason(right.resift);
   drawer.show(session, shown, state, alpha, act);
@@ -195,7 +196,12 @@ const act = {
   mark: (hit, grade) => attempt(async () => {
     const now = sessions.grades(session).get(keyOf(hit)), wanted = now === grade ? 0 : grade;
     columns.press(hit, wanted);
-    await judge(hit, wanted);
+    try {
+      await judge(hit, wanted);
+    } catch (error) {
+      columns.press(hit, now ?? 0); // it was not noted
+      throw error;
+    }
     await update();
   }),
   open: (hit) => {
