@@ -27,7 +27,7 @@ STATES = {
     "error": {"q": QUESTION, "index": "none"},
 }
 
-LOOKS = {"light": tuple(STATES), "dark": ("start", "session", "error"), "phone": ("start", "results", "session")}
+LOOKS = {"light": tuple(STATES), "dark": ("session", "error"), "phone": ("start", "session")}
 
 
 @pytest.fixture
