@@ -14,7 +14,7 @@ from typing import Any
 from flask import Flask, Response, g, request
 from werkzeug.datastructures import Headers
 
-from resift.plugin.request_id import HEADER, REQUEST_ID
+from resift.plugin.request_id import HEADER, OPAQUE_ID, REQUEST_ID
 
 ANSWERED = "X-Request-Id"
 _ID = re.compile(r"[!-~]{1,128}")  # what can stand in a header, and in a line of a log
@@ -33,7 +33,9 @@ def add_request_ids(app: Flask) -> None:
     @app.before_request
     def begin() -> None:
         g.started = time.perf_counter()
-        REQUEST_ID.set(request_id(request.headers))
+        id = request_id(request.headers)
+        REQUEST_ID.set(id)
+        OPAQUE_ID.set(id if id == request.headers.get(HEADER) else None)
 
     @app.after_request
     def answer(response: Response) -> Response:
@@ -46,7 +48,8 @@ def add_request_ids(app: Flask) -> None:
 
     @app.teardown_request
     def end(error: BaseException | None) -> None:
-        REQUEST_ID.set(None)  # the thread answers others too
+        for variable in (REQUEST_ID, OPAQUE_ID):  # the thread answers others too
+            variable.set(None)
 
 
 def request_id(headers: Mapping[str, str] | Headers) -> str:

@@ -185,6 +185,10 @@ def test_opensearch_is_told(opensearch_url: str, model: Model, tmp_path: Path) -
                 told = {headers["X-Opaque-Id"] for headers in heard}
                 assert told <= {id, None}  # what is read beside a request is nobody's
                 assert id in told
+            heard.clear()
+            for headers in ({"X-Request-Id": "r-11"}, {}):  # they would be others with each request
+                assert client.post("/v1/search", json=body, headers=headers).status_code == 200
+            assert {one["X-Opaque-Id"] for one in heard} == {None}
             engine.close()
     finally:
         direct.drop_if_exists(index)

@@ -15,7 +15,7 @@ from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from resift.errors import BadInput
-from resift.plugin.request_id import HEADER, REQUEST_ID
+from resift.plugin.request_id import HEADER, OPAQUE_ID
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
@@ -122,11 +122,11 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
         """A caller's headers by names in lower case, as opensearch-py has its own: they replace those of one name.
 
-        Beside them stands the id of the request that is being answered. It is none of the ``headers`` that callers
-        hand on, since what was read for a caller is remembered by these.
+        Beside them stands the caller's X-Opaque-Id. It is none of the ``headers`` that callers hand on, since what was
+        read for a caller is remembered by these.
         """
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
-        if (id := REQUEST_ID.get()) is not None:
+        if (id := OPAQUE_ID.get()) is not None:
             lowered[HEADER.lower()] = id
         if "authorization" in lowered and self.kwargs.get("http_auth") is not None:
             # The signature would take the header's place, and the caller get the service's rights.
