@@ -162,6 +162,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("explain-search", "store"): {"session": "anna"},
     ("explain-search", "file"): {"query": None},
     ("vectors convert", "fields"): {"files": "docs.jsonl"},
+    ("vectors distill", "fields"): {"files": "docs.jsonl"},
     ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},
     **{(name, "engine"): {"store": None} for name in SESSIONS},

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 from tiny_transformer import save_sentence_transformer
 
+from resift.cli.main import main
 from resift.errors import BadInput, MissingExtra
 from resift.training.distill import distill, read_words, rounded
 from resift.training.principal import principal_components
@@ -91,6 +94,26 @@ def test_bad_folder(tmp_path: Path, content: str | None) -> None:
     with pytest.raises(BadInput) as caught:
         distill(tmp_path, WORDS, 4)
     assert caught.value.expected == "a sentence-transformers folder"
+
+
+def test_the_words_of_documents_come_before_those_of_a_list(model_folder: Path, tmp_path: Path) -> None:
+    corpus, listed, out = tmp_path / "corpus.jsonl", tmp_path / "words.txt", tmp_path / "out"
+    texts = ["Koira ja kissa", "koira ja hevonen", "talo ja koira", "ja vesi"]
+    corpus.write_text("".join(json.dumps({"_id": text, "text": text}) + "\n" for text in texts), "utf-8")
+    listed.write_text("vesi\njoki\n", "utf-8")
+
+    def run(*given: str) -> Result:
+        return CliRunner().invoke(main, ["vectors", "distill", str(model_folder), "--dim=2", f"--out={out}", *given])
+
+    assert run(f"--corpus={corpus}").exit_code == 0
+    words = WordVectors.load(out).words
+    assert words[:2] == ["ja", "koira"]
+    assert set(words) == {"ja", "koira", "kissa", "hevonen", "talo", "vesi"}
+    assert run(f"--corpus={corpus}", f"--words={listed}").exit_code == 0
+    assert WordVectors.load(out).words == [*words, "joki"]
+    refused = run()
+    assert refused.exit_code == 2
+    assert "--words, --corpus or both" in refused.output
 
 
 def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -123,16 +124,37 @@ def export_command(source: str, out: str, as_json: bool) -> None:
 
 @vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")
 @click.argument("folder")
-@click.option("--words", required=True, metavar="FILE", help="A word a line, the most frequent first.")
+@click.option("--words", metavar="FILE", help="A word a line, the most frequent first.")
+@click.option(
+    "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
+)
+@fields_option
 @click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
 @option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
 @_weighting_option(distill)
 @out_option
 @json_option
-def distill_command(folder: str, words: str, out: str, as_json: bool, **settings: Any) -> None:
-    """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'."""
+def distill_command(
+    folder: str,
+    words: str | None,
+    files: tuple[str, ...],
+    fields: list[str] | None,
+    out: str,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'.
+
+    With --corpus every word of your documents gets a vector, in whatever language the model knows. Those words come
+    first; with --words too, the words of the list that the documents lack follow.
+    """
+    if words is None and not files:
+        raise BadInput("distilling needs words", expected="--words, --corpus or both")
+    corpus = _document_frequencies(files, fields)
+    own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
+    listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
-        table = distill(folder, read_words(words), progress=progress, **settings)
+        table = distill(folder, chain(own, listed), progress=progress, **settings)
     _save(table.quantized(), out, as_json)
 
 
