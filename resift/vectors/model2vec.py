@@ -25,6 +25,7 @@ from resift.vectors.table import WordVectors
 TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
 _UNKNOWN, _OURS = "[UNK]", "resift.json"
 _EXPECTED = f"a folder with {TENSORS} and {TOKENIZER}, of model2vec or a StaticEmbedding of sentence-transformers"
+_EXPECTED += " (resift vectors distill takes transformers)"
 
 
 def read_static(source: str | Path) -> WordVectors:
@@ -45,7 +46,7 @@ def read_static(source: str | Path) -> WordVectors:
     skips_unknown = "embeddings" in tensors
     rows = tensors.get("embeddings", tensors.get("embedding.weight"))
     if rows is None or rows.ndim != 2:
-        raise _unreadable(source, f"its tensors are {', '.join(sorted(tensors)) or 'none'}")
+        raise _unreadable(source, f"its {len(tensors)} tensors are {', '.join(sorted(tensors)[:3])} …")
     rows = _by_piece(rows, tensors.get("mapping"), source)
     weights = np.ones(len(rows), np.float32)
     if (given := tensors.get("weights")) is not None:
