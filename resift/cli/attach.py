@@ -13,7 +13,7 @@ from resift.cli.paths import NewFolder
 from resift.errors import BadInput
 from resift.plugin.documents import check_name
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.command(epilog="Example: resift attach products --dry-run")
@@ -34,28 +34,32 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
     help="The folder of a saved model, or resift-en, the packaged one.",
 )
 @click.option("--no-adapt", is_flag=True, help="Learn nothing from the documents: use the packaged model.")
-@click.option("--field", "own", metavar="NAME", help="A knn_vector field of the index that has the vectors of --model.")
+@click.option(
+    "--field", "own", metavar="NAME", help="A knn_vector field of the index that already holds the vectors of --model."
+)
 @click.option(
     "--out",
     type=NewFolder(),
     metavar="DIR",
     show_default="INDEX-model",
-    help="Where the model that is learned is saved.",
+    help="Where to save the model that is learned.",
 )
 @click.option(
     "--default-pipelines",
     is_flag=True,
-    help="Have all searches of the index rewritten, and all that is written encoded, where no other pipeline does so.",
+    help="Rewrite all searches of the index and encode all writes, unless it has other default pipelines.",
 )
 @click.option(
     "--copy-to",
     "to",
     metavar="NEW",
-    help="Copy INDEX into a new one whose vectors have a graph, and have it take the place of INDEX behind --alias.",
+    help="Copy INDEX into a new index whose vectors have a graph, and put that in its place behind --alias.",
 )
-@click.option("--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: what clients find INDEX by.")
 @click.option(
-    "--raise-versions", is_flag=True, help="Attach an index whose clients set versions (version_type=external) too."
+    "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."
+)
+@click.option(
+    "--raise-versions", is_flag=True, help="Attach even an index whose clients set versions (version_type=external)."
 )
 @dry_run_option
 @yes_option
@@ -71,7 +75,7 @@ def attach(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Give the documents of INDEX vectors where they are: an index, an alias, a pattern or a data stream.
+    """Add vectors to the documents of INDEX, in place: an index, an alias, a pattern or a data stream.
 
     Its clients write and search on meanwhile. What it will do is shown first. Interrupted, it goes on where it was when
     it is run again; resift detach takes everything back. With --copy-to INDEX stays as it is, and a copy that may be
@@ -104,8 +108,8 @@ def attach(
 
 @click.command(epilog="Example: resift detach products --dry-run")
 @click.argument("index")
-@click.option("--model", metavar="DIR|HASH", help="Take back the vectors of this model alone.")
-@click.option("--no-copy-back", is_flag=True, help="Of a copy: leave there what was written to it.")
+@click.option("--model", metavar="DIR|HASH", help="Remove only the vectors of this model.")
+@click.option("--no-copy-back", is_flag=True, help="For a copy: do not copy back what was written to it.")
 @dry_run_option
 @yes_option
 @cluster_option
@@ -113,7 +117,7 @@ def attach(
 def detach(
     index: str, model: str | None, no_copy_back: bool, url: str, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Take back what resift attach did to INDEX: settings, pipelines, vectors and what the index records of them.
+    """Undo resift attach: settings, pipelines, vectors and what INDEX records of them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. Where INDEX is a copy that
     attach --copy-to has made, the aliases go back to what it is a copy of, and what was written to it since is copied

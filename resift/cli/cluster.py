@@ -32,7 +32,7 @@ def _checked_key(context: click.Context, parameter: click.Parameter, value: str 
     return check_key(value, "--key or RESIFT_API_KEY") if value else None
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would change.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 cluster_option = click.option(
     "--engine",
     "url",
@@ -41,7 +41,7 @@ cluster_option = click.option(
     show_envvar=True,
     metavar="URL",
     callback=checked_address,
-    help="OpenSearch, or several of its nodes with commas.",
+    help="OpenSearch: one or more of its nodes, separated by commas.",
 )
 installation_options = combined(
     cluster_option,
@@ -64,7 +64,7 @@ installation_options = combined(
         "--reranker",
         show_default=f"the installed one, else {RERANKER}",
         metavar="URL",
-        help="Where OpenSearch reaches the reranker (resift serve).",
+        help="URL at which OpenSearch reaches the reranker (resift serve).",
     ),
     click.option(
         "--name",
@@ -76,7 +76,7 @@ installation_options = combined(
         envvar="RESIFT_API_KEY",
         show_envvar=True,
         metavar="KEY",
-        help="API key that the reranker wants; the cluster keeps it encrypted.",
+        help="API key of the reranker; the cluster stores it encrypted.",
         callback=_checked_key,
     ),
 )
@@ -155,7 +155,7 @@ def _print_steps(steps: Sequence[str], dry_run: bool, as_json: bool) -> None:
 @json_option
 @with_installer
 def install(installer: Installer, dry_run: bool, as_json: bool) -> None:
-    """Put templates, scripts, remote models and pipelines into a cluster.
+    """Install templates, scripts, remote models and pipelines in a cluster.
 
     The cluster remembers the model, the fields, the reranker's address and the name: what is not given again stays.
     """

@@ -122,7 +122,7 @@ engine_option = service_option(
     envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
     metavar="URL|FILE",
     callback=checked_address,
-    help="Where the documents are: OpenSearch's URL, or several with commas, or the embedded engine's file.",
+    help="Where the documents are: one or more OpenSearch URLs, separated by commas, or the embedded engine's file.",
 )
 
 
@@ -149,7 +149,7 @@ store_options = combined(
         metavar="URL|FILE",
         callback=_chosen_store,
         show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
-        help="Where the sessions are: OpenSearch's URL, or an SQLite file.",
+        help="Where the sessions are: an OpenSearch URL or an SQLite file.",
     ),
     session_index_option,
 )
