@@ -77,11 +77,11 @@ def attach(
 ) -> None:
     """Add vectors to the documents of INDEX, in place: an index, an alias, a pattern or a data stream.
 
-    Its clients write and search on meanwhile. What it will do is shown first. Interrupted, it goes on where it was when
-    it is run again; resift detach takes everything back. With --copy-to INDEX stays as it is, and a copy that may be
-    asked for nearest vectors among all documents takes its place.
+    Clients go on writing and searching meanwhile. It first shows what it will do. If it is interrupted, run it again
+    and it continues where it was; resift detach undoes everything. With --copy-to INDEX stays as it is, and a copy
+    takes its place that can be asked for the nearest vectors among all documents.
 
-    The exit status is 3 if documents were refused, or settings are not as they were wanted.
+    The exit status is 3 if documents were refused, or if settings could not be made as they were wanted.
     """
     from resift.cli.attaching import Attaching, Options
     from resift.cli.copying import Copying
