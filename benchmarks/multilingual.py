@@ -1,0 +1,68 @@
+"""Figures in other languages than English: ``python benchmarks/multilingual.py TABLE COLLECTION...``.
+
+TABLE holds word vectors of many languages, as ``benchmarks/unpack_e5.py`` writes them; the collections are folders of
+``benchmarks/multilingual_texts.py``. nDCG@10 x 100 of BM25 (the embedded engine's); alone, of resift-en and of the
+table; with BM25, as they are searched, of the table, of resift-en adapted to the documents (``resift train self``,
+without labels), and of the table adapted likewise. "known": per cent of the documents' words, with numbers left out,
+that the table has a row for. "across": queries of the language find English pages, by the table alone and by resift-en,
+which knows what is spelt as in English.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from resift.cli.served_search import ServedSearch
+from resift.errors import BadInput
+from resift.evaluation.data import Collection, read_collection
+from resift.evaluation.protocol import Run, run_hybrid, run_retrieval
+from resift.evaluation.registry import build_system, load_system
+from resift.text import tokenize
+from resift.training.options import AdaptOptions
+from resift.training.self_supervised import adapt
+from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
+
+HEADS = ("known", "BM25", "en", "table", "table +", "en ad. +", "ad. +", "across en", "across")
+
+
+def known(table: WordVectors, texts: list[str]) -> float:
+    """Per cent of the texts' words that have a row."""
+    counts = Counter(word for text in texts for word in tokenize(text) if not word.isdigit())
+    return 100 * sum(n for word, n in counts.items() if word in table.index) / sum(counts.values())
+
+
+def figure(run: Run) -> float:
+    """nDCG@10 x 100."""
+    return 100 * run.means()["ndcg@10"]
+
+
+def adapted(name: str, collection: Collection) -> float:
+    """Of a table adapted to the documents, with BM25; not a number where there are too few of them."""
+    try:
+        model = adapt(collection.documents, load_vectors(name), AdaptOptions())
+    except BadInput:
+        return float("nan")
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder, "model"))
+        return figure(run_hybrid(load_system(Path(folder, "model")), collection, None, ServedSearch)[0])
+
+
+def figures(folder: Path, name: str) -> list[float]:
+    """A collection's figures, in the order of HEADS."""
+    collection, across = read_collection(folder), folder.with_name(f"{folder.name}-en")
+    mixed, lexical, alone = run_hybrid(build_system("mean", name), collection, None, ServedSearch)
+    english = run_retrieval(build_system("mean"), collection)
+    found = [known(load_vectors(name), collection.documents), *map(figure, (lexical, english, alone, mixed))]
+    found += [adapted(start, collection) for start in (DEFAULT, name)]
+    if across.is_dir():
+        pairs = read_collection(across)
+        found += [figure(run_retrieval(build_system("mean", start), pairs)) for start in (DEFAULT, name)]
+    return found
+
+
+if __name__ == "__main__":
+    print(f"{'':12}", *(f"{head:>9}" for head in HEADS))
+    for path in map(Path, sys.argv[2:]):
+        print(f"{path.name:12}", *(f"{one:9.1f}" for one in figures(path, sys.argv[1])), flush=True)
