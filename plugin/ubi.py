@@ -24,7 +24,8 @@ class UbiEvent:
     """What somebody did: the ``action``, the object it was done to, and the query that had found it.
 
     ``client`` and ``session`` are the ids under which the caller knows itself, ``object`` is the object's id in the
-    index's field ``object_field``, "" for ``_id``. ``ordinal`` is the place in the list, and ``at`` the time in Unix seconds.
+    index's field ``object_field``, "" for ``_id``. ``ordinal`` is the place in the list, and ``at`` the time in Unix
+    seconds.
     ``text`` is the query's, where the event says it. What an event does not say is "", or None for ``ordinal``.
     """
 

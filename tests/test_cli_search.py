@@ -150,7 +150,7 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     where = ["--index", name, "--engine", engine_url]
     refused = resift("index", "-", *where, "--fields", "nope", status=2, input=json.dumps(PRODUCTS)).stderr
     assert "no document of - has a text in nope" in refused
-    assert "fields that there are: sku, name, description" in refused
+    assert "available fields: sku, name, description" in refused
     assert "no field holds a text" in resift("index", "-", *where, status=2, input='{"price": 4, "sku": "1-2"}').stderr
     resift("verify", name, "--engine", engine_url, status=2)
 
@@ -159,7 +159,7 @@ def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:
     (here / "docs.jsonl").write_text('{"text": "bush fire"}\n{broken\n{"text": "army gun"}\n')
     result = resift("encode", "docs.jsonl", "--out", "x.txt", "--json", status=3)
     assert json.loads(result.stdout) == {"vectors": 2, "dim": 256, "file": "x.txt", "left_out": 1}
-    assert "1 lines hold no document and are left out: line 2 of docs.jsonl" in result.stderr
+    assert "1 lines contain no document and were skipped: line 2 of docs.jsonl" in result.stderr
     assert np.load("x.txt").shape == (2, 256)
 
 

@@ -190,12 +190,12 @@ def test_users_passwords_and_certificates(node: SecuredNode, monkeypatch: pytest
     with pytest.raises(EngineError) as caught:
         found()
     assert caught.value.status == 401
-    assert "does not know who asks" in caught.value.message
+    assert "does not accept these credentials" in caught.value.message
     monkeypatch.setenv("OPENSEARCH_USER", "bob")
     monkeypatch.setenv("OPENSEARCH_PASSWORD", "wrong")
     told = CliRunner().invoke(main, ["search", INDEX, "fire", "--engine", node.url])
     assert told.exit_code == 1
-    assert "does not know who asks (401)" in told.output
+    assert "does not accept these credentials (401)" in told.output
     assert "wrong" not in told.output
     monkeypatch.setenv("OPENSEARCH_PASSWORD", PASSWORD)
     assert found() == 5

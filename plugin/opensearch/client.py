@@ -161,7 +161,7 @@ def translated(error: TransportError) -> EngineError | NotFound:
     reason = error_reason(detail)
     if status == 401:
         expected = "a user and a password, a client certificate or a signature that it knows"
-        return EngineError("OpenSearch does not know who asks (401)", status=status, expected=expected)
+        return EngineError("OpenSearch does not accept these credentials (401)", status=status, expected=expected)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:

@@ -158,7 +158,7 @@ def confirmed(yes: bool, question: str) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise BadInput("nobody is there to be asked", value="no terminal", expected="--yes")
+        raise BadInput("no terminal to ask for confirmation", value="no terminal", expected="--yes")
     if not click.confirm(question, err=True):
-        raise BadInput("nobody said yes: nothing was changed", value="no", expected="y, or --yes")
+        raise BadInput("not confirmed: nothing was changed", value="no", expected="y, or --yes")
     return True

@@ -72,7 +72,7 @@ def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) 
         _require_listed(target, index, session_index)
         documents = count_documents(target, index)
         if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
-            raise BadInput(f"index {index} stays: nobody said yes", value=index, expected="y, or --yes")
+            raise BadInput(f"not confirmed: index {index} stays", value=index, expected="y, or --yes")
         target.drop(index)
     print_report({"dropped": index, "documents": documents}, as_json, f"{index} deleted, {documents} documents")
 

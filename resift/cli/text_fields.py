@@ -32,7 +32,7 @@ def choose_fields(files: Files, fields: Fields | None) -> tuple[Fields, Records]
         click.echo(f"text fields: {', '.join(fields)} (by the first documents; --fields overrules)", err=True)
     elif not _have_text(documents, fields):
         message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
-        raise BadInput(message, value=list(fields), expected=f"fields that there are: {_names(documents)}")
+        raise BadInput(message, value=list(fields), expected=f"available fields: {_names(documents)}")
     return fields, records
 
 
@@ -95,4 +95,4 @@ class CorpusTexts:
                 first = first or f"line {record.line} of {record.file} is {record.reason}"
             yield record
         if self.left_out:
-            click.echo(f"warning: {self.left_out} lines hold no document and are left out: {first}", err=True)
+            click.echo(f"warning: {self.left_out} lines contain no document and were skipped: {first}", err=True)

@@ -128,7 +128,7 @@ def _warn(found: dict[str, Any]) -> None:
     if found["p"] >= 0.05:
         click.echo(f"warning: the gain may be chance (p {found['p']:.2f}): {judges} are too few to tell", err=True)
     elif found["held_back"] < _FEW_JUDGES:
-        click.echo(f"warning: {judges} are too few to tell how much is gained: give it more documents", err=True)
+        click.echo(f"warning: {judges} are too few to tell how much was gained; train on more documents", err=True)
 
 
 def _is_better(model: Model) -> bool:
