@@ -19,8 +19,8 @@ _DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
 class ServedIndices:
     """Indices by the allow-list ``patterns``, in which * stands for anything.
 
-    Never served are names that begin with a dot, which are the engine's own, and the ``internal`` ones. An index is served
-    if its own name is in the list. A name that the list has word for word is served also if it is an alias.
+    Never served are names that begin with a dot, which are the engine's own, and the ``internal`` ones. An index is
+    served if its own name is in the list. A name that the list has word for word is served also if it is an alias.
     """
 
     def __init__(self, patterns: Sequence[str], *internal: str) -> None:

@@ -73,7 +73,7 @@ def asked_in(body: dict[str, Any]) -> Asked:
 
 
 def _asked_by_ubi(ubi: Any) -> dict[str, str]:
-    """What a body asks for in ``ext.ubi``, as far as that is well formed: the UBI plugin judges that, if it is there."""
+    """What a body asks for in ``ext.ubi``, as far as that is well formed: the UBI plugin is there to judge that."""
     known = {name: value for name, value in ubi.items() if isinstance(value, str)} if isinstance(ubi, dict) else {}
     client, text = known.get("client_id", ""), known.get("user_query", "")
     asked = {"text": text} if text else {}
