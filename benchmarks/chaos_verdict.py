@@ -92,7 +92,7 @@ def latencies(log: Log) -> Iterator[str]:
 
 def verdict(cluster: Cluster, log: Log, indexing: Indexing, status: int, counts: Counts, short: bool) -> list[Line]:
     """All lines."""
-    cluster.engine.client.indices.refresh(index=f"{INDEX},{TWIN}")
+    cluster.engine.client.indices.refresh(index=f"{INDEX},{TWIN},{TWIN_SESSIONS}")
     return [*_kept(cluster, log, indexing, status), *_errors(log, short), *_degraded(cluster, log, counts)]
 
 

@@ -42,6 +42,7 @@ VALID: dict[str, dict[str, Any]] = {
     "sessions delete": {"session": "anna"},
     "vectors train": {"files": "docs.jsonl", "out": "out"},
     "vectors convert": {"file": "glove.txt", "out": "out"},
+    "vectors export": {"source": "vectors", "out": "out"},
     "vectors distill": {"folder": "teacher", "words": "words.txt", "out": "out"},
     "vectors mix": {"sources": "vectors", "out": "out"},
     "vectors refine": {"folder": "teacher", "files": "docs.jsonl", "vectors": "vectors", "out": "out"},
