@@ -25,7 +25,7 @@ def test_health_metrics_page(client: FlaskClient, filled: str, model: Model) -> 
     assert 'resift_requests_total{endpoint="api.search",status="200"} 1.0' in metrics
     page = client.get("/?index=%3Cscript%3E")  # which is for the page's own script to read
     assert page.status_code == 200
-    assert '<script>' not in page.get_data(as_text=True)
+    assert "<script>" not in page.get_data(as_text=True)
 
 
 def test_an_engine_that_is_away(model: Model, config: Config, nowhere: str) -> None:
