@@ -14,6 +14,7 @@ from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
+from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
@@ -25,8 +26,9 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], 
 
     ``because``: each judged document with the ``count`` of its words that pull or push most. ``towards`` and ``away``:
     the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the expansion terms,
-    heaviest first, twice ``count``. ``stronger`` and ``weaker``: the dimensions with the largest and the smallest
-    values in the mask's change, or in the direction if there is no mask, each with the words that are largest in it.
+    heaviest first, twice ``count``. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
+    ``stronger`` and ``weaker``: the dimensions with the largest and the smallest values in the mask's change, or in the
+    direction if there is no mask, each with the words that are largest in it.
     """
     direction = np.asarray(feedback.mask**2 * feedback.shift, np.float32)
     change = feedback.mask - 1 if feedback.method.masked else direction
@@ -37,12 +39,18 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], 
     pushed = moves and any(one.judgement.grade < 0 for one in judged)
     return {
         "because": [_explain_judgement(model, direction, one, count) for one in judged],
-        "towards": model.nearest_words(direction, count) if pulled else [],
-        "away": model.nearest_words(-direction, count) if pushed else [],
-        "asked": list(feedback.expansion_terms)[: 2 * count],
+        "towards": _nearest_words(model, direction, count) if pulled else [],
+        "away": _nearest_words(model, -direction, count) if pushed else [],
+        "asked": [word for word in feedback.expansion_terms if word not in FUNCTION_WORDS][: 2 * count],
         "stronger": _describe_dimensions(model, change, [row for row in order[:count] if change[row] > 0]),
         "weaker": _describe_dimensions(model, change, [row for row in order[::-1][:count] if change[row] < 0]),
     }
+
+
+def _nearest_words(model: Model, direction: Floats, count: int) -> list[str]:
+    """The vocabulary's words nearest to a direction (K,), but for function words, which tell a reader nothing."""
+    nearest = model.nearest_words(direction, 3 * count)
+    return [word for word in nearest if word not in FUNCTION_WORDS][:count]
 
 
 def _describe_dimensions(model: Model, change: Floats, dimensions: Sequence[Any]) -> list[dict[str, Any]]:
@@ -68,7 +76,7 @@ def _describe_judgement(one: JudgedDocument) -> dict[str, Any]:
 
 def _characteristic_words(model: Model, text: str, direction: Floats, count: int) -> list[str]:
     """The text's words whose vectors, times their weights, lie most in ``direction`` (K,), best first."""
-    words = list(dict.fromkeys(tokenize(text[:_READ_LENGTH])))
+    words = [word for word in dict.fromkeys(tokenize(text[:_READ_LENGTH])) if word not in FUNCTION_WORDS]
     ids, offsets = model.table.ids(words)
     # ids has no entry for a word that the table lacks, so its span is empty
     spans = [ids[start:end] for start, end in pairwise(offsets)]
