@@ -8,6 +8,7 @@ import click
 
 from resift.cli.evaluate_feedback import feedback
 from resift.cli.options import Fraction, shares_of
+from resift.cli.output import progress_bar
 from resift.cli.systems import SystemChoice, system_options
 
 CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
@@ -135,7 +136,8 @@ def retrieval(
     if trained_on == available:
         click.echo("warning: the model was trained on all of these queries; new ones will fare worse", err=True)
     if hybrid:
-        run, bm25, vectors = run_hybrid(system, collection, alpha, ServedSearch)
+        with progress_bar("searching", "queries") as progress:
+            run, bm25, vectors = run_hybrid(system, collection, alpha, ServedSearch, progress)
         alone, name = {"bm25": bm25.means(), name: vectors.means()}, f"{name} + bm25"
     else:
         run = run_retrieval(system, collection)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from resift.cli.options import Fraction, option_of
+from resift.cli.output import progress_bar
 from resift.cli.systems import SystemChoice, system_options
 from resift.errors import BadInput
 from resift.evaluation.feedback.options import FeedbackOptions
@@ -193,7 +194,9 @@ def _measure_rounds(
     from resift.evaluation.report import feedback_report
 
     names = tuple(dict.fromkeys((*methods, *(BASELINES if baselines else ()))))
-    figures = feedback_report(run_feedback(bench, protocol, options, names), methods[0], choice.seed)
+    with progress_bar("marking and searching again", "queries") as progress:
+        runs = run_feedback(bench, protocol, options, names, progress)
+    figures = feedback_report(runs, methods[0], choice.seed)
     report = {"task": "feedback", "protocol": protocol.name, **figures, **facts}
     summary = f"{report['queries']} queries, {report['documents']} documents"
     choice.print_report(report, protocol.metrics, summary)

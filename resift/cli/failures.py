@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -25,12 +26,21 @@ class Failure(click.ClickException):
         super().__init__("\n  expected: ".join(" ".join(part.split()) for part in (message, expected) if part))
         self.exit_code = status  # type: ignore[misc]  # click reads it of the object, and calls it a class variable
 
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, whose first word is red on a terminal."""
+        text = f"{click.style('Error:', fg='red', bold=True)} {self.format_message()}"
+        click.echo(text, file=file or sys.stderr, color=_colours())
+
 
 class Resift(click.Group):
     """A group whose commands end with a message on stderr and an exit status of this module, however they fail."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Raises ClickException, which prints the message, in place of our errors and the system's."""
+        """Run a command. Raises ClickException, which prints the message, in place of our errors and the system's.
+
+        Without colours where NO_COLOR is set (https://no-color.org).
+        """
+        ctx.color = _colours()
         try:
             with _termination():
                 return super().invoke(ctx)
@@ -48,6 +58,11 @@ class Resift(click.Group):
                 raise
             named = f"{error.filename}: " if error.filename else ""
             raise Failure(f"{named}{error.strerror or error}") from error
+
+
+def _colours() -> bool | None:
+    """False where no colours are wanted; None leaves it to whether there is a terminal."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager

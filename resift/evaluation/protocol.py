@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +98,11 @@ def run_retrieval(system: System, collection: Collection) -> Run:
 
 
 def run_hybrid(
-    system: System, collection: Collection, alpha: float | None = None, serve: Serve | None = None
+    system: System,
+    collection: Collection,
+    alpha: float | None = None,
+    serve: Serve | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Run, Run, Run]:
     """Rank by the system and BM25 together; that run, BM25's alone and the system's alone.
 
@@ -108,7 +112,7 @@ def run_hybrid(
     above 100,000 documents, the best 1000 of either. A document without any of the query's terms has a BM25 score of 0.
 
     ``alpha`` None is the fitted system's own (:func:`resift.evaluation.system.weights_of`). Raises BadInput for an
-    alpha outside [0, 1] and for BM25 as the system.
+    alpha outside [0, 1] and for BM25 as the system. ``progress`` is told how many queries are done, and of how many.
     """
     if alpha is not None and not 0 <= alpha <= 1:
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
@@ -131,6 +135,7 @@ def run_hybrid(
             mixed.add(rows, np.stack([scores_of(ranking, len(database)) for ranking in rankings]))
         first.add(rows, bm25)
         second.add(rows, semantic)
+        progress(rows.stop, len(collection.queries))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 

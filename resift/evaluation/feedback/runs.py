@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,24 @@ def run_feedback(
     protocol: FeedbackProtocol,
     options: FeedbackOptions,
     methods: Sequence[str] = (DEFAULT_METHOD,),
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[tuple[Run, Run]]]:
     """Rounds of judging and ranking: for each method a pair a round, (after, before) over the same queries.
 
     ``before`` is the ranking that was judged first; where a figure leaves out judged documents, it leaves out those
-    that the method's session has judged. Raises BadInput for an unknown method.
+    that the method's session has judged. ``progress`` is told how many queries are done, and how many there are, each
+    once for every method. Raises BadInput for an unknown method.
     """
     for method in methods:
         check_method(method)
     queries = _drawn(protocol, options)
     runs: dict[str, list[tuple[Run, Run]]] = {}
-    for method in methods:
-        figures = np.stack([_rounds(bench, protocol, options, method, query) for query in queries], axis=2)
+    for number, method in enumerate(methods):
+        values = []
+        for done, query in enumerate(queries, number * len(queries) + 1):
+            values.append(_rounds(bench, protocol, options, method, query))
+            progress(done, len(methods) * len(queries))
+        figures = np.stack(values, axis=2)
         runs[method] = [
             (_run(protocol, after, {"queries": len(queries)}), _run(protocol, before, {})) for after, before in figures
         ]

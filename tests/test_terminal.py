@@ -1,0 +1,75 @@
+"""What a terminal shows that a pipe does not: tables cut to its width, bold heads and red errors; and completion."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+
+RESIFT = [sys.executable, "-m", "resift"]
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+NAME = "a-rather-long-name-of-an-index-that-nobody-would-like-to-type"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: Model) -> Path:
+    """A folder with an index of a long name."""
+    engine = SqliteEngine(str(tmp_path / "resift.db"))
+    engine.create(NAME, ["text"], model)
+    engine.bulk(NAME, [Document("1", {"text": "fire"}, model.encode_one("fire"))])
+    engine.close()
+    return tmp_path
+
+
+def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
+    """What a command shows on a terminal of 50 columns."""
+    ours, theirs = pty.openpty()
+    settings = {**os.environ, "COLUMNS": "50", **environment}
+    process = subprocess.Popen([*RESIFT, *arguments], cwd=folder, env=settings, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 4096):
+            shown += part
+    except OSError:  # how Linux says that nobody writes any more
+        pass
+    process.wait(30)
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_tables_fit_the_terminal_and_pipes_get_all(folder: Path) -> None:
+    shown = on_terminal(folder, "indices")
+    lines = STYLE.sub("", shown).splitlines()
+    assert max(map(len, lines)) <= 50
+    assert NAME not in shown
+    assert NAME[:15] in shown
+    assert shown.startswith("\x1b[1m")
+    piped = subprocess.run([*RESIFT, "indices"], cwd=folder, capture_output=True, text=True).stdout
+    assert NAME in piped
+    assert not STYLE.search(piped)
+
+
+def test_errors_are_red_on_a_terminal_unless_colours_are_not_wanted(folder: Path) -> None:
+    assert "\x1b[31m" in on_terminal(folder, "search", "nowhere", "fire")
+    plain = on_terminal(folder, "search", "nowhere", "fire", NO_COLOR="1")
+    assert plain.startswith("Error: ")
+    assert not STYLE.search(plain)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(folder: Path, shell: str) -> None:
+    told = subprocess.run(
+        RESIFT, cwd=folder, env={**os.environ, "_RESIFT_COMPLETE": f"{shell}_source"}, capture_output=True, text=True
+    )
+    assert told.returncode == 0
+    assert "_RESIFT_COMPLETE" in told.stdout
