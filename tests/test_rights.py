@@ -179,5 +179,6 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
             silent.append((right, [line[:300] for line in told.splitlines() if "rror" in line or NAMED in line]))
         assert "Traceback" not in told
         if name == "install":
-            run("uninstall", "--engine", node.as_user(EVERYTHING), "--name", "rights")
+            cleaned = run("uninstall", "--engine", node.as_user(EVERYTHING), "--name", "rights")
+            assert "Error: " not in cleaned, cleaned
     assert silent == []
