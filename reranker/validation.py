@@ -240,20 +240,21 @@ def choice(body: dict[str, Any], name: str, default: str, allowed: list[str]) ->
 
 
 def identifiers(body: dict[str, Any], name: str) -> list[str]:
-    """A list of document ids; an empty one by default."""
-    value = _get(body, name, [], "a list of document ids")
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        _wrong(name, value, "a list of document ids")
-    check_count(name, len(value), MAX_JUDGEMENTS)
-    return list(value)
+    """A list of document ids, at most MAX_JUDGEMENTS; an empty one by default."""
+    return _names(body, name, "a list of document ids", MAX_JUDGEMENTS)
 
 
 def field_names(body: dict[str, Any], name: str) -> list[str]:
     """A list of names of fields, at most MAX_FACETS; an empty one by default."""
-    value = _get(body, name, [], "a list of fields")
+    return _names(body, name, "a list of fields", MAX_FACETS)
+
+
+def _names(body: dict[str, Any], name: str, expected: str, most: int) -> list[str]:
+    """A list of texts that are not empty, at most so many; an empty one by default."""
+    value = _get(body, name, [], expected)
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        _wrong(name, value, "a list of fields")
-    check_count(name, len(value), MAX_FACETS)
+        _wrong(name, value, expected)
+    check_count(name, len(value), most)
     return list(value)
 
 
