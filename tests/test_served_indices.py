@@ -26,6 +26,11 @@ OPEN, MORE, SECRET, SESSIONS = f"{P}-open", f"{P}-more", f"{P}-secret", f"{P}_se
 GRANTED = f"{P}-granted"  # an alias of SECRET that the list names
 
 
+def alike(index: str) -> str:
+    """What a test is called in every run, and in each process of one that ``pytest -n`` shares out."""
+    return index.replace(P, "resift-test")
+
+
 @pytest.fixture(scope="module")
 def indices(cluster: OpenSearchEngine, model: Model) -> Iterator[None]:
     """Two indices that are served, one that is not, one of sessions; aliases of each; a data stream."""
@@ -81,7 +86,7 @@ NEVER = [
 NEVER += [f".ds-{P}-stream-000001", ".ds-*", "<.{now/d}>"]
 
 
-@pytest.mark.parametrize("index", ALLOWED)
+@pytest.mark.parametrize("index", ALLOWED, ids=alike)
 def test_what_the_list_allows_is_served(client: FlaskClient, index: str) -> None:
     found = post(client, "/v1/search", index=index, query="fire")
     assert found["hits"]["hits"]
@@ -89,7 +94,7 @@ def test_what_the_list_allows_is_served(client: FlaskClient, index: str) -> None
 
 # a node that has system indices warns of "*"
 @pytest.mark.filterwarnings("ignore:this request accesses system indices")
-@pytest.mark.parametrize("index", [*REFUSED, *NEVER])
+@pytest.mark.parametrize("index", [*REFUSED, *NEVER], ids=alike)
 def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index: str) -> None:
     for path, body in (
         ("/v1/search", {"query": "fire"}),
@@ -103,7 +108,9 @@ def test_nothing_else_is_served_however_it_is_called(client: FlaskClient, index:
     assert client.get("/v1/sessions/a").status_code == 404
 
 
-@pytest.mark.parametrize("index", [SECRET, f"{P}-to-secret", f"{P}*", SESSIONS, f"{P}-to-sessions", ".tasks"])
+@pytest.mark.parametrize(
+    "index", [SECRET, f"{P}-to-secret", f"{P}*", SESSIONS, f"{P}-to-sessions", ".tasks"], ids=alike
+)
 def test_no_session_brings_an_index_in(client: FlaskClient, unlisted: FlaskClient, index: str) -> None:
     judgements = [{"index": index, "document": "1", "grade": 1, "query": "fire"}]
     answer = client.put("/v1/sessions/a", json={"judgements": judgements})
@@ -119,7 +126,7 @@ def test_sessions_of_an_index_that_is_served_no_more_teach_nothing(client: Flask
     assert post(client, "/v1/search", index=OPEN, query="fire", session="a")["resift"]["session"] is None
 
 
-@pytest.mark.parametrize("index", NEVER)
+@pytest.mark.parametrize("index", NEVER, ids=alike)
 def test_internal_indices_are_never_served(unlisted: FlaskClient, index: str) -> None:
     answer = unlisted.post("/v1/search", json={"index": index, "query": "fire"})
     assert answer.get_json()["error"]["code"] in ("index_not_served", "index_not_found"), answer.text
