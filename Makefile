@@ -5,6 +5,8 @@ SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
+# so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
+WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 
 .PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
 
@@ -12,7 +14,7 @@ demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: .venv/dev lint
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(WORKERS)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -25,7 +27,7 @@ mutants: .venv/dev
 
 # All tests that need OpenSearch against the oldest version that they are for.
 test-versions: .venv/dev
-	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q
+	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
 
 node: .venv/dev
 	$(BIN)/python tests/node.py start

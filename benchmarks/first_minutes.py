@@ -25,7 +25,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from served_reranker import free_ports
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from ports import free_port, free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 BROWSER = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
@@ -112,7 +114,7 @@ def attach(typist: Typist) -> str:
     typist.undone.callback(lambda: typist.type(f"curl -s -X DELETE {url}/{index}"))
     typist.type(f"resift attach {index} --yes --out own", "resift attach INDEX --yes")
     model = "own" if (typist.folder / "own").exists() else "resift-en"
-    address = typist.serve(free_ports(1)[0], "resift serve --model INDEX-model &", model)
+    address = typist.serve(free_port(), "resift serve --model INDEX-model &", model)
     typist.undone.callback(lambda: typist.type(f"resift uninstall --name {name}"))
     typist.type(
         f"resift install --name {name} --reranker {address} --model {model}", "resift install --model INDEX-model"

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from ports import free_port
 
 _LINE = re.compile(r"^(resift_\w+?_total)\{(.*)\} ([\d.e+]+)$", re.MULTILINE)
 
@@ -28,7 +31,7 @@ class Reranker:
     engine: str
     sessions: str
     workers: int = 2
-    port: int = field(default_factory=lambda: free_ports(1)[0])
+    port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -103,12 +106,3 @@ class Reranker:
         wanted = {f'{name}="{value}"' for name, value in labels.items()}
         rows = _LINE.findall(self.ask("/metrics")[1])
         return round(sum(float(value) for name, had, value in rows if name == metric and wanted <= set(had.split(","))))
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing uses."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from ports import free_ports
 from speed_peers import Missing
 
 from resift import Model
@@ -39,7 +41,6 @@ def opensearch_url() -> str:
     """The URL of the OpenSearch that OPENSEARCH_URL names, or of a node that ends with this process."""
     if os.environ.get("OPENSEARCH_URL"):
         return os.environ["OPENSEARCH_URL"]
-    sys.path.insert(0, str(ROOT / "tests"))
     import node
 
     try:
@@ -153,7 +154,7 @@ def set_up(
             bare["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
             engine.client.indices.create(index=index, body={"mappings": bare})
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
-        ports = [_free_port(), _free_port()]
+        ports = free_ports(2)
         reranker, proxy = (f"http://127.0.0.1:{port}" for port in ports)
         installer = Installer(engine, model, FIELDS, reranker, name)
         undone.callback(installer.uninstall)
@@ -167,12 +168,6 @@ def set_up(
         setup = Setup(url, reranker, proxy, index, name, pid)
         setup.mark(SESSION, MARKED)
         yield setup
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:

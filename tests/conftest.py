@@ -28,7 +28,7 @@ os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
 
 pytest_plugins = [
     *("opensearch_fixture", "evaluation_fixtures", "ubi_events", "rewritten_node", "secured_node", "wrong_vectors"),
-    *("browser", "page_app"),
+    *("browser", "page_app", "workers"),
 ]
 
 WORDS = [*CONTENT_WORDS, "the", "of", "a"]

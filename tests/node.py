@@ -19,7 +19,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -44,6 +43,7 @@ from node_assembly import (
 )
 from node_releases import release
 from node_security import Certificates
+from ports import free_ports
 
 STAYS = 0  # the owner of a node that outlives the process that started it
 
@@ -143,7 +143,7 @@ def start_cluster(nodes: int = 3, heap: str = "768m", compiler: str = "-XX:Tiere
 
     The `compiler` is told to be quick, which has three nodes on two cores up in half the time; "" for measuring speed.
     """
-    ports = _free_ports(2 * nodes)
+    ports = free_ports(2 * nodes)
     seeds = [f"127.0.0.1:{port}" for port in ports[nodes:]]
     names = [f"node-{number}" for number in range(nodes)]
     settings = [
@@ -192,15 +192,6 @@ def _start(
     for node in nodes:
         atexit.register(_stop_at_exit, node)
     return nodes
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing uses."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def running() -> list[Node]:

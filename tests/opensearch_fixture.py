@@ -16,7 +16,8 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -71,6 +72,19 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     version = found.source.split()[1]
     if int(version.partition(".")[0]) < major:
         pytest.skip(f"OpenSearch {version}: {why}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have a process of ``pytest -n`` say which OpenSearch it had."""
+    if hasattr(session.config, "workeroutput") and FOUND in session.config.stash:
+        session.config.workeroutput["opensearch"] = asdict(session.config.stash[FOUND])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take down what a process of ``pytest -n`` said of its OpenSearch: each had one from the same source."""
+    if of_node := getattr(node, "workeroutput", {}).get("opensearch"):
+        node.config.stash[FOUND] = Found(**of_node)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

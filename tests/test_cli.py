@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from served import free_port
+from ports import free_port
 
 from resift import Model, WordVectors
 from resift.cli.main import main

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from served import free_port
+from ports import free_port
 
 PAGE = Path(__file__).parent.parent / "docs" / "five-minutes.md"
 # a shell of the reader's, with our command on its path, that waits for a service which it has begun

@@ -1,0 +1,37 @@
+"""``pytest -n 2``: two processes share the test files out between them, each with an OpenSearch of its own.
+
+A file stays whole, as its tests share indices and servers. What takes longest begins first, so that no process is left
+with it at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+# Their tests share a node with the security plugin, which takes long to start.
+SECURED = ("tests/test_rights.py", "tests/test_document_rights.py", "tests/test_versions.py")
+LONGEST = ("tests/test_chaos_short.py", *SECURED)
+
+
+class ByFile(LoadScopeScheduling):
+    """Whole files, in the order in which they were collected; those of SECURED as if they were one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return SECURED[0] if file in SECURED else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Share the tests out by file."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have a process of several begin with what takes longest."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
