@@ -47,20 +47,20 @@ class UbiEvent:
         """
         attributes = _object(source.get("event_attributes"))
         found, position = _object(attributes.get("object")), _object(attributes.get("position"))
-        action, at = _text(source.get("action_name")), seconds_of(source.get("timestamp"))
+        action, at = text_of(source.get("action_name")), seconds_of(source.get("timestamp"))
         if not action or at is None:
             return None
-        field, ordinal = _text(found.get("object_id_field")), position.get("ordinal")
+        field, ordinal = text_of(found.get("object_id_field")), position.get("ordinal")
         return cls(
             action=action,
-            client=_text(source.get("client_id")),
-            session=_text(source.get("session_id")),
-            query_id=_text(source.get("query_id")),
-            object=_text(found.get("object_id")),
+            client=text_of(source.get("client_id")),
+            session=text_of(source.get("session_id")),
+            query_id=text_of(source.get("query_id")),
+            object=text_of(found.get("object_id")),
             object_field="" if field == "_id" else field,
             ordinal=ordinal if isinstance(ordinal, int) and not isinstance(ordinal, bool) else None,
             at=at,
-            text=_text(source.get("user_query")),
+            text=text_of(source.get("user_query")),
         )
 
 
@@ -78,7 +78,7 @@ class UbiQuery:
     def read(cls, source: Mapping[str, Any]) -> UbiQuery:
         """The query of a document of ``ubi_queries``."""
         objects = source.get("query_response_hit_ids")
-        return cls(_text(source.get("user_query")), tuple(map(_text, objects)) if isinstance(objects, list) else ())
+        return cls(text_of(source.get("user_query")), tuple(map(text_of, objects)) if isinstance(objects, list) else ())
 
 
 class UbiLog(ABC):
@@ -141,8 +141,8 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: Any) -> str:
-    """A string, or a whole number as one; "" for anything else."""
+def text_of(value: Any) -> str:
+    """A string, or a whole number as one, as ids may be; "" for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
     return str(value)

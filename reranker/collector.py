@@ -14,7 +14,7 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog, seconds_of, timestamp_of
+from resift.plugin.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
 from resift.reranker.cache import TtlCache
 from resift.reranker.clicks import AHEAD
@@ -77,7 +77,7 @@ class Collector:
 
 
 def _fault(kind: str, item: Any) -> str:
-    if not isinstance(item, dict) or not isinstance(item.get(_REQUIRED[kind]), str) or not item[_REQUIRED[kind]]:
+    if not isinstance(item, dict) or not text_of(item.get(_REQUIRED[kind])):
         return "malformed"
     try:
         size = len(json.dumps(item, ensure_ascii=False).encode())

@@ -241,7 +241,7 @@ def choice(body: dict[str, Any], name: str, default: str, allowed: list[str]) ->
 
 def identifiers(body: dict[str, Any], name: str) -> list[str]:
     """A list of document ids, at most MAX_JUDGEMENTS; an empty one by default."""
-    return _names(body, name, "a list of document ids", MAX_JUDGEMENTS)
+    return _names(body, name, "a list of document ids, which are strings", MAX_JUDGEMENTS)
 
 
 def field_names(body: dict[str, Any], name: str) -> list[str]:

@@ -226,11 +226,11 @@ class Index:
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
 
-    def get(self, id: str) -> dict[str, Any]:
+    def get(self, id: str | int) -> dict[str, Any]:
         """A document's fields. Raises NotFound if there is none of that id."""
-        return self.library.engine.get(self.name, id)[0]
+        return self.library.engine.get(self.name, str(id))[0]
 
-    def delete(self, ids: Iterable[str]) -> int:
+    def delete(self, ids: Iterable[str | int | Hit]) -> int:
         """Delete the documents with these ids; how many of them there were."""
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
@@ -281,11 +281,11 @@ class Session:
 
     def mark(
         self,
-        relevant: Iterable[str | Hit] = (),
-        irrelevant: Iterable[str | Hit] = (),
-        clicked: Iterable[str | Hit] = (),
-        skipped: Iterable[str | Hit] = (),
-        neutral: Iterable[str | Hit] = (),
+        relevant: Iterable[str | int | Hit] = (),
+        irrelevant: Iterable[str | int | Hit] = (),
+        clicked: Iterable[str | int | Hit] = (),
+        skipped: Iterable[str | int | Hit] = (),
+        neutral: Iterable[str | int | Hit] = (),
         query: str | None = None,
         scores: Mapping[str, float] | None = None,
     ) -> Explanation:
@@ -361,17 +361,19 @@ def open(
         raise
 
 
-def _listed(name: str, given: Iterable[str | Hit]) -> list[str | Hit]:
+def _listed(name: str, given: Iterable[str | int | Hit]) -> list[str | int | Hit]:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise BadInput(f"{name} is not a list", value=given, expected="a list of document ids or hits")
     return list(given)
 
 
-def _ids(name: str, given: Iterable[str | Hit]) -> list[str]:
+def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
     given = _listed(name, given)
-    ids = [one.id if isinstance(one, Hit) else one for one in given]
-    if not all(isinstance(id, str) and id for id in ids):
-        raise BadInput(f"{name} holds what is no document id", value=ids, expected="a list of document ids or hits")
+    # a document's own id may be a number, which the engine keeps as a text
+    ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in given]
+    for id in ids:
+        if not isinstance(id, str) or not id:
+            raise BadInput(f"{name} holds what is no document id", value=id, expected="a list of document ids or hits")
     return ids
 
 

@@ -116,6 +116,13 @@ def test_a_plain_search_follows_the_same_session(open_page: Open) -> None:
     assert ext == {"ml_inference": {"query": "fire", "session": page.run("return Resift.session")}}
 
 
+def test_ids_may_be_numbers(open_page: Open) -> None:
+    page = open_page()
+    page.run("window.sent = []; window.fetch = async (_, asked) => { sent.push(JSON.parse(asked.body)); throw new Error() }")
+    page.run("return Resift.mark(7).then(() => Resift.clicked(8))")
+    assert page.run("return sent.map((one) => [one.relevant, one.clicked])") == [[["7"], None], [None, ["8"]]]
+
+
 def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
     tag = f'<script src="{TEMPLATE}/resift.js" data-index="{INDEX}"></script>'
     page = open_page("allowed", ("</ol>", "</ol><script>window.before = 1</script>"))

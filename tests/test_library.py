@@ -177,13 +177,13 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
     assert re.search(r"'text' is an object|failed to parse field \[text\]", reasons[1])
     assert all("JSON" in reason for reason in reasons[2:])
     assert added.refused[1].document["text"] == {"an": "object"}
-    assert news.get("7") == {"id": 7, "text": "peace"}
+    assert news.get("7") == news.get(7) == {"id": 7, "text": "peace"}
     assert news.get("bush") == {"text": "river"}
     (hashed,) = news.search({"match": {"text": "ceasefire"}})
     assert len(hashed.id) == 20
     assert news.add([]).indexed == 0
-    assert news.delete(["7", "none"]) == 1
-    with pytest.raises(NotFound):
+    assert news.delete([7, "none"]) == 1  # as the document itself has its id
+    with pytest.raises(NotFound, match=f"no document '7' in '{news.name}'"):
         news.get("7")
 
 
@@ -345,7 +345,7 @@ def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
         news.session("a b")
     with pytest.raises(BadInput, match="relevant is not a list"):
         anna.mark(relevant="bush")
-    for wrong in ([3], [""], [None]):
+    for wrong in ([3.5], [True], [""], [None]):
         with pytest.raises(BadInput, match="irrelevant holds what is no document id"):
             anna.mark(irrelevant=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="no document is marked"):

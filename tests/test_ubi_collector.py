@@ -73,6 +73,17 @@ def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, 
     assert len(objects(log)) == len(ODD_EVENTS) + len(whole)
 
 
+def test_ids_of_whole_numbers_are_kept_as_texts(collector: Collector, log: UbiLog) -> None:
+    assert collector.take(QUERIES, [{**query(), "query_id": 12, "client_id": 9}]) == {"stored": 1}
+    clicked = {**event("click", "A1", 1), "query_id": 12, "client_id": 9}
+    clicked["event_attributes"]["object"]["object_id"] = 123
+    assert collector.take(EVENTS, [clicked]) == {"stored": 1}
+    ((found, asked),) = log.scan()
+    assert (found.client, found.query_id, found.object) == ("9", "12", "123")
+    assert asked is not None
+    assert [one.object for one in log.events("9", NOW - 1, NOW + 1)] == ["123"]
+
+
 def test_a_query_needs_an_id(collector: Collector) -> None:
     assert collector.take(QUERIES, [query(id=""), {"user_query": "fire"}]) == {"malformed": 2}
 

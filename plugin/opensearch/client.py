@@ -165,7 +165,10 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:
-        return NotFound(f"OpenSearch: {reason}" if detail else "no such document", value=body.get("_id"))
+        if "found" in body:
+            id, index = body.get("_id"), body.get("_index")
+            return NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
+        return NotFound(f"OpenSearch: {reason}")
     if status >= 500 and _innermost(detail).get("type") in _IMPOSSIBLE:
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)

@@ -9,7 +9,7 @@ from typing import Any
 from resift.errors import EngineUnavailable
 from resift.plugin.session_store import HURRIED_SECONDS
 from resift.plugin.sqlite.database import Database
-from resift.plugin.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery
+from resift.plugin.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery, text_of
 
 MAX_ROWS = 100_000  # of a kind; the oldest go first
 _SCHEMA = (
@@ -77,8 +77,8 @@ def _event_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 
 def _query_row(source: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    id = source.get("query_id")
-    return (id, _json(source)) if isinstance(id, str) and id else None
+    id = text_of(source.get("query_id"))
+    return (id, _json(source)) if id else None
 
 
 def _json(value: Any) -> str:

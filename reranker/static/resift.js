@@ -77,14 +77,16 @@
     },
 
     // Hits above the clicked one were seen and left alone: they count a little against.
-    async clicked(id) {
+    async clicked(given) {
+      const id = String(given); // a document's own id may be a number
       clicked.add(id);
       const place = shown.findIndex((hit) => hit._id === id);
       const skipped = shown.slice(0, Math.max(place, 0)).map((hit) => hit._id).filter((other) => !clicked.has(other));
       return tell(place < 0 ? Resift.index : shown[place]._index, { clicked: [id], skipped }, query);
     },
 
-    async mark(id, how = "relevant") {
+    async mark(given, how = "relevant") {
+      const id = String(given);
       const hit = shown.find((one) => one._id === id);
       return tell(hit ? hit._index : Resift.index, { [how]: [id] }, query);
     },
