@@ -89,7 +89,7 @@ def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNo
     certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
     certificates.issue("anna")
     try:
-        options = "-Xms640m -Xmx640m -XX:TieredStopAtLevel=1"
+        options = f"-Xms640m -Xmx640m {node.QUICK}"
         started = node.start(version=VERSION, java_options=options, certificates=certificates)
     except NodeUnavailable as error:
         pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
