@@ -329,6 +329,11 @@ def test_a_mask_goes_with_the_judgements_that_it_was_learned_from(judged: tuple[
     assert (feedback.mask != 1).any()
 
 
+def test_function_words_are_not_learned() -> None:
+    assert bag_of_words("What do you know about the Fire?") == bag_of_words("know fire")
+    assert "fire" in bag_of_words("the fire")  # a stop word of the longer list, but what a text may be about
+
+
 def test_a_text_without_words_or_weights_has_an_empty_or_zero_bag() -> None:
-    assert bag_of_words("?!") == {}
+    assert bag_of_words("?!") == bag_of_words("the of") == {}
     assert bag_of_words("fire bush", lambda word: 0.0) == {"fire": 0, "bush": 0}

@@ -194,7 +194,7 @@ def test_a_session_over_pieces_speaks_in_words(pieces: WordVectors) -> None:
     model = build_model("mean", pieces)
     text = "Burning bush\nfires, burning: the crew"
     bag = bag_of_words(text, pieces.idf)
-    assert set(bag) == {"burning", "bush", "fires", "the", "crew"}
+    assert set(bag) == {"burning", "bush", "fires", "crew"}
     assert all(0 < weight < 1 for weight in bag.values())
     judged = [JudgedDocument(Judgement("docs", "1", 1.0, "fire"), model.encode_one(text), text)]
     feedback = Feedback.from_judged(judged, model.dim, pieces.idf)

@@ -41,7 +41,7 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], 
         "because": [_explain_judgement(model, direction, one, count) for one in judged],
         "towards": _nearest_words(model, direction, count) if pulled else [],
         "away": _nearest_words(model, -direction, count) if pushed else [],
-        "asked": [word for word in feedback.expansion_terms if word not in FUNCTION_WORDS][: 2 * count],
+        "asked": list(feedback.expansion_terms)[: 2 * count],
         "stronger": _describe_dimensions(model, change, [row for row in order[:count] if change[row] > 0]),
         "weaker": _describe_dimensions(model, change, [row for row in order[::-1][:count] if change[row] < 0]),
     }

@@ -34,6 +34,7 @@ from resift.errors import BadInput
 from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
+from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 
@@ -71,10 +72,13 @@ Bag = Mapping[str, float]
 def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
     """A text's words, each weighing sqrt(count) · idf(word), scaled to length 1 (l2); empty for a text without words.
 
-    >>> bag_of_words("fire " * 16 + "bush " * 9)
+    Function words ("the", "you") are left out: they tell how a text is written, not what it is about.
+
+    >>> bag_of_words("the fire " * 16 + "bush " * 9)
     {'fire': 0.8, 'bush': 0.6}
     """
-    weights = {word: count**0.5 * idf(word) for word, count in Counter(tokenize(text)).items()}
+    counts = Counter(word for word in tokenize(text) if word not in FUNCTION_WORDS)
+    weights = {word: count**0.5 * idf(word) for word, count in counts.items()}
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
     # interned: the words of all documents are mostly the same, and those of many documents are kept
     return {sys.intern(word): weight / length for word, weight in weights.items()}
