@@ -64,10 +64,15 @@ def _line_rows(lines: Iterator[tuple[int, bytes]]) -> Rows:
     for number, raw in lines:
         try:
             row = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
-            fault = None if isinstance(row, dict) else f"a {type(row).__name__}, expected an object"
+            fault = None if isinstance(row, dict) else _no_object(row)
         except (ValueError, RecursionError) as error:
             fault = f"not JSON: {error}"
         yield number, row if fault is None else BadRow(raw.decode("utf-8", "replace").rstrip("\r\n"), fault)
+
+
+def _no_object(value: Any) -> str:
+    kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return f"{kinds.get(type(value), 'a number')}, expected an object"
 
 
 def _no_constant(name: str) -> Any:
@@ -180,7 +185,7 @@ def _checked(values: Iterator[tuple[int, Any]]) -> Rows:
             yield line, value
         else:
             raw = shown(json.dumps(value, ensure_ascii=False)[:_SHOWN])
-            yield line, BadRow(raw, f"a {type(value).__name__}, expected an object")
+            yield line, BadRow(raw, _no_object(value))
 
 
 def _unwrapped(rows: Rows) -> Rows:

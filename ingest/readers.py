@@ -30,6 +30,7 @@ _SUFFIXES = {
     ".txt": "text",
     ".cor": "text",
 }
+_SHOWN = 500  # characters of the names of columns in a reason
 _DEAD_LETTER = {"document", "file", "line", "reason", "status"}
 
 
@@ -204,7 +205,8 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     names = [columns.id] if columns.id else ["_id", "id"]
     name = next((name for name in names if row.get(name) not in (None, "")), None)
     if columns.id and name is None:
-        return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"no id in column {columns.id!r}")
+        reason = f"no id in column {columns.id!r}" + ("" if columns.id in row else f", of {', '.join(row)}"[:_SHOWN])
+        return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     rename = columns.rename or {}
     source = {rename.get(key, key): value for key, value in row.items() if key != "_id"}
     if name is None:

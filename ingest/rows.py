@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from resift.errors import BadInput
+
 _MOST_HEADER = 8192
 _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
 
@@ -44,7 +46,8 @@ def text_rows(stream: BinaryIO) -> Rows:
 def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
     """A row for each line of a table after its header, each with the line it ends in.
 
-    The delimiter is the one of ``delimiters`` that the header has most of, the first if it has none.
+    The delimiter is the one of ``delimiters`` that the header has most of, the first if it has none. Raises BadInput if
+    two columns have one name.
     """
     # csv refuses fields of more than 128 KiB, which a document's text may well have
     csv.field_size_limit(100 * 2**20)
@@ -54,6 +57,7 @@ def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
     # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
     rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
     try:
+        rows.fieldnames = _columns(rows)
         while True:
             try:
                 row = next(rows)
@@ -70,6 +74,21 @@ def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
     finally:
         # a wrapper that is collected closes the stream below it, which may be stdin
         lines.detach()
+
+
+def _columns(rows: csv.DictReader[str]) -> list[str]:
+    """The names of a table's columns. One without a name is called by its place, such as that of row numbers."""
+    try:
+        header = rows.fieldnames or []
+    except csv.Error as error:
+        raise BadInput(
+            f"malformed header: {error}", value=str(error), expected="a line with a name for each column"
+        ) from error
+    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInput(f"two columns are called {twice!r}", value=twice, expected="another name for each column")
+    return names
 
 
 def _fault(row: dict[str, Any], columns: int) -> str | None:

@@ -39,6 +39,10 @@ LONG = "It rained all day, and nobody came to the market."
         ([{"story": f"{LONG} {n}", "section": "Home and Garden"} for n in range(9)], "story"),
         ([{"title": "Same title", "text": f"{LONG} {n}"} for n in range(9)], "title text"),
         ([{"word": "fire"}, {"word": "tea"}], "word"),
+        (
+            [{"Artikelnr": "001", "Bezeichnung": "Laterne", "Beschreibung": "Für den Garten", "Preis": "4,99"}],
+            "Bezeichnung Beschreibung",
+        ),
         ([{"post_title": "Rain again", "x": LONG}, {"x": LONG}], "post_title x"),
         ([{"path": "/usr/share/doc", "file": "C:\\doc\\a.txt", "mail": "a@b.c", "note": LONG}], "note"),
     ],

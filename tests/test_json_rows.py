@@ -60,7 +60,7 @@ def test_a_large_array_is_read_value_by_value() -> None:
 def test_faults_of_an_array() -> None:
     assert reasons('[{"a": 1}, 2, {"a": NaN}, {"a": 3}]') == [
         {"a": 1},
-        "a int, expected an object",
+        "a number, expected an object",
         "not JSON: NaN is not JSON",
         {"a": 3},
     ]

@@ -103,6 +103,23 @@ def test_csv() -> None:
     assert [r.id for r in records("id\ttext\n1\ta,b\n", "tsv") if isinstance(r, Record)] == ["1"]
 
 
+def test_columns_without_a_name_are_called_by_their_place() -> None:
+    (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and a comma too many
+    assert isinstance(one, Record)
+    assert one.source == {"column 1": "0", "title": "Fire", "text": "It burns.", "column 4": ""}
+
+
+def test_two_columns_of_one_name() -> None:
+    with pytest.raises(BadInput, match="two columns are called 'text'"):
+        records("id,text,text\n1,a,b\n", "csv")
+
+
+def test_a_column_of_ids_that_is_not_there() -> None:
+    (one,) = records("nr,text\n1,a\n", "csv", Columns(id="number"))
+    assert isinstance(one, BadLine)
+    assert one.reason == "no id in column 'number', of nr, text"
+
+
 def test_plain_text() -> None:
     found = records("first\n\n  third \n", "text")
     assert [(r.id, r.source) for r in found if isinstance(r, Record)] == [

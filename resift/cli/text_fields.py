@@ -58,8 +58,11 @@ def _first(files: Files) -> tuple[list[Source], Records]:
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
         names = " ".join(files.paths)
-        first = next((f": line {one.line} is {one.reason}" for one in head if isinstance(one, BadLine)), "")
+        first = next((f": line {one.line}: {one.reason}" for one in head if isinstance(one, BadLine)), "")
         raise BadInput(f"no documents in {names}{first}", value=names, expected="at least one document")
+    for old, new in (files.columns.rename or {}).items():
+        if not any(new in document for document in documents):
+            click.echo(f"warning: no {old!r} in the first documents, to be called {new!r}", err=True)
     return documents, records
 
 
@@ -92,7 +95,7 @@ class CorpusTexts:
         for record in records:
             if isinstance(record, BadLine):
                 self.left_out += 1
-                first = first or f"line {record.line} of {record.file} is {record.reason}"
+                first = first or f"line {record.line} of {record.file}: {record.reason}"
             yield record
         if self.left_out:
             click.echo(f"warning: {self.left_out} lines contain no document and were skipped: {first}", err=True)
