@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
+# Python compiles what is imported, which is a small part of all these packages' files.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock
 SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
