@@ -11,7 +11,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import VECTOR_FIELD, values_of
+from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, VectorFields, values_of
 
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
@@ -24,7 +24,8 @@ class IndexInfo:
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
     Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
-    the field of the vectors. ``others`` says the same of other models' vectors, each in a field of its own.
+    the field of the vectors. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
+    those of another model that are searched together with these.
     """
 
     name: str
@@ -35,18 +36,44 @@ class IndexInfo:
     indices: tuple[str, ...] = ()
     vector_field: str = VECTOR_FIELD
     others: tuple[IndexInfo, ...] = ()
+    beside: IndexInfo | None = None
+
+    @property
+    def searched(self) -> VectorFields:
+        """The field, or fields, of the vectors that are searched."""
+        if self.beside is None:
+            return self.vector_field
+        return JoinedFields((self.vector_field, self.beside.vector_field), (self.dim or 0, self.beside.dim or 0))
 
     def of(self, model: ModelDescription) -> IndexInfo:
         """What the index records about its vectors of ``model``. Raises ModelMismatch if it has none of them."""
         for one in (self, *self.others):
             if one.model == model.hash:
                 return one
+        if self.model is None:
+            attached = f"an index with vectors: resift attach {self.name}"
+            raise ModelMismatch(f"index {self.name!r} has no vectors", value=self.name, expected=attached)
         raise ModelMismatch(
             f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
             f"and the model in use is {model.name} ({model.hash})",
             value=self.model,
             expected=f"{model.hash}: use the index's model, or index the documents again with this one",
         )
+
+    def of_both(self, model: ModelDescription, queries: ModelDescription | None) -> IndexInfo:
+        """The same of a model and, if there are any, of the static ``queries`` that are searched together with it.
+
+        Raises ModelMismatch if the index has no vectors of either.
+        """
+        found = self.of(model)
+        if queries is None:
+            return found
+        beside = next((one for one in (self, *self.others) if one.model == queries.hash), None)
+        if beside is None:
+            message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
+            expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"
+            raise ModelMismatch(message, value=self.name, expected=expected)
+        return replace(found, beside=beside)
 
     @classmethod
     def made_by(

@@ -10,7 +10,7 @@ from typing import Any
 from resift.arrays import Floats
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, is_ours
+from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, VectorFields, is_ours
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 
@@ -83,8 +83,10 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
-        """Run a search body of OpenSearch's query language; fetch the ``vectors`` of its hits, of the field so named.
+    def search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
+        """Run a search body of OpenSearch's query language; fetch the ``vectors`` of its hits, of the fields so named.
 
         They may be rounded, so that their cosine with any vector is off by less than 1e-4; exact where ``_source``
         names the vector field.
@@ -147,14 +149,14 @@ class Engine(ABC):
             self.drop(index)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can."""
         return [self.search(index, body, vectors, headers) for body in bodies]
 
     @abstractmethod
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
         """Return ``size`` documents at random, the same ones while the index stays the same; all, if there are fewer.
 
@@ -162,7 +164,7 @@ class Engine(ABC):
         """
 
     def documents(
-        self, index: str, ids: Sequence[str], headers: Headers = None, vector_field: str = VECTOR_FIELD
+        self, index: str, ids: Sequence[str], headers: Headers = None, vectors: VectorFields = VECTOR_FIELD
     ) -> dict[str, tuple[dict[str, Any], Floats | None]]:
         """The fields and the vector (K,) of each document with one of these ids; ids that do not exist are left out.
 
@@ -170,10 +172,11 @@ class Engine(ABC):
         and EngineError with status 503 where a part of the index does not answer.
         """
         # By name the vectors are exact, which others of a search need not be.
-        source = {"includes": ["*", vector_field], "excludes": [CODE_FIELD, GUARD_FIELD]}
+        named = [vectors] if isinstance(vectors, str) else vectors.names
+        source = {"includes": ["*", *named], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
-        result = self.search(index, body, vector_field, headers)
+        result = self.search(index, body, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
         # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
         if silent := shards["total"] - shards["successful"]:

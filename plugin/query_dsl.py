@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from resift.errors import BadInput
 
@@ -20,6 +20,17 @@ HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what docum
 _VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
+
+
+class JoinedFields(NamedTuple):
+    """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.joined` joins them; one of them may
+    be missing from a document: their ``names``, and the number of dimensions of each."""
+
+    names: tuple[str, ...]
+    dims: tuple[int, ...]
+
+
+VectorFields = str | JoinedFields  # whose vectors a search is about
 
 
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:

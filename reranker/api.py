@@ -93,7 +93,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
         check_word_pairs(query, documents, every=False)
         return 2 * late.scores(query, documents) - 1
     if method != "dynamax":
-        return service.similarities(query, service.model.encode(documents), feedback)
+        return service.similarities(query, service.search_model.encode(documents), feedback)
     if feedback is not None:
         raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
     check_word_pairs(query, documents, every=True)
@@ -118,7 +118,7 @@ def score() -> dict[str, Any]:
     feedback, note = _feedback(query, session or None)
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
-    vectors = read.vectors(body, "vectors", service.model.dim)
+    vectors = read.vectors(body, "vectors", service.search_model.dim)
     late = _late_for_texts(body, has_texts_only=vectors is None and feedback is None)
     if late is not None:
         similar, alpha, normalization = (
@@ -128,7 +128,7 @@ def score() -> dict[str, Any]:
         )
     else:
         if vectors is None:
-            vectors = service.model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
+            vectors = service.search_model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
         similar, alpha, normalization = service.similarities(query, vectors, feedback), service.alpha, "min_max"
     engine = _engine_scores(body.get("engine_scores"), len(similar))
     alpha = read.number(body, "alpha", alpha, 0, 1)

@@ -10,7 +10,7 @@ from flask import Flask, Response, render_template, request
 from werkzeug.exceptions import HTTPException
 
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model
+from resift.encoders.registry import load_model, load_queries
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.plugin.engine import Engine
@@ -54,6 +54,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         Sessions(open_session_store(config.store, config.session_index), config.session_hours, caller=current_caller),
         config,
         Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
+        load_queries(config.static_queries),
     )
     for blueprint in (api, tei, cohere, ubi):
         app.register_blueprint(blueprint)

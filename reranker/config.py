@@ -27,7 +27,8 @@ class Config:
 
     Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
 
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``. ``store``: where
+    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``.
+    ``static_queries``: the folder of some, by which indices are searched together with the model. ``store``: where
     sessions are kept, an SQLite file or an OpenSearch URL, by default ``default_store`` of the engine, and
     ``session_index`` their index there. ``reranker``: the
     folder where a trained reranker is put into service. ``index``: what the search page starts with.
@@ -55,6 +56,7 @@ class Config:
 
     engine: str = "resift.db"
     model: str = DEFAULT
+    static_queries: str = ""
     store: str = ""
     session_index: str = "resift_sessions"
     reranker: str = "reranker"

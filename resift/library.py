@@ -14,7 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model
+from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound, TextTooLong
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
@@ -341,7 +341,7 @@ def open(
     ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
     file: by default, as for the service and the commands, the engine's file, or ``sessions.db`` for a cluster.
     ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``,
-    ``session_hours``, ``session_index``, ``feedback``, ``reranker``, …
+    ``session_hours``, ``session_index``, ``feedback``, ``reranker``, ``static_queries``, …
 
     Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that
     cannot be loaded, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when
@@ -355,7 +355,7 @@ def open(
     engine = open_engine(config.engine)
     try:
         kept = Sessions(open_session_store(config.store, config.session_index), config.session_hours)
-        return Library(Reranker(engine, encoder, kept, config))
+        return Library(Reranker(engine, encoder, kept, config, queries=load_queries(config.static_queries)))
     except BaseException:
         engine.close()
         raise

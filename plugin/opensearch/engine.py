@@ -32,7 +32,7 @@ from resift.plugin.opensearch.mappings import exact_names, is_mapped_alike, mapp
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
-from resift.plugin.query_dsl import VECTOR_FIELD, Body
+from resift.plugin.query_dsl import VECTOR_FIELD, Body, VectorFields
 
 _SAMPLE_SEED = 7
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
@@ -152,7 +152,9 @@ class OpenSearchEngine(Engine):
             if result["status"] >= 300
         ]
 
-    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
+    def search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
         sent = self._default_pipelines.passed_by(index, sent_body(body, vectors), headers)
         if vectors is None:
             text = call(self.client.search, index=index, body=sent, params={AS_TEXT: True}, headers=headers)
@@ -160,7 +162,7 @@ class OpenSearchEngine(Engine):
         return _result(call(self.client.search, index=index, body=sent, headers=headers), vectors)
 
     def search_all(
-        self, index: str, bodies: Sequence[Body], vectors: str | None = None, headers: Headers = None
+        self, index: str, bodies: Sequence[Body], vectors: VectorFields | None = None, headers: Headers = None
     ) -> list[SearchResult]:
         sent = [self._default_pipelines.passed_by(index, sent_body(body, vectors), headers) for body in bodies]
         lines = "".join(f"{{}}\n{to_json(body)}\n" for body in sent)
@@ -172,7 +174,7 @@ class OpenSearchEngine(Engine):
         return [_result(response, vectors) for response in answer["responses"]]
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
@@ -281,5 +283,5 @@ def _vector_lines(id: str, version: Any, vector: Floats, vector_field: str) -> l
     return [json.dumps({"update": action}), f'{{"doc": {stored_json(Document(id, {}, vector), vector_field)}}}']
 
 
-def _result(response: dict[str, Any], vectors: str | None) -> SearchResult:
+def _result(response: dict[str, Any], vectors: VectorFields | None) -> SearchResult:
     return SearchResult(response, None if vectors is None else take_vectors(response["hits"]["hits"], vectors))

@@ -10,13 +10,14 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.opensearch.documents import stored_vector
-from resift.plugin.query_dsl import Body, patterns, without_vector
+from resift.plugin.query_dsl import Body, VectorFields, patterns, without_vector
 from resift.plugin.resource_files import read_resource
+from resift.vectors.similarity import joined
 
-_NAME = "_resift_vector"  # of the scripted field
+_NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
 
 
-def sent_body(body: Body, vectors: str | None) -> Body:
+def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
 
     They are asked for by a scripted field, since ``_source`` is the caller's, and is slow to read.
@@ -28,10 +29,20 @@ def sent_body(body: Body, vectors: str | None) -> Body:
         sent = {**sent, "_source": without_vector(body.get("_source"))}
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.
-    if vectors and body.get("size") != 0 and not _names(body.get("_source"), vectors) and isinstance(scripted, Mapping):
-        script = {"source": read_resource("packed_vector.painless"), "params": {"field": vectors}}
-        sent = {**sent, "script_fields": {**scripted, _NAME: {"script": script}}}
+    if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
+        packed = {
+            name: {"script": {"source": read_resource("packed_vector.painless"), "params": {"field": field}}}
+            for name, field in _scripted(vectors)
+            if not _names(body.get("_source"), field)
+        }
+        sent = {**sent, "script_fields": {**scripted, **packed}} if packed else sent
     return sent
+
+
+def _scripted(vectors: VectorFields) -> list[tuple[str, str]]:
+    """The name of the scripted field for each vector field, and that field."""
+    fields = [vectors] if isinstance(vectors, str) else vectors.names
+    return [(f"{_NAME}{number or ''}", field) for number, field in enumerate(fields)]
 
 
 def _names(spec: Any, field: str) -> bool:
@@ -41,9 +52,32 @@ def _names(spec: Any, field: str) -> bool:
     return field in patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
 
 
-def take_vectors(hits: Sequence[dict[str, Any]], vector_field: str) -> list[Floats | None]:
-    """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none."""
-    found = [_take(hit, vector_field) for hit in hits]
+def take_vectors(hits: Sequence[dict[str, Any]], vectors: VectorFields) -> list[Floats | None]:
+    """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none.
+
+    Those of several fields are joined.
+    """
+    columns = [_column(hits, name, field) for name, field in _scripted(vectors)]
+    return columns[0] if isinstance(vectors, str) else _joined(columns, vectors.dims)
+
+
+def _joined(columns: Sequence[Sequence[Floats | None]], dims: Sequence[int]) -> list[Floats | None]:
+    """Of each hit the vectors in its ``columns`` joined, zero for one that it lacks; None where it lacks all."""
+    held = [row for row, parts in enumerate(zip(*columns, strict=True)) if any(part is not None for part in parts)]
+    zeros = [np.zeros(dim, np.float32) for dim in dims]
+    filled = [
+        np.reshape([zero if column[row] is None else column[row] for row in held], (len(held), dim))
+        for column, zero, dim in zip(columns, zeros, dims, strict=True)
+    ]
+    vectors: list[Floats | None] = [None] * len(columns[0])
+    for row, vector in zip(held, joined(filled), strict=True):
+        vectors[row] = vector
+    return vectors
+
+
+def _column(hits: Sequence[dict[str, Any]], name: str, field: str) -> list[Floats | None]:
+    """The vector of each hit in one field, packed under a ``name`` or in its fields."""
+    found = [_take(hit, name, field) for hit in hits]
     vectors = iter(unpacked([one for one in found if isinstance(one, str)]))
     return [next(vectors) if isinstance(one, str) else one for one in found]
 
@@ -58,13 +92,13 @@ def unpacked(packed: Sequence[str]) -> list[Floats]:
     return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
 
 
-def _take(hit: dict[str, Any], vector_field: str) -> Floats | str | None:
+def _take(hit: dict[str, Any], name: str, field: str) -> Floats | str | None:
     """A hit's packed vector, which is taken out of it, or the one in its fields."""
     fields = hit.get("fields", {})
-    if _NAME not in fields:
-        return stored_vector(hit, vector_field)
+    if name not in fields:
+        return stored_vector(hit, field)
     packed: str | None
-    (packed,) = fields.pop(_NAME)
+    (packed,) = fields.pop(name)
     if not fields:
         del hit["fields"]
     return packed

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import Body
+from resift.plugin.query_dsl import Body, JoinedFields, VectorFields
 from resift.plugin.resource_files import read_resource
 from resift.stop_words import FUNCTION_WORDS
 
@@ -67,19 +67,30 @@ def rescore(window: int, query: Body, score_mode: str) -> Body:
 
 
 def similarity_clause(
-    similarity: str, field: str, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
+    similarity: str,
+    fields: VectorFields,
+    vector: Floats,
+    mask: Floats | None,
+    beta: float,
+    query: Body | None = None,
 ) -> Body:
-    """The clause that scores documents by exp(beta · similarity) of the vectors in a ``field`` with one (K,), both
-    under ``mask`` (K,).
+    """The clause that scores documents by exp(beta · similarity) of the vectors in one or several ``fields`` with one
+    (K,), both under ``mask`` (K,).
 
     ``similarity``: ``cosine``, counted from 0 up as 1 + cosine, or ``jaccard``. ``query``: which documents are scored.
     """
-    params: Body = {"field": field, "query": _numbers(vector), "beta": round(beta, 6)}
-    if mask is not None:
-        params["mask"] = _numbers(mask)
+    params: Body = {"beta": round(beta, 6)}
+    if isinstance(fields, JoinedFields):
+        name = "joined_cosine"
+        params |= {"fields": list(fields.names), "queries": _parts(fields, vector)}
+        params |= {} if mask is None else {"masks": _parts(fields, mask)}
+    else:
+        name = SCRIPTS[similarity]
+        params |= {"field": fields, "query": _numbers(vector)}
+        params |= {} if mask is None else {"mask": _numbers(mask)}
     # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
     # it once.
-    script = {"lang": "painless", "source": read_resource(f"{SCRIPTS[similarity]}.painless"), "params": params}
+    script = {"lang": "painless", "source": read_resource(f"{name}.painless"), "params": params}
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
 
 
@@ -93,21 +104,31 @@ def ids_clause(ids: Sequence[str]) -> Body:
     return {"ids": {"values": list(ids)}}
 
 
-def nearest_clause(
-    similarity: str, field: str, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
-) -> Body:
-    """The ``count`` documents whose vectors in a ``field`` are nearest to one (K,), among those that meet
-    ``conditions``.
+def nearest_clauses(
+    similarity: str, fields: VectorFields, vector: Floats, mask: Floats | None, count: int, conditions: Body | None
+) -> list[Body]:
+    """For each of the ``fields`` the ``count`` documents whose vectors there are nearest to one (K,), or to its part,
+    among those that meet ``conditions``.
 
     Under a mask (K,) those are nearest, for cosine, whose product with mask² ⊙ vector is largest: it is that of the
     masked vectors (Passalis and Tefas 2018, eq. 8).
     """
     probe = vector if mask is None or similarity != "cosine" else mask**2 * vector
     # ignore_unmapped: of several indices one may have no vectors, and the others' documents are wanted
-    clause: Body = {"vector": _numbers(probe), "k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
+    settings: Body = {"k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
     if conditions is not None:
-        clause["filter"] = conditions
-    return {"knn": {field: clause}}
+        settings["filter"] = conditions
+    names, probes = ([fields], [_numbers(probe)]) if isinstance(fields, str) else (fields.names, _parts(fields, probe))
+    return [
+        {"knn": {field: {"vector": numbers, **settings}}}
+        for field, numbers in zip(names, probes, strict=True)
+        if any(numbers)
+    ]
+
+
+def _parts(fields: JoinedFields, joined: Floats) -> list[list[float]]:
+    """The part (Kᵢ,) of a joined vector (K,) that belongs to each of the ``fields``."""
+    return [_numbers(part) for part in np.split(joined, np.cumsum(fields.dims)[:-1])]
 
 
 def _numbers(vector: Floats) -> list[float]:

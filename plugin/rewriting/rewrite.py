@@ -20,11 +20,11 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.errors import BadInput
-from resift.plugin.query_dsl import VECTOR_FIELD, Body
+from resift.plugin.query_dsl import VECTOR_FIELD, Body, VectorFields
 from resift.plugin.rewriting.clauses import (
     fixed_score,
     ids_clause,
-    nearest_clause,
+    nearest_clauses,
     rescore,
     similarity_clause,
     word_clauses,
@@ -84,8 +84,8 @@ class Meaning:
     learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
-    indices are searched, id → the name of the index that a judged document is in. ``vector_field``: the field of the
-    documents' vectors.
+    indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
+    documents' vectors, or fields of joined ones.
     """
 
     text: str
@@ -96,7 +96,7 @@ class Meaning:
     kept: Mapping[str, float] = field(default_factory=dict)
     judged: Sequence[str] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
-    vector_field: str = VECTOR_FIELD
+    vector_fields: VectorFields = VECTOR_FIELD
 
     @cached_property
     def share(self) -> float:
@@ -246,7 +246,8 @@ class _Rewriting:
         if count and vector is not None:
             conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
             wanted = conditions if parts.filter or parts.must_not else None
-            found.append(nearest_clause(meaning.similarity, meaning.vector_field, vector, meaning.mask, count, wanted))
+            near = nearest_clauses(meaning.similarity, meaning.vector_fields, vector, meaning.mask, count, wanted)
+            found += near
         return found
 
     def _words(self, words: list[Body]) -> list[Body]:
@@ -287,7 +288,7 @@ class _Rewriting:
             others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
             factors.append(
                 similarity_clause(
-                    meaning.similarity, meaning.vector_field, meaning.vector, meaning.mask, self.beta, others
+                    meaning.similarity, meaning.vector_fields, meaning.vector, meaning.mask, self.beta, others
                 )
             )
         if self.beta or meaning.terms:

@@ -21,7 +21,7 @@ from resift.plugin.documents import (
     check_index,
 )
 from resift.plugin.engine import Engine, Headers
-from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, filter_source, names_vector
+from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.field_values import count_values, exact_names
@@ -177,7 +177,9 @@ class SqliteEngine(Engine):
             count_change(db, tables)
         return deleted
 
-    def search(self, index: str, body: Body, vectors: str | None = None, headers: Headers = None) -> SearchResult:
+    def search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
         started = time.perf_counter()
         start, size = _checked_page(body)
         source = body.get("_source")
@@ -208,7 +210,7 @@ class SqliteEngine(Engine):
         return SearchResult(response, hit_vectors if vectors else [None] * len(hits))
 
     def sample(
-        self, index: str, size: int, source: Any = True, vectors: str | None = None, headers: Headers = None
+        self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)

@@ -36,11 +36,14 @@ class Catalogue:
         self._fields: TtlCache[CardFields] = TtlCache(_INDICES, _SECONDS)
         self._examples: TtlCache[list[str]] = TtlCache(_INDICES, _SECONDS)
 
-    def indices(self, model: ModelDescription, headers: Headers = None) -> list[dict[str, Any]]:
-        """The first 200 indices that are served, and can be searched with ``model``, with the number of documents that
-        the caller may read of each."""
+    def indices(
+        self, model: ModelDescription, queries: ModelDescription | None = None, headers: Headers = None
+    ) -> list[dict[str, Any]]:
+        """The first 200 indices that are served, and can be searched with ``model`` and static ``queries`` beside it.
+
+        Each comes with the number of documents that the caller may read of it."""
         infos = self.engine.indices(self.served.patterns, headers)
-        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model)]
+        names = [self.served.own_name(info.name) for info in infos if _is_searchable(info, model, queries)]
         # aliases are no index's own name; those that the list has word for word are served all the same
         aliases = {name for name in self.served.patterns if "*" not in name} - {info.name for info in infos}
         found: list[dict[str, Any]] = []
@@ -118,9 +121,9 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
     return next((value for value in values if isinstance(value, str)), "")
 
 
-def _is_searchable(info: IndexInfo, model: ModelDescription) -> bool:
-    """Whether an index has vectors of a model, or none at all."""
+def _is_searchable(info: IndexInfo, model: ModelDescription, queries: ModelDescription | None) -> bool:
+    """Whether an index has the vectors that are searched by, or none at all."""
     try:
-        return info.model is None or bool(info.of(model))
+        return info.model is None or bool(info.of_both(model, queries))
     except ModelMismatch:
         return False

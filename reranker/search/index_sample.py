@@ -37,12 +37,12 @@ class IndexSamples:
         if known is not None:
             return known
         try:
-            drawn = self.engine.sample(info.name, _DOCUMENTS, False, info.vector_field, headers).vectors
+            drawn = self.engine.sample(info.name, _DOCUMENTS, False, info.searched, headers).vectors
         except ResiftError as error:
             if error.code == "engine_unavailable":
                 raise
             log.warning("no sample of %r: %s", info.name, error.message)
             drawn = []
         held = [vector for vector in drawn if vector is not None]
-        sample = Background(np.stack(held) if held else np.zeros((0, info.dim)))
+        sample = Background(np.stack(held) if held else np.zeros((0, 0)))
         return self._samples.put((info.name, info.model, str(headers)), sample)

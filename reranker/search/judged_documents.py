@@ -89,7 +89,7 @@ class JudgedDocuments:
         Raises IndexNotFound, IndexNotServed, ModelMismatch, AmbiguousDocument, and what the engine raises.
         """
         info = self.info(index, headers)
-        documents = self.engine.documents(index, ids, headers, info.vector_field)
+        documents = self.engine.documents(index, ids, headers, info.searched)
         existing = [id for id in ids if id in documents]
         texts = [document_text(documents[id][0], info.fields) for id in existing]
         stored = [documents[id][1] for id in existing]

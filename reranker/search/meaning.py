@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import VECTOR_FIELD
+from resift.plugin.query_dsl import VECTOR_FIELD, VectorFields
 from resift.plugin.rewriting.rewrite import Meaning
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
@@ -41,10 +41,10 @@ def meaning_of(
     feedback: Feedback | None,
     judged: Sequence[JudgedDocument],
     similarity: str,
-    vector_field: str | None = VECTOR_FIELD,
+    vector_fields: VectorFields | None = VECTOR_FIELD,
     several: bool = False,
 ) -> Meaning:
-    """What a query means with what ``feedback`` says of it, in an index with a ``vector_field`` or, if None, without.
+    """What a query means with what ``feedback`` says of it, in an index with ``vector_fields`` or, if None, without.
 
     ``text`` and ``vector`` (K,) are the query's own; ``judged``: the session's documents that may be hits;
     ``similarity``: the name of what compares vectors; ``several``: whether more than one index is searched.
@@ -52,14 +52,14 @@ def meaning_of(
     moved = vector if feedback is None else feedback.transform_query(vector)
     return Meaning(
         text,
-        moved if vector_field is not None and np.any(moved) else None,
+        moved if vector_fields is not None and np.any(moved) else None,
         similarity,
         None if feedback is None or not feedback.method.masked else feedback.mask,
         {} if feedback is None else feedback.expansion_terms,
         {} if feedback is None else _kept(judged, text, vector, similarity),
         tuple(dict.fromkeys(one.judgement.document for one in judged)),
         {one.judgement.document: one.judgement.index for one in judged} if several else {},
-        vector_field or VECTOR_FIELD,
+        vector_fields or VECTOR_FIELD,
     )
 
 

@@ -197,8 +197,8 @@ class Rewriter:
         headers: Headers,
     ) -> Meaning:
         here = [one for one in judged if self._is_searched(one.judgement.index, info, headers)]
-        field, several = None if info.model is None else info.vector_field, len(info.indices) > 1
-        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, field, several)
+        fields, several = None if info.model is None else info.searched, len(info.indices) > 1
+        return meaning_of(asked.text, vector, feedback, here, self.model.similarity, fields, several)
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""

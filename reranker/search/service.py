@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from resift.arrays import Floats
+from resift.encoders.joint import JointModel
 from resift.encoders.model import Model
+from resift.encoders.queries import StaticQueries
 from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import MAX_RESULTS
+from resift.plugin.query_dsl import MAX_RESULTS, VectorFields
 from resift.plugin.rewriting.as_written import as_written
 from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
 from resift.ranking.feedback import Feedback
@@ -51,27 +53,37 @@ class Reranker:
     """Joins an engine, a model and the sessions. May be used from several threads.
 
     ``headers`` are everywhere the caller's own HTTP headers, which the engine is asked with; what was read with them
-    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at.
+    is remembered for these headers alone. Without ``clicks``, UBI's log is not looked at. With static ``queries``
+    indices need vectors of both models, and are searched by both. Raises BadInput if the models cannot be joined.
     """
 
     def __init__(
-        self, engine: Engine, model: Model, sessions: Sessions, config: Config, clicks: Clicks | None = None
+        self,
+        engine: Engine,
+        model: Model,
+        sessions: Sessions,
+        config: Config,
+        clicks: Clicks | None = None,
+        queries: StaticQueries | None = None,
     ) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
+        # by which searches and sessions compare texts and documents; documents are encoded by the model alone
+        self.search_model = model if queries is None else JointModel(model, queries)
+        self.queries = queries
         self.served_reranker = ServedReranker(config.reranker)
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
-        self._documents = JudgedDocuments(engine, model, self.info)
-        self._feedback = SessionFeedback(sessions, self._documents, model, config.feedback)
-        self.rewriter = Rewriter(model, sessions, self._documents, self._feedback, config, clicks)
+        self._documents = JudgedDocuments(engine, self.search_model, self.info)
+        self._feedback = SessionFeedback(sessions, self._documents, self.search_model, config.feedback)
+        self.rewriter = Rewriter(self.search_model, sessions, self._documents, self._feedback, config, clicks)
 
     @property
     def alpha(self) -> float:
         """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
-        return self.model.alpha if self.config.alpha is None else self.config.alpha
+        return self.search_model.alpha if self.config.alpha is None else self.config.alpha
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
@@ -80,11 +92,11 @@ class Reranker:
         any may be used.
         """
         info = self._served_info(index, headers)
-        return info if info.model is None else info.of(self.model)
+        return info if info.model is None else info.of_both(self.model, self.queries)
 
     def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
         """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
-        return self.catalogue.indices(self.model, headers)
+        return self.catalogue.indices(self.model, self.queries, headers)
 
     def index(self, name: str, headers: Headers = None) -> dict[str, Any]:
         """How an index is shown, as :meth:`Catalogue.describe` says it. Raises what :meth:`info` raises."""
@@ -114,12 +126,13 @@ class Reranker:
 
         The query is moved and masked by the part of ``feedback`` that concerns it.
         """
-        vector = self.model.encode_one(query)
+        model = self.search_model
+        vector = model.encode_one(query)
         scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
         if scoped is None:
-            return self.model.score(vector, vectors)
+            return model.score(vector, vectors)
         mask = scoped.mask if scoped.method.masked else None
-        return self.model.score(scoped.transform_query(vector), vectors, mask)
+        return model.score(scoped.transform_query(vector), vectors, mask)
 
     def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
         """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
@@ -216,17 +229,17 @@ class Reranker:
         watch: Stopwatch,
     ) -> Answer:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-        step = LateReranking(self.engine, self.model, late, search.alpha) if late is not None and readable else None
+        step = LateReranking(self.engine, self.search_model, late, search.alpha) if late is not None and readable else None
         reranked = step is not None or query.rewritten.is_scored
         explained = step is not None or (reranked and search.reasons)
         bodies = [self._asked(query, step), *self._compared(search, body, query)]
-        result, *plain = self._results(search, bodies, info.vector_field if explained or search.plane else None)
+        result, *plain = self._results(search, bodies, info.searched if explained or search.plane else None)
         facets = self._facets(search, bodies[0])
         watch.lap("engine")
         if step is not None:
             result = step.page(search, info, body, query, result)
         elif explained:
-            add_sub_scores(self.model, query, result.hits, result.vectors, body["from"])
+            add_sub_scores(self.search_model, query, result.hits, result.vectors, body["from"])
         for answer in plain if reranked else ():
             self._compare(search, query, result, answer, body["from"])
         alpha = query.settings.alpha if step is None else step.alpha
@@ -264,7 +277,9 @@ class Reranker:
             asked = {**asked, "query": as_it_is(asked)}
         return asked if step is None else step.window_body(asked, query.settings.window)
 
-    def _results(self, search: Search, bodies: list[dict[str, Any]], vectors: str | None) -> list[SearchResult]:
+    def _results(
+        self, search: Search, bodies: list[dict[str, Any]], vectors: VectorFields | None
+    ) -> list[SearchResult]:
         if len(bodies) > 1:
             return self.engine.search_all(search.index, bodies, vectors, search.headers)
         return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]

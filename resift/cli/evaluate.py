@@ -9,7 +9,7 @@ import click
 from resift.cli.evaluate_feedback import feedback
 from resift.cli.options import Fraction, shares_of
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, system_options
+from resift.cli.systems import SystemChoice, joint_system_options, system_options
 
 CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
 STS = ("spearman", "pearson", "spearman_all", "pearson_all")
@@ -100,7 +100,7 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     metavar="A,B,C",
     help='Only the last block of queries, as "resift train reranker" cuts them.',
 )
-@system_options
+@joint_system_options
 def retrieval(
     folder: str,
     hybrid: bool,

@@ -11,7 +11,7 @@ import click
 
 from resift.cli.options import Fraction, option_of
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, system_options
+from resift.cli.systems import SystemChoice, joint_system_options
 from resift.errors import BadInput
 from resift.evaluation.feedback.options import FeedbackOptions
 from resift.plugin.rewriting.rewrite import JUDGED
@@ -71,7 +71,7 @@ _CODEWORDS = 64
     help="What happens to documents that were judged before.",
 )
 @click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
-@system_options
+@joint_system_options
 def feedback(
     folder: str | None,
     train: str | None,

@@ -26,10 +26,17 @@ from resift.cli.output import print_report
 )
 @engine_option
 @model_option
-def serve(host: str, port: int, workers: int, engine: str, model: str) -> None:
+@service_option(
+    "static_queries",
+    "--static-queries",
+    metavar="DIR",
+    help="Static queries, to search by together with the model: indices need the vectors of both.",
+)
+def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
     """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
     with serving.shared_metrics():
-        serving.run({"RESIFT_ENGINE": engine, "RESIFT_MODEL": model}, host, port, workers)
+        settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
+        serving.run(settings, host, port, workers)
 
 
 @click.group("reranker", epilog="Example: resift reranker use trained-reranker")
@@ -44,15 +51,32 @@ folder_option = service_option(
 
 @reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
 @click.argument("source", metavar="DIR")
+@click.option(
+    "--index",
+    "indices",
+    multiple=True,
+    metavar="NAME",
+    show_default="those that it learned from, else all",
+    help="An index whose searches it orders. May be repeated.",
+)
+@model_option
 @folder_option
 @json_option
-def use_reranker(source: str, folder: str, as_json: bool) -> None:
-    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are."""
-    from resift.reranker.late_reranker import put_into_service
+def use_reranker(source: str, indices: tuple[str, ...], model: str, folder: str, as_json: bool) -> None:
+    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
 
-    found = put_into_service(source, folder)
-    report = {"name": found.name, "hash": found.hash, "folder": folder}
-    print_report(report, as_json, f"{found.name}, hash {found.hash}, is in service from {folder}")
+    --model is that of the service: beside another one than it was judged with it is an unknown.
+    """
+    from resift.encoders.registry import load_model
+    from resift.reranker.late_reranker import doubts, put_into_service
+
+    hash = load_model(model).hash
+    found = put_into_service(source, folder, indices)
+    of = ", ".join(found.indices) or "all indices"
+    report = {"name": found.name, "hash": found.hash, "folder": folder, "indices": list(found.indices)}
+    print_report(report, as_json, f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
+    for doubt in doubts(found, hash):
+        click.echo(f"warning: {doubt}", err=True)
 
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")

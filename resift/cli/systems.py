@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,15 @@ class SystemChoice:
     seed: int
     compare: str | None
     as_json: bool
+    static_queries: str | None = None
 
     @property
     def name(self) -> str:
         """The first system's name. Raises BadInput if --encoder and --model both name one."""
+        return f"{self._own} and {self.static_queries}" if self.static_queries else self._own
+
+    @property
+    def _own(self) -> str:
         if self.model and self.encoder:
             raise BadInput(
                 "--model and --encoder", value=[self.model, self.encoder], expected="one of them: a model has its own"
@@ -41,13 +46,22 @@ class SystemChoice:
         return self.model or self.encoder or "mean"
 
     def system(self) -> System:
-        """The first system."""
-        from resift.evaluation.registry import load_system
+        """The first system, together with the --static-queries if there are any."""
+        from resift.encoders.registry import load_queries
+        from resift.evaluation.registry import load_system, taught
+        from resift.evaluation.system import Joint
         from resift.training.systems import LEARNERS
 
-        if self.model:
-            return load_system(self.model, self.similarity, LEARNERS)
-        return self.named(self.name, self.similarity)
+        name = self._own
+        own = load_system(name, self.similarity, LEARNERS) if self.model else self.named(name, self.similarity)
+        queries = load_queries(self.static_queries or "")
+        if queries is None:
+            return own
+        if own.similarity != "cosine":
+            raise BadInput(
+                "--static-queries beside a system that is not compared by cosine", value=name, expected="cosine"
+            )
+        return Joint(own, taught(queries, LEARNERS))
 
     def other(self) -> System:
         """The system of --compare."""
@@ -111,4 +125,19 @@ def system_options(command: Command) -> Command:
         click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
     ):
         wrapped = option(wrapped)
+    return wrapped
+
+
+def joint_system_options(command: Command) -> Command:
+    """The same with --static-queries, for what is measured as it is served."""
+
+    @wraps(command)
+    def gathered(*arguments: Any, static_queries: str | None, choice: SystemChoice, **rest: Any) -> Any:
+        return command(*arguments, choice=replace(choice, static_queries=static_queries), **rest)
+
+    wrapped: Command = click.option(
+        "--static-queries",
+        metavar="DIR",
+        help="Search by static queries too (resift train queries), with their teacher's vectors of the documents.",
+    )(system_options(gathered))
     return wrapped

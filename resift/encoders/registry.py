@@ -90,3 +90,15 @@ def load_model(name: str | Path = DEFAULT) -> Model:
             raise CorruptModel(f"{name} holds a model of kind {kind!r}", value=kind, expected=" | ".join(KINDS))
         table = WordVectors.restore(words, arrays, info["vectors"])
         return KINDS[kind].restore(info, table, arrays)
+
+
+def load_queries(folder: str | Path) -> StaticQueries | None:
+    """Static queries by their folder, None for "". Raises what :func:`load_model` raises, and BadInput for a model of
+    another kind."""
+    if not folder:
+        return None
+    model = load_model(folder)
+    if not isinstance(model, StaticQueries):
+        message = f"{folder} holds a model of kind {model.kind!r}"
+        raise BadInput(message, value=str(folder), expected="static queries, of resift train queries")
+    return model

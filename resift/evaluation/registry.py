@@ -138,12 +138,12 @@ def load_system(
         return Late(LateInteraction.load(folder))
     model = load_model(folder)
     if isinstance(model, StaticQueries):
-        return _taught(model, learners)
+        return taught(model, learners)
     return _of_model(model, similarity)
 
 
-def _taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> System:
-    """Queries by the model, documents by its teacher."""
+def taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
+    """Queries by the model, documents by its teacher. Raises BadInput if that is no sentence-transformers folder."""
     if not Path(model.teacher).is_dir():
         message = f"the documents of {model.hash} are encoded by {model.teacher}"
         raise BadInput(message, value=model.teacher, expected="a sentence-transformers folder, to encode them again")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
 from resift.encoders.model import ADAPTED_ALPHA, ALPHA
+from resift.vectors.similarity import joined
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
@@ -65,6 +66,26 @@ class Taught(Encoder):
     def fit(self, documents: Sequence[str]) -> Matrix:
         """Vectors of the documents by the teacher, (N, K)."""
         return self._fit(documents)
+
+
+class Joint(Encoder):
+    """Two systems of vectors for cosine side by side, as :class:`resift.encoders.joint.JointModel` searches with both.
+
+    What it says of itself is the ``second``'s, which has the weights against BM25, but for the ``table``.
+    """
+
+    def __init__(self, first: System, second: Encoder) -> None:
+        super().__init__(self._queries, "cosine", second.table, second.alpha, second.max_alpha)
+        self._parts = (first, second)
+
+    def fit(self, documents: Sequence[str]) -> Floats:
+        """Joined vectors of the documents, (N, K)."""
+        vectors = joined([part.fit(documents) for part in self._parts])
+        self.table = getattr(self._parts[0], "table", None) or self.table
+        return vectors
+
+    def _queries(self, texts: Sequence[str]) -> Floats:
+        return joined([part.queries(texts) for part in self._parts])
 
 
 def weights_of(system: System) -> tuple[float, float]:

@@ -5,7 +5,7 @@ All functions are defined for every input: a zero vector is similar to nothing (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
@@ -23,6 +23,16 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     norms = np.sqrt(np.einsum("...i,...i->...", dense, dense))[..., None]
     units: Floats = np.divide(dense, norms, out=np.zeros_like(dense), where=norms > 0)
     return units
+
+
+def joined(parts: Sequence[NDArray[Any]]) -> Floats:
+    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at length 1/√n (l2), or zero.
+
+    So the cosine of two of them, both without a zero part, is the mean of the cosines of their parts.
+    """
+    vectors: Floats = np.concatenate([unit_rows(part) for part in parts], axis=-1)
+    vectors *= np.float32(len(parts) ** -0.5)
+    return vectors
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
