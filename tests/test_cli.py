@@ -128,6 +128,8 @@ def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
         (["index", "-", "--index", "docs", "--map", "a"], 2, "--map a"),
         (["index", "-", "--index", "docs", "--model", "nowhere"], 2, "no model.json in nowhere"),
         (["verify", "nothing"], 2, "no index 'nothing'"),
+        (["search", "nothing", "fire"], 2, "no index 'nothing'\n"),
+        (["explain-search", "nothing", "fire", "--session", "anna"], 2, "no index 'nothing'\n"),
         (["model", "boew:0", "--out", "m"], 2, "unknown encoder"),
         (["vectors", "convert", "nothing.txt", "--out", "v"], 2, "no file nothing.txt"),
         (["status", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),

@@ -18,7 +18,7 @@ from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
-from resift.plugin.documents import Document, Rejection
+from resift.plugin.documents import Document, IndexInfo, Rejection
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
@@ -100,6 +100,12 @@ def test_an_index_of_another_model_is_refused(
     with pytest.raises(ModelMismatch):
         Indexer(engine, build_model("boew:4", vectors), index, dead).run([record(2)], ["text"])
     assert count(engine, index) == 1
+
+
+def test_an_index_without_vectors_is_to_be_attached(model: Model) -> None:
+    with pytest.raises(ModelMismatch, match="'shop' has no vectors") as caught:
+        IndexInfo.read("shop", {}).of(model)
+    assert "resift attach shop" in str(caught.value.expected)
 
 
 def test_of_equal_ids_the_last_one_stays(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:

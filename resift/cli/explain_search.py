@@ -72,10 +72,10 @@ def explain_search(
     with library.open(engine, model, sessions=store, session_index=session_index) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
+        info = service.info(index)
         if session is not None and not opened.index(index).session(session).explain()["judgements"]:
             click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
         search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
-        info = service.info(index)
         body = search_body(search, info)
         rewritten = service.rewriter.rewrite(info, body, asked_by(search, body))
     after, notes = rewritten.rewritten.body, list(_notes(rewritten, body))

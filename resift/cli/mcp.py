@@ -33,6 +33,7 @@ def mcp(index: str, about: str, port: int | None, engine: str, model: str, store
     from resift.integrations.mcp import server
 
     with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+        opened.service.info(index)  # as resift search does
         served = server(opened.index(index), about)
         if port is None:
             # what reads the standard input waits for its next line, and would let no exception through

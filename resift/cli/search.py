@@ -41,6 +41,7 @@ def search(
     --json prints what POST /v1/search answers.
     """
     with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+        opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
         opened.service.did_you_mean.patience = _SUGGESTION_SECONDS
