@@ -343,9 +343,8 @@ def open(
     ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``,
     ``session_hours``, ``session_index``, ``feedback``, ``reranker``, ``static_queries``, …
 
-    Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that
-    cannot be loaded, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when
-    an index is.
+    Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that is
+    none, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when an index is.
     """
     names = [one.name for one in fields(Config) if one.name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):
@@ -371,9 +370,8 @@ def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
     given = _listed(name, given)
     # a document's own id may be a number, which the engine keeps as a text
     ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in given]
-    for id in ids:
-        if not isinstance(id, str) or not id:
-            raise BadInput(f"{name} holds what is no document id", value=id, expected="a list of document ids or hits")
+    if wrong := [id for id in ids if not isinstance(id, str) or not id]:
+        raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="a list of document ids or hits")
     return ids
 
 
