@@ -17,7 +17,7 @@ from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, 
 from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
-from resift.ranking.fusion import NORMALIZATIONS, combine
+from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
 from resift.ranking.judgements import GRADES, collect_marks
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
@@ -121,18 +121,21 @@ def score() -> dict[str, Any]:
     vectors = read.vectors(body, "vectors", service.search_model.dim)
     late = _late_for_texts(body, has_texts_only=vectors is None and feedback is None)
     if late is not None:
-        similar, alpha, normalization = (
-            late.scores(query, read.texts(body, "documents", MAX_DOCUMENTS)),
-            late.alpha,
-            "z_score",
-        )
+        documents = read.texts(body, "documents", MAX_DOCUMENTS)
+        similar, alpha, normalization = late.support(query, documents), late.alpha, "z_score"
     else:
         if vectors is None:
             vectors = service.search_model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
         similar, alpha, normalization = service.similarities(query, vectors, feedback), service.alpha, "min_max"
     engine = _engine_scores(body.get("engine_scores"), len(similar))
     alpha = read.number(body, "alpha", alpha, 0, 1)
-    scores = combine(engine, similar, alpha, _normalization(body, normalization)).astype(float)
+    normalization = _normalization(body, normalization)
+    # as in a search, unless something else is asked for, or there are no scores that can be multiplied
+    as_in_search = late is not None and not body.get("normalization") and body.get("engine_scores") is not None
+    if as_in_search and (engine >= 0).all():
+        scores = engine * factors_of(similar, alpha)
+    else:
+        scores = combine(engine, similar, alpha, normalization).astype(float)
     return {"scores": scores.round(6).tolist(), **note}
 
 

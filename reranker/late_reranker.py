@@ -6,9 +6,12 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from resift.errors import ModelNotFound, ResiftError
+from resift.errors import BadInput, ModelNotFound, ResiftError
+from resift.plugin.documents import IndexInfo
 from resift.ranking.late_interaction import FILE, LateInteraction
 
 log = logging.getLogger(__name__)
@@ -33,14 +36,15 @@ class ServedReranker:
         self._lock = threading.Lock()
         self.get()  # before a server's workers are forked, which share what is in memory then
 
-    def get(self) -> LateInteraction | None:
-        """The reranker in service, or None."""
+    def get(self, info: IndexInfo | None = None) -> LateInteraction | None:
+        """The reranker in service, or None; where ``info`` is given, None also if it is not for that index."""
         with self._lock:
             now = time.monotonic()
             if self._checked is None or now - self._checked > _CHECK_SECONDS:
                 self._checked = now
                 self._check()
-            return self._reranker
+            found = self._reranker
+        return found if found is None or info is None or _is_for(found, info) else None
 
     def require(self) -> LateInteraction:
         """The reranker in service. Raises ModelNotFound if there is none."""
@@ -70,14 +74,48 @@ class ServedReranker:
             self._unreadable = version
 
 
-def put_into_service(source: str, folder: str) -> LateInteraction:
+def _is_for(reranker: LateInteraction, info: IndexInfo) -> bool:
+    """Whether a reranker may order hits of what is searched: all of its indices, or their common name, are its own."""
+    own = set(reranker.indices)
+    return not own or info.name in own or own.issuperset(info.indices)
+
+
+def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> LateInteraction:
     """Copy the trained reranker in the folder ``source`` to ``folder``, and return it.
 
-    Raises ModelNotFound if there is none, CorruptModel if it is damaged; then ``folder`` stays as it is.
+    It is for the ``indices`` of these names alone; without them for those that it learned from, if that is known.
+    Raises ModelNotFound if there is none, CorruptModel if it is damaged, and BadInput if searches were found no better
+    with it when it was judged; then ``folder`` stays as it is.
     """
     reranker = LateInteraction.load(source)
+    if not _judgement(reranker).get("better", True):
+        message = f"the reranker in {source} made searches no better when it was judged"
+        raise BadInput(message, value=source, expected="one that helps: more judged queries, or none in service")
+    if indices:
+        reranker.info["indices"] = list(indices)
     reranker.save(folder)
     return reranker
+
+
+def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
+    """Why a reranker may do less than it should beside the vectors of the model of this hash."""
+    judgement = _judgement(reranker)
+    if "better" not in judgement:
+        return ["it was not judged by queries that it was not trained on"]
+    found = []
+    if judgement["p"]["vectors"]["ndcg@10"] >= 0.05:
+        found.append("what it gained when it was judged may be chance (p of 0.05 or more)")
+    if (other := reranker.info.get("beside")) != model_hash:
+        found.append(
+            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with --model"
+        )
+    return found
+
+
+def _judgement(reranker: LateInteraction) -> dict[str, Any]:
+    """What the training found out; empty for a reranker that was made in another way."""
+    report: dict[str, Any] = reranker.info.get("report", {})
+    return report
 
 
 def take_out_of_service(folder: str) -> None:

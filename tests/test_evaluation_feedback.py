@@ -23,7 +23,7 @@ from resift.evaluation.feedback.options import FeedbackOptions
 from resift.evaluation.feedback.runs import run_feedback, run_topics
 from resift.evaluation.feedback.same_class import SameClass
 from resift.evaluation.feedback.turns import METRICS, run_turns
-from resift.evaluation.served import Asked
+from resift.evaluation.served import Asked, Hits
 from resift.evaluation.system import Encoder
 from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
@@ -176,9 +176,10 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
     class Fixed:
         """In a session 3 and 1 are first, without one they are not."""
 
-        def ranking(self, search: Asked) -> NDArray[np.int64]:
+        def hits(self, search: Asked) -> Hits:
             asked.append(search)
-            return np.array([3, 1, 0, 2, 4, 5] if search.judged else [0, 2, 3, 4, 5, 1])
+            ranking = np.array([3, 1, 0, 2, 4, 5] if search.judged else [0, 2, 3, 4, 5, 1])
+            return Hits(ranking, np.linspace(6, 1, 6), 6)
 
     collection, turns = read_conversations(conversations)
     model = build_model("mean", vectors)

@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from flask.testing import FlaskClient
-from test_late_reranker import TEXTS, post
+from test_late_reranker import FIRE, post
 from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
 
 from resift.errors import CorruptModel
 from resift.plugin.engine import Engine
-from resift.ranking.fusion import z_score
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import put_into_service
-
-FIRE = {"match": {"text": "fire"}}
 
 
 @pytest.fixture(autouse=True)
@@ -36,29 +32,20 @@ def search(client: FlaskClient, index: str, **settings: Any) -> dict[str, Any]:
 
 def test_the_engines_scores_are_its_own(client: FlaskClient, index: str, engine: Engine) -> None:
     plain = {hit["_id"]: hit["_score"] for hit in engine.search(index, {"query": FIRE}).hits}
-    for settings in ({}, {"alpha": 1}, {"query": FIRE}):
-        hits = search(client, index, **settings)["hits"]["hits"]
-        assert {hit["_id"]: hit["resift"]["engine_score"] for hit in hits} == pytest.approx(plain)
+    for settings in ({}, {"alpha": 0.9}, {"query": FIRE}, {"from": 1}):
+        hits = search(client, index, **settings, reasons=True)["hits"]["hits"]
+        own = {hit["_id"]: hit["resift"]["engine_score"] for hit in hits}
+        assert own == pytest.approx({id: plain[id] for id in own}, rel=1e-3)
+        assert len(own) == len(plain) - settings.get("from", 0)
 
 
 def test_what_was_judged_is_shown_last_with_the_score_it_has(client: FlaskClient, index: str) -> None:
     post(client, "/v1/feedback", session="s", index=index, query="gun", relevant=["army"])
-    kept = search(client, index, session="s")["hits"]["hits"]
-    last = search(client, index, session="s", judged="demote")["hits"]["hits"]
+    kept = search(client, index, session="s", reasons=True)["hits"]["hits"]
+    last = search(client, index, session="s", judged="demote", reasons=True)["hits"]["hits"]
     assert (kept[0]["_id"], last[-1]["_id"]) == ("army", "army")
     scores = [{hit["_id"]: hit["resift"]["engine_score"] for hit in hits} for hits in (kept, last)]
     assert scores[1] == pytest.approx(scores[0], rel=1e-4)
-
-
-def test_half_of_the_score_is_the_sessions(client: FlaskClient, index: str, late: LateInteraction) -> None:
-    post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["army"])
-    hits = search(client, index, session="s")["hits"]["hits"]
-    moved = post(client, "/v1/search", index=index, query="fire", session="s", method="vectors", reasons=True)
-    by_id = {hit["_id"]: hit["resift"]["similarity"] for hit in moved["hits"]["hits"]}
-    similarities = np.array([by_id[hit["_id"]] for hit in hits])
-    expected = (z_score(late.scores("fire", [TEXTS[hit["_id"]] for hit in hits])) + z_score(similarities)) / 2
-    assert np.ptp(expected) > 1
-    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in hits], expected, atol=0.01)  # of four digits
 
 
 def test_hits_beyond_the_window_follow_in_the_engines_order(client: FlaskClient, index: str, engine: Engine) -> None:
@@ -68,9 +55,9 @@ def test_hits_beyond_the_window_follow_in_the_engines_order(client: FlaskClient,
     assert {hit["_id"] for hit in hits[:2]} == {hit["_id"] for hit in plain[:2]}
     assert answer["hits"]["max_score"] == hits[0]["_score"] > hits[1]["_score"]
     (beyond,) = hits[2:]
-    assert (beyond["_id"], beyond["_score"]) == (plain[2]["_id"], None)
-    said = {key: beyond["resift"][key] for key in ("engine_score", "similarity")}
-    assert said == {"engine_score": pytest.approx(plain[2]["_score"]), "similarity": None}
+    assert (beyond["_id"], beyond["_score"]) == (plain[2]["_id"], pytest.approx(plain[2]["_score"]))
+    assert hits[1]["_score"] >= beyond["_score"]
+    assert ["reranker" in hit.get("resift", {}) for hit in hits] == [True, True, False]
     pages = [search(client, index, window=2, size=1, **{"from": start}) for start in range(4)]
     assert [[hit["_id"] for hit in page["hits"]["hits"]] for page in pages] == [*([hit["_id"]] for hit in hits), []]
 
@@ -104,8 +91,8 @@ def test_where_no_hits_are_asked_for_none_are_read(client: FlaskClient, index: s
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
-@pytest.mark.parametrize("more", [{"sort": [{"n": "desc"}]}, {"sort": "_doc"}, {"stored_fields": "_none_"}])
-def test_hits_that_are_sorted_or_have_no_ids_are_the_engines(
+@pytest.mark.parametrize("more", [{"sort": [{"n": "desc"}]}, {"sort": "_doc"}])
+def test_hits_that_are_sorted_are_the_engines(
     client: FlaskClient, index: str, engine: Engine, more: dict[str, Any]
 ) -> None:
     body = {"query": FIRE, **more}
@@ -114,3 +101,15 @@ def test_hits_that_are_sorted_or_have_no_ids_are_the_engines(
     hits, plain = answer["hits"]["hits"], engine.search(index, body).hits
     assert [(hit.get("_id"), hit["_score"]) for hit in hits] == [(hit.get("_id"), hit["_score"]) for hit in plain]
     assert len(hits) == 3
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_hits_without_ids_are_not_read(client: FlaskClient, index: str) -> None:
+    body = {"query": FIRE, "stored_fields": "_none_"}
+    answer, without = (
+        post(client, "/v1/search", index=index, query=body, method=method) for method in ("auto", "vectors")
+    )
+    assert answer["resift"]["method"] == "vectors"
+    scores = [[hit["_score"] for hit in found["hits"]["hits"]] for found in (answer, without)]
+    assert scores[0] == scores[1]
+    assert len(scores[0]) == 3

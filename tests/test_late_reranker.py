@@ -15,6 +15,7 @@ from test_train_reranker import table as table
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
@@ -27,6 +28,7 @@ from resift.reranker import Config, create_app, late_reranker
 from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
 from resift.reranker.sessions import Sessions
 
+FIRE = {"match": {"text": "fire"}}
 TEXTS = {
     "bush": "fire in the bush with smoke",
     "army": "fire of the army with a gun",
@@ -87,22 +89,82 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
     answer = post(client, "/v1/search", index=index, query=body)
     assert answer["hits"]["hits"][0]["_id"] == "army"
     assert answer["hits"]["hits"][0]["_source"] == {"n": 1}
-    assert answer["resift"]["alpha"] == 0.9
+    assert answer["hits"]["hits"][0]["resift"]["reranker"] == pytest.approx(
+        late.support("fire", [TEXTS["army"]])[0], abs=1e-4
+    )
     assert resift("reranker", "drop", "--folder", folder).exit_code == 0
     assert first()[1] == "vectors"
     post(client, "/v1/search", 404, index=index, query="fire", method="late")
     assert resift("reranker", "drop", "--folder", folder).exit_code == 2
 
 
-def test_scores_of_a_search_are_the_mix_that_is_promised(
+@pytest.mark.parametrize("settings", [{}, {"alpha": 0.6}, {"session": "s"}, {"query": {"match": {"text": "fire"}}}])
+def test_scores_are_those_without_it_times_its_factors(
+    client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    put_into_service(str(tmp_path / "made"), folder)
+    post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["bush"])
+    asked = {"index": index, "query": "fire", **settings}
+    hits = post(client, "/v1/search", **asked)["hits"]
+    without = post(client, "/v1/search", **asked, method="vectors")["hits"]["hits"]
+    factors = late.factors("fire", [TEXTS[hit["_id"]] for hit in without])
+    expected = {hit["_id"]: hit["_score"] * factor for hit, factor in zip(without, factors, strict=True)}
+    assert np.ptp(factors) > 1
+    assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == pytest.approx(expected, rel=1e-4)
+    assert [hit["_id"] for hit in hits["hits"]] == sorted(expected, key=expected.__getitem__, reverse=True)
+    assert hits["max_score"] == hits["hits"][0]["_score"]
+
+
+def test_words_that_it_does_not_know_are_not_its_to_decide(
     client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
 ) -> None:
     put_into_service(str(tmp_path / "made"), folder)
-    hits = post(client, "/v1/search", index=index, query="fire", alpha=0.6)["hits"]["hits"]
-    engine = np.array([hit["resift"]["engine_score"] for hit in hits])
-    scores = late.scores("fire", [TEXTS[hit["_id"]] for hit in hits])
-    np.testing.assert_allclose([hit["resift"]["similarity"] for hit in hits], scores, atol=1e-5)
-    np.testing.assert_allclose([hit["_score"] for hit in hits], combine(engine, scores, 0.6, "z_score"), atol=1e-4)
+    for query in ("zzz", "zzz qqq unbekannte wörter"):
+        hits, without = (
+            post(
+                client, "/v1/search", index=index, query={"bool": {"should": [{"match": {"text": query}}, FIRE]}}, **how
+            )
+            for how in ({}, {"method": "vectors"})
+        )
+        assert hits["resift"]["method"] == "late"
+        assert [hit["_id"] for hit in hits["hits"]["hits"]] == [hit["_id"] for hit in without["hits"]["hits"]]
+    half = late.support("fire zzz", ["fire zzz", "zzz fire zzz"])
+    assert 0 < half.max() < late.scores("fire zzz", ["fire zzz"])[0]
+
+
+def test_it_is_for_the_indices_that_it_learned_from(
+    client: FlaskClient, index: str, late: LateInteraction, folder: str, tmp_path: Path
+) -> None:
+    def method(**more: Any) -> str:
+        return str(post(client, "/v1/search", index=index, query="fire", **more)["resift"]["method"])
+
+    put_into_service(str(tmp_path / "made"), folder, [index])
+    assert (method(), LateInteraction.load(folder).indices) == ("late", (index,))
+    late.info["indices"] = ["others"]
+    late.save(tmp_path / "of-others")
+    put_into_service(str(tmp_path / "of-others"), folder)
+    assert (method(), method(method="late")) == ("vectors", "late")
+    assert post(client, "/v1/rerank", query="fire", documents=["the army"])["results"]
+    ran = resift("reranker", "use", tmp_path / "of-others", "--folder", folder, "--index", index)
+    assert f"for {index}" in ran.output
+    assert method() == "late"
+
+
+def test_what_is_said_against_a_reranker(late: LateInteraction, folder: str, tmp_path: Path) -> None:
+    def used(**info: Any) -> Result:
+        late.info = info
+        late.save(tmp_path / "judged")
+        return resift("reranker", "use", tmp_path / "judged", "--folder", folder)
+
+    report = {"better": True, "p": {"vectors": {"ndcg@10": 0.001}}}
+    packaged = load_model().hash
+    assert used(report=report, beside=packaged).stderr == ""
+    assert "was not judged" in used().stderr
+    assert "may be chance" in used(report={**report, "p": {"vectors": {"ndcg@10": 0.2}}}, beside=packaged).stderr
+    assert f"vectors of model 0123, and not of {packaged}" in used(report=report, beside="0123").stderr
+    ran = used(report={**report, "better": False}, beside=packaged)
+    assert (ran.exit_code, "no better when it was judged" in ran.stderr) == (2, True)
+    assert LateInteraction.load(folder).info["beside"] == "0123"
 
 
 def test_a_session_still_counts(client: FlaskClient, index: str, late: Any, folder: str, tmp_path: Path) -> None:
@@ -129,11 +191,14 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
         assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=1e-4)
     assert post(client, "/v1/rerank", query="fire", documents=documents, method="vectors") == vectors
     given = {"query": "fire", "documents": documents, "engine_scores": [3, 2, 1]}
-    expected = combine(np.array([3.0, 2, 1]), scores, 0.9, "z_score")
+    expected = np.array([3.0, 2, 1]) * late.factors("fire", documents)
     np.testing.assert_allclose(post(client, "/v1/score", **given)["scores"], expected, atol=1e-5)
     expected = combine(np.array([3.0, 2, 1]), scores, 0.2, "l2")
     mixed = post(client, "/v1/score", **given, alpha=0.2, normalization="l2")
     np.testing.assert_allclose(mixed["scores"], expected, atol=1e-5)
+    without = post(client, "/v1/score", query="fire", documents=documents)
+    expected = combine(np.array([0.0, -1, -2]), scores, 0.9, "z_score")
+    np.testing.assert_allclose(without["scores"], expected, atol=1e-5)
     rows = [[0.0] * 8]
     assert len(post(client, "/v1/score", query="fire", vectors=rows)["scores"]) == 1
     post(client, "/v1/score", 400, query="fire", vectors=rows, method="late")
@@ -186,6 +251,10 @@ def test_learning_from_what_sessions_judged(
     train = ["train", "reranker", "--engine", engine_url, "--store", store, "--vectors", tmp_path / "vectors"]
     train += ["--rate", "0.003", "--pool", "20", "--negatives", "8", "--out", out]
     ran = resift(*train, "--from-feedback", index)
+    assert (ran.exit_code, "holds vectors of model" in ran.stderr) == (2, True)
+    model.save(tmp_path / "model")
+    train += ["--model", tmp_path / "model"]
+    ran = resift(*train, "--from-feedback", index)
     assert ran.exit_code == 0, ran.output
     assert (
         "400 queries with a relevant document, 1 without one left out; 1 judgements of documents that are gone"
@@ -193,6 +262,7 @@ def test_learning_from_what_sessions_judged(
     )
     right = LateInteraction.load(out)
     assert set(right.seen) == set(fingerprints(found.queries))
+    assert (right.indices, right.info["beside"]) == ((index,), model.hash)
     ran = resift(*train, "--from-feedback", index, "--collection", tmp_path)
     assert "one of them" in ran.stderr
     empty = [*train[:5], str(tmp_path / "other.db"), *train[6:]]

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats
-from resift.encoders.model import Model
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text
-from resift.plugin.rewriting.rewrite import PROMOTED
-from resift.ranking.fusion import combine, z_score
+from resift.ranking.fusion import factors_of
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.search.hits import HitKey, hit_key
 from resift.reranker.search.request import Search
@@ -22,11 +19,10 @@ from resift.reranker.search.rewriting import SessionQuery
 
 
 class LateReranking:
-    """Orders the first hits of a search by ``late``, a trained reranker, whose scores have the weight ``alpha``."""
+    """Orders the first hits of a search by ``late``, a trained reranker: their scores times its factors."""
 
-    def __init__(self, engine: Engine, model: Model, late: LateInteraction, alpha: float | None) -> None:
-        self.engine, self.model, self.late = engine, model, late
-        self.alpha = late.alpha if alpha is None else alpha
+    def __init__(self, engine: Engine, late: LateInteraction) -> None:
+        self.engine, self.late = engine, late
 
     def window_body(self, body: dict[str, Any], window: int) -> dict[str, Any]:
         """The body for the whole window, whichever page of it is wanted, and for the page where it ends beyond."""
@@ -36,43 +32,28 @@ class LateReranking:
     def page(
         self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, result: SearchResult
     ) -> SearchResult:
-        """The page that ``body`` asks for, of a ``result`` for :meth:`window_body`; hits have their new scores, and as
-        ``resift`` what these are made of."""
+        """The page that ``body`` asks for, of a ``result`` for :meth:`window_body`; hits of the window have their new
+        scores, and in ``resift`` as ``reranker`` by how much the reranker is for them, 0 to 1."""
         window = query.settings.window
-        hits, vectors = result.hits[:window], result.vectors[:window]
-        semantic = self._semantic(query, vectors, self._texts(search, info, body, hits))
-        engine, demoted = _engine_scores(query, hits)
-        scores = combine(engine, semantic, self.alpha, "z_score")
-        if len(scores):
-            scores[demoted] -= np.ptp(scores) + 1
+        hits = result.hits[:window]
+        support = self.late.support(query.meaning.text, self._texts(search, info, body, hits))
+        support[_demoted(query, hits)] = 0
+        scores = np.array([hit["_score"] for hit in hits], np.float64) * factors_of(support, self.late.alpha)
         order = np.argsort(-scores, kind="stable").tolist()
         ranked = [
             {
                 **hits[row],
                 "_score": float(scores[row]),
-                "resift": _sub_scores(engine[row], round(float(semantic[row]), 6)),
+                "resift": {**hits[row].get("resift", {}), "reranker": round(float(support[row]), 4)},
             }
             for row in order
         ]
-        # beyond the window hits were compared with nothing, and have no score that could be compared with those above
-        ranked += [{**hit, "_score": None, "resift": _sub_scores(hit["_score"], None)} for hit in result.hits[window:]]
-        ranked_vectors = [*(vectors[row] for row in order), *result.vectors[window:]]
+        ranked += result.hits[window:]
+        ranked_vectors = [*(result.vectors[row] for row in order), *result.vectors[window:]]
         start, end = body["from"], body["from"] + body["size"]
-        best = float(scores.max()) if len(scores) else None
         response = {**result.response, "hits": {**result.response["hits"], "hits": ranked[start:end]}}
-        response["hits"]["max_score"] = best
+        response["hits"]["max_score"] = float(scores.max()) if len(scores) else None
         return SearchResult(response, ranked_vectors[start:end])
-
-    def _semantic(self, query: SessionQuery, vectors: Sequence[Floats | None], texts: Sequence[str]) -> Floats:
-        """What is weighed against the engine's scores, (n,)."""
-        semantic = self.late.scores(query.meaning.text, list(texts))
-        if query.feedback is not None and query.meaning.vector is not None:
-            # the trained reranker reads texts and knows no session: the similarity brings the session in
-            zero = np.zeros(self.model.dim, np.float32)
-            matrix = np.stack([zero if vector is None else vector for vector in vectors]) if vectors else zero[None][:0]
-            similar = self.model.score(query.meaning.vector, matrix, query.meaning.mask)
-            semantic = np.asarray((z_score(semantic) + z_score(similar)) / 2, np.float32)
-        return semantic
 
     def _texts(
         self, search: Search, info: IndexInfo, body: dict[str, Any], hits: Sequence[dict[str, Any]]
@@ -89,17 +70,7 @@ class LateReranking:
         return [document_text(sources.get(hit_key(hit), {}), info.fields) for hit in hits]
 
 
-def _engine_scores(
-    query: SessionQuery, hits: Sequence[dict[str, Any]]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The engine's scores (n,), and which hits (n,) are to be shown last."""
-    scores = np.array([hit["_score"] for hit in hits], np.float64)
+def _demoted(query: SessionQuery, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
+    """Which hits (n,) are shown last, behind all others however much the reranker is for them."""
     judged = set(query.meaning.judged) if query.settings.judged == "demote" else set()
-    demoted = np.array([hit["_id"] in judged for hit in hits], bool)
-    if judged and query.rewritten.is_scored:
-        scores[~demoted] /= PROMOTED
-    return scores, demoted
-
-
-def _sub_scores(engine_score: float, similarity: float | None) -> dict[str, Any]:
-    return {"engine_score": float(engine_score), "similarity": similarity}
+    return np.array([hit["_id"] in judged for hit in hits], bool)

@@ -114,12 +114,12 @@ class Reranker:
         self.served_indices.require(index, lambda name: self.engine.resolve(name, headers))
         return self._infos.put((index, str(headers)), self.engine.info(index, headers))
 
-    def late_interaction(self, method: str) -> LateInteraction | None:
+    def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
-        None if none is; None for any other method."""
+        None if none is, or none for the index that ``info`` is of; None for any other method."""
         if method == "late":
             return self.served_reranker.require()
-        return self.served_reranker.get() if method == "auto" else None
+        return self.served_reranker.get(info) if method == "auto" else None
 
     def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
         """Similarity (n,) of a query with ``vectors`` (n, K), its candidates.
@@ -200,10 +200,7 @@ class Reranker:
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
         search = replace(search, session=asked.session, alpha=asked.alpha)
-        late = self.late_interaction(search.method) if asked.text else None
-        if late is not None:
-            # the trained reranker is mixed with the engine's own scores, which the similarity has no part in
-            asked = replace(asked, alpha=0.0)
+        late = self.late_interaction(search.method, info) if asked.text else None
         try:
             query = self.rewriter.rewrite(info, body, asked, search.headers)
             watch.lap("rewrite")
@@ -229,21 +226,21 @@ class Reranker:
         watch: Stopwatch,
     ) -> Answer:
         readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
-        step = LateReranking(self.engine, self.search_model, late, search.alpha) if late is not None and readable else None
+        step = LateReranking(self.engine, late) if late is not None and readable else None
         reranked = step is not None or query.rewritten.is_scored
-        explained = step is not None or (reranked and search.reasons)
+        explained = reranked and search.reasons
         bodies = [self._asked(query, step), *self._compared(search, body, query)]
         result, *plain = self._results(search, bodies, info.searched if explained or search.plane else None)
         facets = self._facets(search, bodies[0])
         watch.lap("engine")
+        if explained:
+            start = body["from"] if step is None else 0
+            add_sub_scores(self.search_model, query, result.hits, result.vectors, start)
         if step is not None:
             result = step.page(search, info, body, query, result)
-        elif explained:
-            add_sub_scores(self.search_model, query, result.hits, result.vectors, body["from"])
         for answer in plain if reranked else ():
             self._compare(search, query, result, answer, body["from"])
-        alpha = query.settings.alpha if step is None else step.alpha
-        said = self._described(search, query, step, alpha) if reranked else {"reranked": False}
+        said = self._described(search, query, step) if reranked else {"reranked": False}
         shown = {"plane": points(query, result.vectors)} if search.plane else {}
         return Answer(result, said | query.said | facets | shown)
 
@@ -293,14 +290,12 @@ class Reranker:
         }
         return {**kept, **asked, "_source": False, "track_total_hits": False}
 
-    def _described(
-        self, search: Search, query: SessionQuery, step: LateReranking | None, alpha: float
-    ) -> dict[str, Any]:
+    def _described(self, search: Search, query: SessionQuery, step: LateReranking | None) -> dict[str, Any]:
         return {
             "reranked": True,
             "model": self.model.hash,
             "method": "vectors" if step is None else "late",
-            "alpha": round(alpha, 6),
+            "alpha": round(query.settings.alpha, 6),
             "window": query.settings.window,
             "session": None if query.feedback is None else search.session,
         }

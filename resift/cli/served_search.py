@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.evaluation.served import RANKED, Asked
-from resift.plugin.documents import Document
+from resift.evaluation.served import RANKED, Asked, Hits
+from resift.plugin.documents import Document, IndexInfo
+from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS
 from resift.plugin.rewriting.clauses import question_clause
 from resift.plugin.rewriting.rewrite import RewriteSettings, rewrite
@@ -41,11 +41,55 @@ class _Vectors:
         return "innerproduct" if self.similarity == "cosine" else "l2"
 
 
-class ServedSearch:
+class IndexSearch:
+    """An index of an engine, searched as the service does by default.
+
+    ``similarity``, ``cosine`` or ``jaccard``, compares its vectors; ``idf`` says how rare a word is. ``positions``:
+    id → position of the documents that count; others are left out. ``judged``: what happens to judged documents, as
+    :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        info: IndexInfo,
+        similarity: str,
+        idf: Callable[[str], float],
+        positions: Mapping[str, int],
+        judged: str = "keep",
+    ) -> None:
+        self.similarity, self.idf, self.judged, self.defaults = similarity, idf, judged, Config()
+        self._engine, self._info, self._positions = engine, info, positions
+        self._samples = IndexSamples(engine)
+
+    def hits(self, asked: Asked) -> Hits:
+        """What is found, best first; no more than an engine gives."""
+        judged = [_as_kept(one) for one in asked.judged]
+        learned = Feedback.from_judged(judged, len(asked.vector), self.idf, asked.method) if judged else None
+        text = " ".join(asked.text.split()[:_WORDS])
+        info = self._info
+        feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(info))
+        field = None if info.model is None else info.searched
+        meaning = meaning_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
+        settings = self._settings(asked, feedback)
+        body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
+        rewritten = rewrite(body, info.fields, replace(meaning, text=text), settings).body
+        found = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
+        positions = np.array([self._positions[hit["_id"]] for hit in found], np.int64)
+        return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)
+
+    def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+        alpha, window = asked.alpha, self.defaults.window
+        if feedback is not None:
+            alpha, window = feedback.adjusted_alpha(alpha, asked.max_alpha), self.defaults.session_window
+        window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
+        return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn, judged=self.judged)
+
+
+class ServedSearch(IndexSearch):
     """Documents in an embedded engine of their own, which are searched as the service does by default.
 
-    ``vectors`` (N, K) are compared by ``similarity``, ``cosine`` or ``jaccard``; ``idf`` says how rare a word is.
-    ``judged``: what happens to judged documents, as :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it.
+    ``vectors`` (N, K) are theirs; documents are known by their positions. The others: see :class:`IndexSearch`.
     """
 
     def __init__(
@@ -56,33 +100,13 @@ class ServedSearch:
         idf: Callable[[str], float],
         judged: str = "keep",
     ) -> None:
-        self.similarity, self.idf, self.judged, self.defaults = similarity, idf, judged, Config()
-        self._count, self._dim = vectors.shape
         # in memory there is one connection, which one thread uses
-        self._engine = SqliteEngine(":memory:")
-        self._engine.create(INDEX, [_FIELD], _Vectors(self._dim, similarity))
+        engine = SqliteEngine(":memory:")
+        engine.create(INDEX, [_FIELD], _Vectors(vectors.shape[1], similarity))
         rows = enumerate(zip(documents, vectors, strict=True))
-        self._engine.bulk(INDEX, [Document(str(row), {_FIELD: text}, vector) for row, (text, vector) in rows])
-        self._info, self._samples = self._engine.info(INDEX), IndexSamples(self._engine)
-
-    def ranking(self, asked: Asked) -> NDArray[np.int64]:
-        """Positions of the documents that are found, best first; no more than an engine gives."""
-        judged = [_as_kept(one) for one in asked.judged]
-        learned = Feedback.from_judged(judged, self._dim, self.idf, asked.method) if judged else None
-        text = " ".join(asked.text.split()[:_WORDS])
-        feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(self._info))
-        meaning = replace(meaning_of(asked.text, asked.vector, feedback, judged, self.similarity), text=text)
-        settings = self._settings(asked, feedback)
-        body = {"query": question_clause(text, [_FIELD]), "size": max(RANKED, settings.window), "_source": False}
-        hits = self._engine.search(INDEX, rewrite(body, [_FIELD], meaning, settings).body).hits
-        return np.array([int(hit["_id"]) for hit in hits], np.int64)
-
-    def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
-        alpha, window = asked.alpha, self.defaults.window
-        if feedback is not None:
-            alpha, window = feedback.adjusted_alpha(alpha, asked.max_alpha), self.defaults.session_window
-        window = min(self._count, MAX_RESULTS) if asked.whole else window
-        return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn, judged=self.judged)
+        engine.bulk(INDEX, [Document(str(row), {_FIELD: text}, vector) for row, (text, vector) in rows])
+        positions = {str(row): row for row in range(len(vectors))}
+        super().__init__(engine, engine.info(INDEX), similarity, idf, positions, judged)
 
 
 def _as_kept(judged: JudgedDocument) -> JudgedDocument:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import click
@@ -13,6 +15,7 @@ from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import (
     combined,
     json_option,
+    model_option,
     opened,
     option_of,
     out_option,
@@ -22,11 +25,16 @@ from resift.cli.options import (
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.corpus import DocumentFrequencies
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
 from resift.encoders.residual import NETWORKS
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
-from resift.ranking.late_interaction import SPELLING
+from resift.evaluation.served import Asked, Served, served_by
+from resift.plugin.documents import IndexInfo
+from resift.plugin.engine import Engine
+from resift.ranking.late_interaction import SPELLING, LateInteraction
 from resift.training.options import EmBoostOptions, LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -65,6 +73,7 @@ judged_options = combined(
 )
 @sourced
 @judged_options
+@model_option
 @option_of(LateInteractionOptions, "epochs", "Passes over the queries; more where there are few.")
 @option_of(LateInteractionOptions, "negatives", "Irrelevant documents against each relevant one.")
 @option_of(LateInteractionOptions, "pool", "BM25's best documents, which the irrelevant ones are drawn from.")
@@ -79,6 +88,7 @@ def reranker_command(
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
+    model: str,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -89,49 +99,90 @@ def reranker_command(
     unless --split says otherwise). Without --split all of them train what is written, once the held-back ones have
     judged.
 
-    If training made nothing better, the untrained reranker is written; if that does not help either, nothing is
-    written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
+    It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
+    which is the model that the index is searched with. If training made nothing better, the untrained reranker is
+    written; if that does not help either, nothing is written and the exit status is 3. Needs the extras 'adapt' and
+    'vectors'.
     """
     from resift.training.late_interaction_selection import learn
 
-    started = time.perf_counter()
-    options, candidates = LateInteractionOptions(**settings), None
+    started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
-    if folder is not None:
-        data = read_split_collection(folder, shares)
-    else:
-        data, candidates = _judged(source, of_sessions, of_ubi, options.pool, shares)
-    table = _mixed(sources, data.collection.documents, SPELLING)
-    with progress_bar("training") as progress:
-        model, report = learn(data.collection, table, data.split, options, data.train_on_all, candidates, progress)
-    lines, useful = _report_lines(report, time.perf_counter() - started), report["better"]
+    index = of_ubi or of_sessions
+    with ExitStack() as kept_open:
+        if index is None:
+            data, candidates = read_split_collection(str(folder), shares), None
+            served = _served(model, data.collection.documents)
+        else:
+            engine = kept_open.enter_context(opened(source.engine))
+            searched = load_model(model)
+            info = _info(engine, index, searched)
+            data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
+            served = _served_index(engine, info, searched, data.collection.document_ids)
+        table = _mixed(sources, data.collection.documents, SPELLING)
+        with progress_bar("training") as progress:
+            reranker, report = learn(
+                data.collection, table, data.split, options, served, data.train_on_all, candidates, progress
+            )
+    reranker.info |= {"indices": [] if index is None else [index], "beside": load_model(model).hash}
+    _save(reranker, report, out, as_json, time.perf_counter() - started)
+
+
+def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
+    """Write the reranker if it helps, and say what was measured; ends the command if it does not."""
+    from resift.training.late_interaction_selection import CHOSEN_BY
+
+    lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
-        model.save(out)
-        lines.append(
-            f"{model.name}, {len(model.table)} words of {model.table.dim} dimensions, hash {model.hash}, in {out}"
-        )
-    saved = {"name": model.name, "dim": model.table.dim, "hash": model.hash, "folder": out} if useful else None
+        reranker.save(out)
+        size = f"{len(reranker.table)} words of {reranker.table.dim} dimensions"
+        lines.append(f"{reranker.name}, {size}, hash {reranker.hash}, in {out}")
+    saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
     if not useful:
-        click.echo(f"warning: it does not help on the held-back queries; nothing was written to {out}", err=True)
+        click.echo(f"warning: searches are no better with it, so nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
     if report["kept"] == "untrained":
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
-    elif report["p"]["bm25"]["mrr@10"] >= 0.05:
-        click.echo("warning: the gain over BM25 may be chance (p of 0.05 or more): judge more queries", err=True)
+    if report["p"]["vectors"][CHOSEN_BY] >= 0.05:
+        click.echo("warning: what it gains may be chance (p of 0.05 or more): judge more queries", err=True)
+
+
+def _served(model: str, documents: list[str]) -> Served:
+    """Searches of documents as they are served with a model."""
+    from resift.cli.served_search import ServedSearch
+    from resift.evaluation.registry import load_system
+    from resift.training.systems import LEARNERS
+
+    system = load_system(model, learners=LEARNERS)
+    if not isinstance(system.similarity, str):
+        raise BadInput(f"--model {model} is a reranker", value=model, expected="the model of the index")
+    return served_by(ServedSearch, system, documents)
+
+
+def _info(engine: Engine, index: str, model: Model) -> IndexInfo:
+    """What an index records. Raises ModelMismatch if it has vectors, and none of the model."""
+    info = engine.info(index)
+    return info if info.model is None else info.of(model)
+
+
+def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
+    """Searches of an index as they are served with a model."""
+    from resift.cli.served_search import IndexSearch
+
+    positions = {id: position for position, id in enumerate(ids)}
+    search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
+    return lambda query: search.hits(Asked(query, model.encode_one(query), model.alpha, model.alpha))
 
 
 def _judged(
-    source: JudgedSource, of_sessions: str | None, of_ubi: str | None, pool: int, shares: tuple[float, ...] | None
+    source: JudgedSource, engine: Engine, index: str, from_ubi: bool, pool: int, shares: tuple[float, ...] | None
 ) -> tuple[SplitCollection, list[Any]]:
     """What was judged, split in blocks, and each query's candidates; prints how much of it there is."""
     from resift.reranker.judged_collection import judged_collection
 
-    index = of_ubi or of_sessions or ""
-    with opened(source.engine) as engine:
-        judgements = [one for _, one in source.judgements(engine, index, of_ubi is not None)]
-        judged = judged_collection(engine, judgements, index, pool)
+    judged = judged_collection(engine, [one for _, one in source.judgements(engine, index, from_ubi)], index, pool)
     collection = judged.collection
     click.echo(
         f"{len(collection.queries)} queries with a relevant document, {collection.skipped} without one left out; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from resift.errors import BadInput
 from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.baselines.late_interaction import Late
 from resift.evaluation.data import Classes, Collection, with_queries
 from resift.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
 from resift.evaluation.pairwise import Matrix, similarity_blocks
 from resift.evaluation.same_class import SameClassScores, same_class_scores
-from resift.evaluation.served import Asked, Search, Serve, scores_of
+from resift.evaluation.served import Asked, Search, Serve, scores_of, served_by
 from resift.evaluation.significance import bootstrap_mean, paired_randomization
 from resift.evaluation.system import System, weights_of
-from resift.ranking.fusion import z_score
+from resift.ranking.fusion import factors_of, z_score
 from resift.ranking.late_interaction import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
@@ -107,9 +108,10 @@ def run_hybrid(
     """Rank by the system and BM25 together; that run, BM25's alone and the system's alone.
 
     A system of dense vectors for cosine or fuzzy Jaccard is measured as it is served, by the search that ``serve``
-    makes: the engine's score times exp(beta · similarity). All others, and all without ``serve``, rank by
-    (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored over a query's candidates: the whole collection or,
-    above 100,000 documents, the best 1000 of either. A document without any of the query's terms has a BM25 score of 0.
+    makes: the engine's score times exp(beta · similarity). So is a reranker, after the vectors that it is served
+    beside. All others, and all without ``serve``, rank by (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored
+    over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of either. A document
+    without any of the query's terms has a BM25 score of 0.
 
     ``alpha`` None is the fitted system's own (:func:`resift.evaluation.system.weights_of`). Raises BadInput for an
     alpha outside [0, 1] and for BM25 as the system. ``progress`` is told how many queries are done, and of how many.
@@ -118,6 +120,8 @@ def run_hybrid(
         raise BadInput(f"alpha is {alpha}", value=alpha, expected="a number from 0 (BM25 only) to 1 (vectors only)")
     if isinstance(system, BM25):
         raise BadInput("hybrid of BM25 with itself", value="bm25", expected="another encoder")
+    if isinstance(system, Late) and serve is not None:
+        return _run_late(system, collection, alpha, serve, progress)
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
     alpha = weights_of(system)[0] if alpha is None else alpha
@@ -131,13 +135,37 @@ def run_hybrid(
             mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         else:
             asked = zip(collection.queries[rows], queries[rows], strict=True)
-            rankings = [search.ranking(Asked(text, vector, alpha, alpha)) for text, vector in asked]
-            mixed.add(rows, np.stack([scores_of(ranking, len(database)) for ranking in rankings]))
+            found = [search.hits(Asked(text, vector, alpha, alpha)) for text, vector in asked]
+            mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
         first.add(rows, bm25)
         second.add(rows, semantic)
         progress(rows.stop, len(collection.queries))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
+
+
+def _run_late(
+    system: Late, collection: Collection, alpha: float | None, serve: Serve, progress: Callable[[int, int], None]
+) -> tuple[Run, Run, Run]:
+    """The runs of :func:`run_hybrid` for a reranker."""
+    bm25, alone = run_retrieval(BM25(), collection), run_retrieval(system, collection)
+    reranker, count = system.reranker, len(collection.queries)
+    alpha = reranker.alpha if alpha is None else alpha
+    served, texts = served_by(serve, system.beside(), collection.documents), reranker.prepare(collection.documents)
+    rankings = []
+    for done, query in enumerate(collection.queries, 1):
+        hits = served(query)
+        rankings.append(hits.reranked(factors_of(reranker.support(query, texts.take(hits.read)), alpha)))
+        progress(done, count)
+    return run_rankings(rankings, collection, reranker.table.dim, alpha=alpha), bm25, alone
+
+
+def run_rankings(rankings: Sequence[NDArray[np.int64]], collection: Collection, dimensions: int, **facts: Any) -> Run:
+    """The run of rankings that are there already: of each query the positions of the documents found, best first."""
+    filled = _Rankings(collection)
+    for row, ranking in enumerate(rankings):
+        filled.add(slice(row, row + 1), scores_of(ranking, len(collection.documents))[None])
+    return filled.run(dimensions, **facts)
 
 
 def _search(serve: Serve | None, system: System, collection: Collection, database: Matrix) -> Search | None:

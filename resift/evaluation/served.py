@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.evaluation.system import System, weights_of
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.judgements import JudgedDocument
 
@@ -38,15 +39,48 @@ class Asked:
     whole: bool = False
 
 
+@dataclass(frozen=True)
+class Hits:
+    """What a search finds: ``positions`` (n,) of documents, best first, and their ``scores`` (n,).
+
+    ``window``: how many of the first ones a trained reranker reads, if it is in service.
+    """
+
+    positions: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    window: int
+
+    @property
+    def read(self) -> NDArray[np.int64]:
+        """The positions of those that a trained reranker reads, (w,)."""
+        return self.positions[: self.window]
+
+    def reranked(self, factors: NDArray[np.float64]) -> NDArray[np.int64]:
+        """All positions, the first ones in the order of their scores times ``factors`` (w,)."""
+        order = np.argsort(-self.scores[: self.window] * factors, kind="stable")
+        return np.concatenate([self.read[order], self.positions[self.window :]])
+
+
 class Search(Protocol):
     """A collection that is searched as a caller's would be."""
 
-    def ranking(self, asked: Asked) -> NDArray[np.int64]:
-        """Positions of the documents that are found, best first."""
+    def hits(self, asked: Asked) -> Hits:
+        """What is found, best first."""
 
 
 # Of documents, their vectors (N, K), the similarity that compares these, and how rare a word is.
 Serve = Callable[[Sequence[str], Floats, str, Callable[[str], float]], Search]
+
+
+Served = Callable[[str], Hits]  # what a search for a text finds without a session
+
+
+def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
+    """Searches of ``documents`` by BM25 and the dense vectors of a ``system``, with its own weight."""
+    # how rare a word is matters only to what sessions learn, and here are none
+    search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
+    alpha = weights_of(system)[0]
+    return lambda query: search.hits(Asked(query, system.queries([query])[0], alpha, alpha))
 
 
 def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:

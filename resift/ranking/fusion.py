@@ -81,6 +81,11 @@ def similarity_factor(similarity: str, value: float, beta: float) -> float:
     return math.exp(beta * (max(0.0, 1 + value) if similarity == "cosine" else value))
 
 
+def factors_of(similarities: NDArray[Any], alpha: float) -> NDArray[np.float64]:
+    """The same of n similarities that are 0 or more, for a weight ``alpha``: exp(beta · similarity), (n,)."""
+    return np.asarray(np.exp(beta_of(alpha) * np.asarray(similarities, np.float64)))
+
+
 def combine(engine: NDArray[Any], semantic: NDArray[Any], alpha: float, normalization: str = "min_max") -> Floats:
     """(1 - alpha) · norm(engine) + alpha · norm(semantic), (n,), float32: the candidates' combined scores.
 

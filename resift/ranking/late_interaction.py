@@ -5,7 +5,8 @@ score(q, d) = Σ_i w_i · max(0, max_j cos(q_i, d_j) - t) / Σ_i w_i / (1 + c ·
 over the query's different words i and the document's words j. It is ColBERT's sum of maxima (Khattab and Zaharia 2020,
 eq. 3) with a weight for each query word and BM25's normalisation by length, and without a transformer. A query word may
 have a shift of its own ("when" need not be similar to "when", but to years). A word that the table lacks is similar to
-itself alone. A reranker needs the documents' texts and no vectors, so it works on any index as it is.
+itself alone. A reranker needs the documents' texts, of which it reads the first 10,000 characters, and no vectors, so
+it works on any index as it is.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.batching import BATCH, text_batches
 from resift.errors import BadInput, DimensionMismatch
+from resift.ranking.fusion import factors_of
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"
-SPELLING, IDF_POWER, ALPHA = (128, 0.6), 1.2, 0.7
+SPELLING, IDF_POWER, ALPHA = (128, 0.6), 1.2, 0.8
 _MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
 _CHARACTERS, _SIMILARITIES = 2**19, 2**22  # of documents, and of word pairs, at a time
 _FINGERPRINT_LENGTH = 12
+_READ = 10_000  # characters of a text: a hundred hits of longer ones would take too long to read
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class LateInteraction:
     ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
     query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
     ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
-    scores against the engine's when both are z-scored, and ``info`` says how the reranker was made.
+    scores beside the engine's, see :meth:`factors`, and ``info`` says how the reranker was made.
 
     Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
     """
@@ -113,6 +116,11 @@ class LateInteraction:
         text = str(self.info.get("seen", ""))
         return [text[start : start + _FINGERPRINT_LENGTH] for start in range(0, len(text), _FINGERPRINT_LENGTH)]
 
+    @property
+    def indices(self) -> Sequence[str]:
+        """Names of the indices that it is for, because its queries are theirs; none if nothing is known of that."""
+        return tuple(self.info.get("indices", ()))
+
     @cached_property
     def _unknown_weight(self) -> float:
         """What a word that the table lacks weighs in a query: it is rare, so as much as the heaviest hundredth."""
@@ -151,6 +159,23 @@ class LateInteraction:
         weights = self._weights(words)
         total = weights @ self.matches(words, prepared)
         return np.asarray(total / max(weights.sum(), 1e-12) / self._length_norms(prepared), np.float32)
+
+    def support(self, query: str, documents: Sequence[str] | PreparedDocuments) -> Floats:
+        """The scores (n,) of n documents, times the part of the query's weight that words of the table have.
+
+        So a query in words that it has not learned, such as one in another language, is not its to decide.
+        """
+        words = list(dict.fromkeys(tokenize(query)))
+        weights, known = self._weights(words), self._ids(words) >= 0
+        share = float(weights[known].sum() / max(weights.sum(), 1e-12))
+        return np.asarray(np.float32(share) * self.scores(query, documents))
+
+    def factors(self, query: str, documents: Sequence[str] | PreparedDocuments) -> NDArray[np.float64]:
+        """What the scores of n documents by which they are ranked already are multiplied with, (n,), 1 or more.
+
+        It is exp(beta · :meth:`support`) with beta = alpha / (1 - alpha), as for the similarity of vectors.
+        """
+        return factors_of(self.support(query, documents), self.alpha)
 
     def rows(self, prepared: PreparedDocuments) -> Floats:
         """The vectors, at length 1, of the documents' different words that the table knows, (U' <= U, D), float32."""
@@ -255,7 +280,7 @@ def _tokenize_all(texts: Sequence[str]) -> list[list[str]]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
-        tokens.append(tokenize(text))
+        tokens.append(tokenize(text[:_READ]))
     return tokens
 
 
@@ -266,7 +291,7 @@ def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInte
     """
     weights = table.weights ** np.float32(IDF_POWER)
     units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
-    lengths = [len(tokenize(text)) for text in documents]
+    lengths = list(map(len, _tokenize_all(documents)))
     return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
 
 

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.corpus import DocumentFrequencies
+from resift.encoders.registry import build_model
 from resift.evaluation.baselines.bm25 import BM25
+from resift.evaluation.system import Encoder
 from resift.ranking.late_interaction import ALPHA, SPELLING, CollectionScorer, LateInteraction, untrained_reranker
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -22,7 +24,8 @@ _SCORED_WHOLE, _CANDIDATES = 20_000, 1000
 class Late:
     """A reranker as a system: a text's row is its position, and positions are compared by the reranker's scores.
 
-    ``model`` None stands for an untrained one over the folder ``vectors`` and the documents' idf. In collections above
+    ``model`` None stands for an untrained one over the folder ``vectors`` and the documents' idf. It is served beside
+    the mean of these vectors. In collections above
     20,000 documents only BM25's best 1,000 of a query are scored; the others have 0.
     """
 
@@ -37,8 +40,19 @@ class Late:
 
     @property
     def alpha(self) -> float:
-        """The weight of the scores in a mix with BM25."""
+        """The weight of the scores beside those that hits have already."""
         return ALPHA if self.model is None else self.model.alpha
+
+    @property
+    def reranker(self) -> LateInteraction:
+        """The reranker, once it is fitted."""
+        assert self.model is not None
+        return self.model
+
+    def beside(self) -> Encoder:
+        """The vectors that hits are ranked by before it reads them."""
+        model = build_model("mean", load_vectors(self.vectors))
+        return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
     def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
         """Prepare the documents; their positions, (N, K)."""
@@ -72,10 +86,9 @@ class Late:
         texts = [self._texts[position] for position in queries[:, 0]]
         if self._bm25 is None:
             return self._scorer.scores(texts)
-        assert self.model is not None
         scores = np.zeros((len(texts), len(documents)), np.float32)
         lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
         for line, text, bm25 in zip(scores, texts, lexical, strict=True):
             best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
-            line[best] = self.model.scores(text, self._prepared.take(best))
+            line[best] = self.reranker.scores(text, self._prepared.take(best))
         return scores

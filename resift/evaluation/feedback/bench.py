@@ -120,7 +120,7 @@ class FeedbackBench:
         """
         vector = self.query_vectors[query]
         asked = Asked(self.queries[query], vector, self.alpha, self.max_alpha, judged, method, self.whole)
-        return scores_of(self.search.ranking(asked), len(self.documents))
+        return scores_of(self.search.hits(asked).positions, len(self.documents))
 
 
 def _dense(rows: Matrix) -> Floats:
