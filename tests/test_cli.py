@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -117,6 +119,15 @@ def test_csv_and_another_engine_file(here: Path, model_folder: str) -> None:
     )
     assert (here / "own.db").exists()
     assert not (here / "resift.db").exists()
+
+
+def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    failed = resift("keys", "create", "page", "--scopes", "search", status=1)
+    assert "No space left" in failed.stderr
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Resift(click.Group):
             with _termination():
                 return super().invoke(ctx)
         except ResiftError as error:
-            wrong = isinstance(error, (BadInput, NotFound, ModelMismatch))
+            wrong = isinstance(error, (BadInput, NotFound, ModelMismatch)) and not _is_full(error.__cause__)
             message = str(shorten(error.message, 2000))
             raise Failure(message, error.expected, WRONG_ARGUMENTS if wrong else FAILED) from error
         except KeyboardInterrupt:
@@ -58,6 +58,11 @@ class Resift(click.Group):
                 raise
             named = f"{error.filename}: " if error.filename else ""
             raise Failure(f"{named}{error.strerror or error}") from error
+
+
+def _is_full(cause: BaseException | None) -> bool:
+    """Whether an error comes of a full disk, which is no fault of the arguments."""
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _colours() -> bool | None:
