@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from numpy.typing import NDArray
 
 from resift import WordVectors, build_model
 from resift.cli.main import main

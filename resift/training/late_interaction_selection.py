@@ -57,40 +57,36 @@ def learn(
 
     The report holds ``queries`` (how many in each part), ``epochs`` and ``alpha`` as chosen, ``systems`` (bm25,
     vectors, which is what is served without a reranker, and untrained and trained, which is that with one: metric →
-    mean), ``kept``, which is the trained reranker unless the untrained one is better, ``better``: whether the nDCG@10
-    is higher with the one that is kept than without any, and ``p`` (the kept one against vectors and untrained: metric
-    → p). If there are no test queries, the validation queries judge, and ``judged_on`` says so.
+    mean), ``kept``, which is the trained reranker unless the untrained one is better, ``better``: whether it has a
+    higher nDCG@10 than vectors, and ``p`` (its against vectors and untrained: metric → p). If there are no test
+    queries, the validation queries judge, and ``judged_on`` says so.
 
-    Raises BadInput if there are not more documents than negatives, or if a query has no relevant document or nothing
-    beside it.
+    Raises BadInput if there are no more documents than negatives, or no other one for a query than its relevant ones.
     """
     options = _fitting(options, collection, len(split.train))
     final = np.concatenate([split.train, split.validation, *([split.test] if train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
     training = _Training(collection, table, options, candidates, steps)
-    chosen_on = with_queries(collection, thinned(split.validation, _MAX_VALIDATION).tolist())
-    validation = _Validation(_Hits(chosen_on, training.documents, served))
+    validation = _Validation(training.hits(thinned(split.validation, _MAX_VALIDATION), served))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
     epochs = int(np.argmax(validation.quality))
     untrained, trained = validation.reranker(0), validation.reranker(epochs)
     judges = split.test if len(split.test) else split.validation
-    judging = with_queries(collection, thinned(judges, _MAX_TEST).tolist())
     report = {
-        **_judge(_Hits(judging, training.documents, served), untrained, trained),
-        "queries": {"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
+        **_judge(training.hits(thinned(judges, _MAX_TEST), served), untrained, trained),
+        "queries": {part: len(queries) for part, queries in asdict(split).items()},
         "judged_on": "test" if len(split.test) else "validation",
         "epochs": epochs,
-        "alpha": trained.alpha,
         "validation": validation.quality,
         "options": asdict(options),
     }
-    if report["kept"] == "trained":
+    model = trained if report["kept"] == "trained" else untrained
+    if report["better"] and model is trained:
         model = _finished(training.fit(final, epochs), trained.alpha)
-    else:
-        model = _finished(training.start, untrained.alpha)
-    seen = fingerprints([collection.queries[query] for query in final])
-    model.info = {"report": report, "seen": "".join(sorted(set(seen)))}
+    report["alpha"] = model.alpha
+    seen = set(fingerprints([collection.queries[query] for query in final]))
+    model.info = {"report": report, "seen": "".join(sorted(seen))}
     return model, report
 
 
@@ -122,6 +118,10 @@ class _Training:
         self.relevant = relevant_documents(collection)
         self.start = untrained_reranker(table, collection.documents)
         self.documents = self.start.prepare(collection.documents)
+
+    def hits(self, queries: Positions, served: Served) -> _Hits:
+        """What is served of the queries at these positions."""
+        return _Hits(with_queries(self.collection, queries.tolist()), self.documents, served)
 
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
