@@ -70,7 +70,7 @@ class Hit(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The score, the higher the better; None for a hit beyond the window of a trained reranker."""
+        """The score, the higher the better; None where hits are sorted by something else."""
         return None if self["_score"] is None else float(self["_score"])
 
     @property

@@ -118,7 +118,8 @@ def retrieval(
     are used, with a warning.
 
     With --hybrid the documents are indexed in an embedded engine, and the rewritten search is asked, as the service
-    does it. What an index does not hold (late, and counts of words) is mixed with BM25, both as z-scores.
+    does it. A reranker reads the first hits of that search by --vectors. Counts of words are mixed with BM25, both as
+    z-scores.
 
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
