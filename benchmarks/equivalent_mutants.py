@@ -285,14 +285,6 @@ EQUIVALENT = {
         "reranker/search/service.py",
         'return {**kept, **asked, "_source": False, "track_total_hits": True}',
     ): "only the ids of these hits are read",
-    (
-        "reranker/search/late.py",
-        "scores[demoted] -= np.ptp(scores) + 0",
-    ): "of equal scores the engine's order counts, in which they are last",
-    (
-        "reranker/search/late.py",
-        "scores[demoted] -= np.ptp(scores) + 2",
-    ): "of equal scores the engine's order counts, in which they are last",
     ("plugin/opensearch/sessions.py", "_TIMEOUT = 4.0  # seconds"): CHOSEN,
     ("plugin/opensearch/sessions.py", "_TIMEOUT = 6.0  # seconds"): CHOSEN,
     ("reranker/search/bodies.py", "value = body.get(name, 1)"): "any whole number stands for none",

@@ -104,3 +104,20 @@ def test_bad_values(model: LateInteraction) -> None:
         LateInteraction("late", model.table, mean_length=0)
     with pytest.raises(DimensionMismatch, match="'fire' has 3"):
         LateInteraction("late", model.table, {"fire": np.zeros(3, np.float32)})
+
+
+def test_only_the_beginning_of_a_text_is_read(model: LateInteraction) -> None:
+    assert model.scores("fire", ["fire " + "? " * 6000])[0] > 0
+    assert model.scores("fire", ["? " * 6000 + "fire"])[0] == 0
+
+
+def test_a_query_is_decided_as_far_as_its_words_are_known(model: LateInteraction) -> None:
+    documents = ["qux fire", "qux", "fire"]
+    assert model.support("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
+    assert model.factors("qux quux", documents).tolist() == model.factors("", documents).tolist() == [1, 1, 1]
+    known = 2 / (2 + model._unknown_weight)
+    np.testing.assert_allclose(model.support("fire qux", documents), known * model.scores("fire qux", documents))
+    beta = model.alpha / (1 - model.alpha)
+    np.testing.assert_allclose(
+        model.factors("fire", documents), np.exp(beta * model.scores("fire", documents)), rtol=1e-5
+    )

@@ -101,7 +101,8 @@ export function explain(card, ranks, name) {
 function scores({ _score: score, resift }) {
   const rounded = (number) => number === null || number === undefined ? "unknown" : Math.abs(number) >= 1e4 ? number.toExponential(1) : String(Number(number.toPrecision(3)));
   const parts = "similarity" in resift ? `: words ${rounded(resift.engine_score)}, similarity ${rounded(resift.similarity)}` : "";
-  return `Score ${rounded(score)}${parts}`;
+  const read = "reranker" in resift ? `, trained reranker ${rounded(resift.reranker)}` : "";
+  return `Score ${rounded(score)}${parts}${read}`;
 }
 
 /** A card on the left has no arrow: it says where the hit went. */
