@@ -21,7 +21,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-UNSPACED = ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+# kana, without the signs between them: "゛", "゜", "゠", "・"
+_KANA = ((0x3040, 0x309A), (0x309D, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF))
+UNSPACED = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 LONE = 1 << 31
 _END = 0x40000
 _ASCII = "".join(chr(point).lower() if chr(point).isalnum() else " " for point in range(128))

@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
 from urllib.parse import urlsplit
+
+from ports import free_port
 
 
 class Proxy:
     """A second address of the server at ``target``, a URL; it can be killed, frozen, and brought back."""
 
     def __init__(self, target: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         parts = urlsplit(target)
         self.target = (str(parts.hostname), str(parts.port))
         self.url = f"http://127.0.0.1:{self.port}"

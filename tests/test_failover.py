@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,7 +35,7 @@ EVERYTHING: dict[str, Any] = {"match_all": {}}
 @pytest.fixture
 def two(opensearch_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, Proxy]]:
     """Two addresses of one node. What waits for seconds in earnest waits for a fraction of one here."""
-    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.2)
     both = Proxy(opensearch_url), Proxy(opensearch_url)
     yield both
@@ -79,6 +80,22 @@ def test_searches_go_on_without_one_of_two(
     two[1 - which].kill()
     assert len(ids(engine, index, EVERYTHING)) == 5
     two[1 - which].start()
+
+
+def test_a_node_that_failed_often_is_asked_when_the_other_fails(
+    two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.05)
+    engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=10)
+    two[0].freeze()
+    for seconds in [0.5] * 8 + [0, 0]:  # it is asked in half of them, and at last just now
+        time.sleep(seconds)
+        assert engine.ping()
+    two[0].thaw()
+    two[1].kill()
+    assert engine.ping()
+    engine.close()
 
 
 def test_nothing_answers_at_either(engine: OpenSearchEngine, two: tuple[Proxy, Proxy]) -> None:

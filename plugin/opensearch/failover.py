@@ -20,8 +20,9 @@ from resift.plugin.request_id import HEADER, OPAQUE_ID
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
 PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there is another to ask
-# A node that failed is left alone for 30 s, then 60, 120, 240: opensearch-py's own hour would outlast a restart.
-_DEAD_SECONDS, _DEAD_DOUBLINGS = 30, 3
+# A node that failed is left alone so long, however often it did. opensearch-py's doubling would outlast a restart, and
+# where all have failed it asks the one whose time is over first: of two that would be the one that failed just now.
+_DEAD_SECONDS = 30
 _SNIFF_SECONDS = 60
 # A parameter of requests whose answers are wanted as they are.
 AS_TEXT = "resift_as_text"
@@ -50,7 +51,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         failing = {"max_retries": 0, "retry_on_timeout": True, "sniff_on_connection_fail": sniff}
-        dead = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": _DEAD_DOUBLINGS}
+        dead = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
         sniffing = {"sniffer_timeout": _SNIFF_SECONDS if sniff else None, "sniff_timeout": CONNECT_SECONDS}
         super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
