@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
 
 T = TypeVar("T")
+_TAG = re.compile("<[^>]*>")
+_A_CLUSTER = "the address of an OpenSearch cluster"
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
@@ -147,7 +150,11 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         raise EngineUnavailable(f"no answer from OpenSearch: {error.error}", expected="a reachable cluster") from error
     except TransportError as error:
         raise translated(error) from error
-    except (SerializationError, ValueError, RecursionError) as error:
+    except SerializationError as error:
+        if "deserialize" in str(error):  # a page of another server, with status 200
+            raise EngineError("the answer is not OpenSearch's", expected=_A_CLUSTER) from error
+        raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except OpenSearchException as error:
         raise EngineError(str(error)) from error
@@ -162,6 +169,10 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if status == 401:
         expected = "a user and a password, a client certificate or a signature that it knows"
         return EngineError("OpenSearch does not accept these credentials (401)", status=status, expected=expected)
+    # a refusal of OpenSearch is JSON with a type, or a text; what has no body at all is an answer to HEAD
+    if (error.error and not body) or (isinstance(detail, Mapping) and "type" not in detail):
+        text = " ".join(_TAG.sub(" ", str(body or error.error)).split())[:200]
+        return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
     if status == 404:
