@@ -9,6 +9,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+# One thread for torch and for numpy, which read this as they are imported: tests run side by side, and on small
+# networks threads that wait for one another take several times as long as one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from clock import Clock
