@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attached_index import run
+from click.testing import CliRunner
 from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 import resift
 from resift import Model, WordVectors, build_model
+from resift.cli.main import main
 from resift.encoders.joint import JointModel
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput, ModelMismatch
@@ -250,3 +253,26 @@ def test_a_folder_that_holds_no_static_queries_is_refused(model: Model, tmp_path
     config = Config(engine=str(tmp_path / "resift.db"), static_queries=folder)
     with pytest.raises(BadInput, match="kind 'pooled'"):
         create_app(config)
+
+
+def test_a_model_is_learned_beside_static_queries(
+    cluster: OpenSearchEngine, opensearch_url: str, queries: StaticQueries, saved: str, tmp_path: Path
+) -> None:
+    name, request = f"resift-test-{uuid.uuid4().hex[:12]}", Cluster(cluster).request
+    vector = {"type": "knn_vector", "dimension": DIM, "method": {"name": "hnsw", "engine": "lucene"}}
+    properties = {"text": {"type": "text"}, "embedding": vector}
+    request("PUT", f"/{name}", {"settings": {"index.knn": True}, "mappings": {"properties": properties}})
+    body = {"text": "fire in the bush", "embedding": [1.0, 0.0, 0.0, 0.0, 1.0]}
+    request("PUT", f"/{name}/_doc/1", body, refresh="true")
+    run("attach", name, opensearch_url, "--model", saved)
+    # ten words are too few to learn from, and nothing else is against it
+    plan = CliRunner().invoke(
+        main, ["attach", name, "--engine", opensearch_url, "--out", str(tmp_path / "own"), "--yes"]
+    )
+    assert "has vectors of model queries" not in plan.output
+    run("attach", name, opensearch_url, "--no-adapt")
+    info = cluster.info(name)
+    assert info.of_both(resift.load_model(), queries).searched == JoinedFields(
+        ("resift_vector", "embedding"), (256, DIM)
+    )
+    cluster.drop(name)

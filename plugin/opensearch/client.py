@@ -169,8 +169,9 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if status == 401:
         expected = "a user and a password, a client certificate or a signature that it knows"
         return EngineError("OpenSearch does not accept these credentials (401)", status=status, expected=expected)
-    # a refusal of OpenSearch is JSON with a type, or a text; what has no body at all is an answer to HEAD
-    if (error.error and not body) or (isinstance(detail, Mapping) and "type" not in detail):
+    # a refusal of OpenSearch is JSON: with a type or a text, or {} for a pipeline that is not there; what has no body
+    # at all is an answer to HEAD
+    if (error.error and not isinstance(error.info, Mapping)) or (isinstance(detail, Mapping) and "type" not in detail):
         text = " ".join(_TAG.sub(" ", str(body or error.error)).split())[:200]
         return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":

@@ -29,6 +29,7 @@ from resift.plugin.cluster.installation import installations
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
+from resift.plugin.query_dsl import is_ours
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
@@ -94,9 +95,9 @@ class Attaching:
             raise BadInput(
                 "--field without --model", value=self.options.own, expected="--model DIR, whose vectors it has"
             )
-        # What was begun is gone on with, and not learned once more.
-        records = [target.record for target in self.targets]
-        begun = [entry for record in records for entry in (record.filling, record.current) if entry is not None]
+        # What was begun is gone on with, and not learned once more. Those in a field of the index's own are not ours.
+        found = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
+        begun = [entry for entry in found if entry is not None and is_ours(entry.vector_field)]
         if not begun:
             return None
         entry = begun[0]
