@@ -1,13 +1,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
-# Python compiles what is imported, which is a small part of all these packages' files.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c requirements.lock
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
 SERVE ?= 1
 CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 # so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
 WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
+
+# Else each of the hundreds of commands that tests start would compile all of our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
 
