@@ -193,6 +193,22 @@ def test_it_is_judged_by_what_is_served_without_it(mixed: WordVectors) -> None:
     assert not report["better"]
 
 
+def test_a_gain_that_is_likely_chance_is_none(mixed: WordVectors) -> None:
+    found = collection()
+    hits = {query: min(grades) for query, grades in zip(found.queries, found.grades, strict=True)}
+    wrong = found.queries[-1]
+
+    def nearly(query: str) -> Hits:
+        # one query of all has something to gain
+        ranking = [hits[query], hits[query] ^ 1][:: -1 if query == wrong else 1]
+        return Hits(np.array(ranking), np.array([1.0, 0.999] if query == wrong else [1e9, 1.0]), 100)
+
+    _, report = learn(found, mixed, block_split(found, (60, 10, 30)), options(), nearly, train_on_all=False)
+    quality = {name: means["ndcg@10"] for name, means in report["systems"].items()}
+    assert quality[report["kept"]] > quality["vectors"]
+    assert not report["better"]
+
+
 def test_too_few_queries_or_documents(mixed: WordVectors, served: Served) -> None:
     found = collection()
     with pytest.raises(BadInput, match=r"validation queries of 20"):

@@ -35,6 +35,7 @@ from resift.vectors.table import WordVectors
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 CHOSEN_BY = "ndcg@10"
+MAX_P = 0.2  # of a gain that is believed: what changes nothing is better by chance every other time
 _MAX_VALIDATION, _MAX_TEST = 600, 2000
 
 
@@ -57,9 +58,9 @@ def learn(
 
     The report holds ``queries`` (how many in each part), ``epochs`` and ``alpha`` as chosen, ``systems`` (bm25,
     vectors, which is what is served without a reranker, and untrained and trained, which is that with one: metric →
-    mean), ``kept``, which is the trained reranker unless the untrained one is better, ``better``: whether it has a
-    higher nDCG@10 than vectors, and ``p`` (its against vectors and untrained: metric → p). If there are no test
-    queries, the validation queries judge, and ``judged_on`` says so.
+    mean), ``kept``, which is the trained reranker unless the untrained one is better, ``p`` (that
+    one against vectors and untrained: metric → p), and ``better``: whether it has a higher nDCG@10 than vectors with p
+    below MAX_P. If there are no test queries, the validation queries judge, and ``judged_on`` says so.
 
     Raises BadInput if there are no more documents than negatives, or no other one for a query than its relevant ones.
     """
@@ -223,7 +224,7 @@ def _judge(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) ->
         "judges": len(hits.collection.queries),
         "systems": systems,
         "kept": kept,
-        "better": quality[kept] > quality["vectors"],
+        "better": quality[kept] > quality["vectors"] and p["vectors"][CHOSEN_BY] < MAX_P,
         "p": {name: {measure: values[measure] for measure in MEASURES} for name, values in p.items()},
     }
 
