@@ -8,7 +8,7 @@ FLOORS ?= 1
 # so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
 WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 
-# Else each of the hundreds of commands that tests start would compile all of our modules anew.
+# Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
