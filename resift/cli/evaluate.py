@@ -112,10 +112,8 @@ def retrieval(
 ) -> None:
     """Rank a BEIR folder's documents for its queries: corpus.jsonl, queries.jsonl, qrels.tsv; plain or gzip.
 
-    With --judgments corpus.jsonl is enough.
-
-    Queries that the model was trained on are left out and counted (trained_on). If it was trained on all of them, all
-    are used, with a warning.
+    With --judgments corpus.jsonl is enough. Queries that the model was trained on are left out and counted
+    (trained_on). If it was trained on all of them, all are used, with a warning.
 
     With --hybrid the documents are indexed in an embedded engine, and the rewritten search is asked, as the service
     does it. A reranker reads the first hits of that search by --vectors. Counts of words are mixed with BM25, both as
