@@ -19,6 +19,7 @@ _PIECE, _LARGEST = 2**16, 2**26
 _SEPARATORS = re.compile(r"[\s,]*")
 _SEVERAL_WORDS = re.compile(r"\S+(\s+\S+){3}")
 _SHOWN = 1000
+_BULK_OPTIONS = ("routing", "pipeline", "require_alias", "version", "version_type", "if_seq_no", "if_primary_term")
 
 
 def json_rows(stream: BinaryIO) -> Rows:
@@ -26,7 +27,12 @@ def json_rows(stream: BinaryIO) -> Rows:
 
     A line of JSON lines that is no object is a row of its own, and reading goes on after it. In an array, or where
     objects go over several lines, nothing is read after what is not JSON: where the next value begins is not known.
+    Of OpenSearch's own files, for its bulk API and of hits, the rows are the documents.
     """
+    return _documents(_objects(stream))
+
+
+def _objects(stream: BinaryIO) -> Rows:
     if stream.peek(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":  # type: ignore[attr-defined]
         return _checked(_array_elements(_pieces(stream)))
     lines = _numbered_lines(stream)
@@ -68,6 +74,33 @@ def _line_rows(lines: Iterator[tuple[int, bytes]]) -> Rows:
         except (ValueError, RecursionError) as error:
             fault = f"not JSON: {error}"
         yield number, row if fault is None else BadRow(raw.decode("utf-8", "replace").rstrip("\r\n"), fault)
+
+
+def _documents(rows: Rows) -> Rows:
+    """The documents of bulk requests, each with the ``_id`` of the line before it, and of hits; others as they are."""
+    action: tuple[int, dict[str, Any]] | None = None
+    for line, row in rows:
+        if isinstance(row, dict) and row.keys() >= {"_index", "_id", "_source"} and isinstance(row["_source"], dict):
+            row = {**row["_source"], "_id": row["_id"]}
+        if action is None and isinstance(row, dict) and _is_action(row):
+            action = line, row
+            continue
+        if action is not None and isinstance(row, dict):
+            (target,) = action[1].values()
+            row = {**row, "_id": target["_id"]} if "_id" in target else row
+        action = None
+        yield line, row
+    if action is not None:
+        line, row = action
+        yield line, BadRow(json.dumps(row, ensure_ascii=False), "a bulk action without a document")
+
+
+def _is_action(row: dict[str, Any]) -> bool:
+    """Whether a row is a line of a bulk request that says where the document of the next one goes."""
+    name, target = next(iter(row.items()), ("", None))
+    if len(row) != 1 or name not in ("index", "create") or not isinstance(target, dict):
+        return False
+    return all(key.startswith("_") or key in _BULK_OPTIONS for key in target)
 
 
 def _no_object(value: Any) -> str:

@@ -207,9 +207,17 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     if columns.id and name is None:
         reason = f"no id in column {columns.id!r}" + ("" if columns.id in row else f", of {', '.join(row)}"[:_SHOWN])
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
+    id = None if name is None else _id(row[name])
+    if isinstance(id, (dict, list)):
+        return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is no text and no number")
     rename = columns.rename or {}
     source = {rename.get(key, key): value for key, value in row.items() if key != "_id"}
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
         return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)
-    return Record(file, line, str(row[name]), source)
+    return Record(file, line, str(id), source)
+
+
+def _id(value: Any) -> Any:
+    """An id; of an object of MongoDB's exports what is in it."""
+    return value["$oid"] if isinstance(value, dict) and value.keys() == {"$oid"} else value

@@ -372,7 +372,7 @@ def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
     ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in given]
     if wrong := [id for id in ids if not isinstance(id, str) or not id]:
         raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="document ids or hits")
-    return ids
+    return list(map(str, ids))
 
 
 def _check_text(name: str, text: Any, limit: int) -> None:

@@ -71,6 +71,27 @@ def test_faults_of_an_array() -> None:
     assert len(rows("[" * 100_000)) == 1
 
 
+def test_bulk_requests_are_their_documents() -> None:
+    bulk = (
+        '{"index": {"_index": "a", "_id": "1"}}\n{"t": "x"}\n{"create": {}}\n{"t": "y"}\n{"index": {"_id": 3}}\n'
+        '{broken\n{"t": "z"}\n{"index": {"_id": "4"}}\n{"index": {"name": "a document"}}\n{"index": {"_id": "5"}}'
+    )
+    found = rows(bulk)
+    assert [line for line, _ in found] == [2, 4, 6, 7, 9, 10]
+    assert found[0][1] == {"_id": "1", "t": "x"}
+    assert [found[place][1] for place in (1, 3)] == [{"t": "y"}, {"t": "z"}]
+    assert found[4][1] == {"_id": "4", "index": {"name": "a document"}}
+    assert reasons(bulk)[-1] == "a bulk action without a document"
+
+
+def test_hits_are_their_documents() -> None:
+    hit = {"_index": "a", "_id": "1", "_score": 1.0, "_source": {"t": "x"}}
+    document = {"_id": "1", "t": "x"}
+    assert [row for _, row in rows(json.dumps(hit))] == [row for _, row in rows(json.dumps([hit]))] == [document]
+    other = {"_id": "2", "_source": {"t": "x"}}
+    assert [row for _, row in rows(json.dumps(other))] == [other]
+
+
 def test_a_document_with_a_list_of_objects_stays_one() -> None:
     document = {"title": "Of mice and men", "text": "A few words", "authors": [{"name": "John"}]}
     assert reasons(json.dumps(document)) == reasons(json.dumps(document, indent=1)) == [document]

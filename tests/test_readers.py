@@ -109,6 +109,14 @@ def test_columns_without_a_name_are_called_by_their_place() -> None:
     assert one.source == {"column 1": "0", "title": "Fire", "text": "It burns.", "column 4": ""}
 
 
+def test_ids_of_mongodb_and_ids_that_are_none() -> None:
+    first, second = records('{"_id": {"$oid": "5f7"}, "text": "a"}\n{"id": {"a": 1}, "text": "b"}\n')
+    assert isinstance(first, Record)
+    assert (first.id, first.source) == ("5f7", {"text": "a"})
+    assert isinstance(second, BadLine)
+    assert second.reason == "the id in 'id' is no text and no number"
+
+
 def test_two_columns_of_one_name() -> None:
     with pytest.raises(BadInput, match="two columns are called 'text'"):
         records("id,text,text\n1,a,b\n", "csv")
