@@ -24,6 +24,7 @@ PIPELINES = ("hybrid", "rerank")
 _DEPLOY_SECONDS = 60
 _FORGOTTEN_SECONDS = 5.0  # that OpenSearch 2 may take to forget a model that was deleted
 _IN_USE = "still using this connector"
+_NO_KEY_YET = "Fetching master key timed out"
 LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
@@ -173,7 +174,9 @@ class RemoteModel(Resource):
         """
         self.remove()
         group = self._group_id()
-        connector = self.cluster.request("POST", f"{self.path}/connectors/_create", self.body)["connector_id"]
+        # a cluster makes a key for its first connector, and OpenSearch 2 does not wait for it where it is busy
+        create = partial(self.cluster.request, "POST", f"{self.path}/connectors/_create", self.body)
+        connector = self._insist(_NO_KEY_YET, create)["connector_id"]
         register = {
             "name": self.name,
             "function_name": "remote",
@@ -218,8 +221,8 @@ class RemoteModel(Resource):
         while any(one == id for one, _ in self.cluster.named("models", self.name)) and time.monotonic() < deadline:
             time.sleep(0.1)
 
-    def _insist(self, refusal: str, attempt: Callable[[], None], seconds: float = _DEPLOY_SECONDS) -> None:
-        """Do something that is refused for this reason as long as something else has not ended."""
+    def _insist(self, refusal: str, attempt: Callable[[], Any], seconds: float = _DEPLOY_SECONDS) -> Any:
+        """Do something that is refused for this reason as long as something else has not ended; what it returns."""
         deadline = time.monotonic() + seconds
         while True:
             try:
