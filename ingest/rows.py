@@ -44,7 +44,7 @@ def text_rows(stream: BinaryIO) -> Rows:
 
 
 def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
-    """A row for each line of a table after its header, each with the line it ends in.
+    """A row for each line of a table after its header, each with the line it ends in, without its empty cells.
 
     The delimiter is the one of ``delimiters`` that the header has most of, the first if it has none. Raises BadInput if
     two columns have one name.
@@ -69,7 +69,9 @@ def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
             fault = _fault(row, len(rows.fieldnames or []))
             yield (
                 rows.line_num,
-                dict(row) if fault is None else BadRow(shown(json.dumps(row, ensure_ascii=False)), fault),
+                {name: cell for name, cell in row.items() if cell}
+                if fault is None
+                else BadRow(shown(json.dumps(row, ensure_ascii=False)), fault),
             )
     finally:
         # a wrapper that is collected closes the stream below it, which may be stdin

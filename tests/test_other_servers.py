@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from resift.errors import EngineError
+from resift.errors import EngineError, NotFound
 from resift.plugin.connect import open_engine
 
 PAGE = b"<html><head><title>It works</title></head><body><h1>A page</h1></body></html>"
@@ -63,4 +63,14 @@ def test_another_server_is_named_as_that(
     assert "<" not in caught.value.message
     assert caught.value.status == (status if status != 200 else 503)
     assert "cluster" in str(caught.value.expected)
+    engine.close()
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"error": "no handler found for uri"}'])
+def test_other_answers_of_opensearch_are_its_own(url: str, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("status", 404), ("kind", "application/json"), ("body", body)):
+        monkeypatch.setattr(OtherServer, name, value)
+    engine = open_engine(url)
+    with pytest.raises(NotFound):
+        engine.info("news")
     engine.close()

@@ -106,7 +106,14 @@ def test_csv() -> None:
 def test_columns_without_a_name_are_called_by_their_place() -> None:
     (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and a comma too many
     assert isinstance(one, Record)
-    assert one.source == {"column 1": "0", "title": "Fire", "text": "It burns.", "column 4": ""}
+    assert one.source == {"column 1": "0", "title": "Fire", "text": "It burns."}
+
+
+def test_an_empty_cell_is_no_value() -> None:
+    # OpenSearch refuses "" where the first rows had dates
+    (one,) = records("id,text,closed\n1,a,\n", "csv")
+    assert isinstance(one, Record)
+    assert one.source == {"id": "1", "text": "a"}
 
 
 def test_ids_of_mongodb_and_ids_that_are_none() -> None:
