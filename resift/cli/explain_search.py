@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, model_option, store_options
+from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_options
 from resift.cli.output import print_report
 from resift.errors import BadInput
 from resift.plugin.rewriting.rewrite import JUDGED
@@ -44,7 +44,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
     help="What happens to judged documents.",
 )
 @engine_option
-@model_option
+@search_models
 @store_options
 @json_option
 def explain_search(
@@ -57,6 +57,7 @@ def explain_search(
     judged: str,
     engine: str,
     model: str,
+    static_queries: str,
     store: str,
     session_index: str,
     as_json: bool,
@@ -69,7 +70,9 @@ def explain_search(
     asked: str | dict[str, Any] = _read(file) if file is not None else query or ""
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
-    with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+    with library.open(
+        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+    ) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)

@@ -9,7 +9,7 @@ import click
 
 from resift import library
 from resift.cli.failures import TERMINATED
-from resift.cli.options import engine_option, model_option, store_options
+from resift.cli.options import engine_option, search_models, store_options
 
 
 @click.command(epilog="Example: resift mcp news --about 'Reports on bush fires, 2001 to 2024'")
@@ -23,16 +23,27 @@ from resift.cli.options import engine_option, model_option, store_options
     help="Serve http://127.0.0.1:PORT/mcp, to this machine alone, instead of standard input and output.",
 )
 @engine_option
-@model_option
+@search_models
 @store_options
-def mcp(index: str, about: str, port: int | None, engine: str, model: str, store: str, session_index: str) -> None:
+def mcp(
+    index: str,
+    about: str,
+    port: int | None,
+    engine: str,
+    model: str,
+    static_queries: str,
+    store: str,
+    session_index: str,
+) -> None:
     """Serve the tools search, mark, explain_session and forget over INDEX to an agent, by the Model Context Protocol.
 
     An agent's host starts this itself and talks to it by standard input and output, until it closes that.
     """
     from resift.integrations.mcp import server
 
-    with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+    with library.open(
+        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+    ) as opened:
         opened.service.info(index)  # as resift search does
         served = server(opened.index(index), about)
         if port is None:

@@ -182,6 +182,16 @@ model_option = click.option(
     show_default=True,
     help="The folder of a saved model, or resift-en, the packaged one.",
 )
+# how a search compares texts and documents
+search_models = combined(
+    model_option,
+    service_option(
+        "static_queries",
+        "--static-queries",
+        metavar="DIR",
+        help="Static queries, to search by together with the model: indices need the vectors of both.",
+    ),
+)
 port_option = click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
 )

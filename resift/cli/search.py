@@ -8,7 +8,7 @@ import shutil
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, engine_option, json_option, model_option, store_options
+from resift.cli.options import ELSEWHERE, engine_option, json_option, search_models, store_options
 from resift.cli.output import cut, display_width
 from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
@@ -22,7 +22,7 @@ _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
 @click.option("--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Hits to show.")
 @click.option("--session", metavar="ID", help="Search in this session, following what was marked in it.")
 @engine_option
-@model_option
+@search_models
 @store_options
 @json_option
 def search(
@@ -32,6 +32,7 @@ def search(
     session: str | None,
     engine: str,
     model: str,
+    static_queries: str,
     store: str,
     session_index: str,
     as_json: bool,
@@ -40,7 +41,9 @@ def search(
 
     --json prints what POST /v1/search answers.
     """
-    with library.open(engine, model, sessions=store, session_index=session_index) as opened:
+    with library.open(
+        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+    ) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.

@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from resift.cli import serving
-from resift.cli.options import engine_option, json_option, model_option, port_option, service_option
+from resift.cli.options import (
+    engine_option,
+    json_option,
+    model_option,
+    port_option,
+    search_models,
+    service_option,
+)
 from resift.cli.output import print_report
 
 
@@ -25,13 +32,7 @@ from resift.cli.output import print_report
     help="Processes, which share the model's memory.",
 )
 @engine_option
-@model_option
-@service_option(
-    "static_queries",
-    "--static-queries",
-    metavar="DIR",
-    help="Static queries, to search by together with the model: indices need the vectors of both.",
-)
+@search_models
 def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
     """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
     with serving.shared_metrics():
