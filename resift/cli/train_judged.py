@@ -101,8 +101,8 @@ def reranker_command(
 
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
     which is the model that the index is searched with. If training made nothing better, the untrained reranker is
-    written; if that does not help either, or by too little to be sure (p of 0.2 or more), nothing is written and the
-    exit status is 3. Needs the extras 'adapt' and 'vectors'.
+    written; if that does not help either, or likely by chance (p of 0.5 or more), nothing is written and the exit
+    status is 3. Needs the extras 'adapt' and 'vectors'.
     """
     from resift.training.late_interaction_selection import learn
 
@@ -141,7 +141,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
     saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
     if not useful:
-        why = f"searches are no better with it, or too little to be sure of (p of {MAX_P} or more)"
+        why = f"searches are no better with it, or likely by chance (p of {MAX_P} or more)"
         click.echo(f"warning: {why}; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
     if report["kept"] == "untrained":

@@ -35,7 +35,7 @@ from resift.vectors.table import WordVectors
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 CHOSEN_BY = "ndcg@10"
-MAX_P = 0.2  # of a gain that is believed: what changes nothing is better by chance every other time
+MAX_P = 0.5  # of a gain that counts: what changes nothing is better by chance every other time
 _MAX_VALIDATION, _MAX_TEST = 600, 2000
 
 
