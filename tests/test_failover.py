@@ -85,11 +85,11 @@ def test_searches_go_on_without_one_of_two(
 def test_a_node_that_failed_often_is_asked_when_the_other_fails(
     two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(failover, "_DEAD_SECONDS", 0.05)
     engine = OpenSearchEngine(f"{two[0].url}, {two[1].url}", timeout=10)
     two[0].freeze()
-    for seconds in [0.5] * 8 + [0, 0]:  # it is asked in half of them, and at last just now
+    for seconds in [0.2] * 6 + [0, 0]:  # it is asked in half of them, and at last just now
         time.sleep(seconds)
         assert engine.ping()
     two[0].thaw()
