@@ -41,7 +41,7 @@ def test_of_documents_without_vectors_there_is_none(engine: Engine, index: str, 
     engine.create(index, ["text"], model)
     engine.bulk(index, [Document("1", {"text": "fire"}, None)])
     engine.refresh(index)
-    assert IndexSamples(engine).of(engine.info(index)).vectors.shape == (0, model.dim)
+    assert len(IndexSamples(engine).of(engine.info(index)).vectors) == 0
 
 
 def test_an_engine_that_was_away_is_asked_again(engine: Engine, indexed: str) -> None:
@@ -53,4 +53,4 @@ def test_an_engine_that_was_away_is_asked_again(engine: Engine, indexed: str) ->
     samples.engine = engine
     assert len(samples.of(info).vectors) == 5
     # where it answers, and gives none, there is none
-    assert samples.of(replace(info, name="gone")).vectors.shape == (0, info.dim)
+    assert len(samples.of(replace(info, name="gone")).vectors) == 0
