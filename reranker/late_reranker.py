@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput, ModelNotFound, ResiftError
-from resift.plugin.documents import IndexInfo
+from resift.plugin.documents import IndexInfo, check_name
 from resift.ranking.late_interaction import FILE, LateInteraction
 
 log = logging.getLogger(__name__)
@@ -85,14 +85,15 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
 
     It is for the ``indices`` of these names alone; without them for those that it learned from, if that is known.
     Raises ModelNotFound if there is none, CorruptModel if it is damaged, and BadInput if searches were found no better
-    with it when it was judged; then ``folder`` stays as it is.
+    with it when it was judged, and for a name that no index can have; then ``folder`` stays as it is.
     """
+    names = [check_name(index) for index in indices]
     reranker = LateInteraction.load(source)
     if not _judgement(reranker).get("better", True):
         message = f"the reranker in {source} made searches no better when it was judged"
         raise BadInput(message, value=source, expected="one that helps: more judged queries, or none in service")
-    if indices:
-        reranker.info["indices"] = list(indices)
+    if names:
+        reranker.info["indices"] = names
     reranker.save(folder)
     return reranker
 

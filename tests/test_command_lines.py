@@ -171,7 +171,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("train reranker", "of_sessions"): {"folder": None},
     ("train reranker", "of_ubi"): {"folder": None},
     ("train reranker", "engine"): {"folder": None, "of_sessions": "docs"},
-    ("train reranker", "store"): {"folder": None, "of_sessions": "docs"},
+    ("train reranker", "store"): {"folder": None, "of_sessions": "docs", "model": "model"},
     ("train word2doc", "folder"): {"files": None},
     ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
     ("attach", "to"): {"aliases": "found"},
