@@ -118,7 +118,8 @@ def test_a_plain_search_follows_the_same_session(open_page: Open) -> None:
 
 def test_ids_may_be_numbers(open_page: Open) -> None:
     page = open_page()
-    page.run("window.sent = []; window.fetch = async (_, asked) => { sent.push(JSON.parse(asked.body)); throw new Error() }")
+    fetch = "async (_, asked) => { sent.push(JSON.parse(asked.body)); throw new Error() }"
+    page.run(f"window.sent = []; window.fetch = {fetch}")
     page.run("return Resift.mark(7).then(() => Resift.clicked(8))")
     assert page.run("return sent.map((one) => [one.relevant, one.clicked])") == [[["7"], None], [None, ["8"]]]
 
