@@ -11,7 +11,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, VectorFields, values_of
+from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
@@ -107,8 +107,11 @@ class IndexInfo:
         for one in (first, *first.others):
             same = [found for other in rest if (found := other.same(one)) is not None]
             if len(same) == len(rest):
-                fields = dict.fromkeys(field for found in (one, *same) for field in found.fields)
-                common.append(replace(one, name=name, indices=indices, fields=tuple(fields), others=()))
+                fields: dict[str, str] = {}
+                for field in (field for found in (one, *same) for field in found.fields):
+                    # where only some indices nest its objects, it is asked for as the others have it
+                    fields[field] = field if isinstance(fields.get(field, field), NestedField) else str(field)
+                common.append(replace(one, name=name, indices=indices, fields=tuple(fields.values()), others=()))
         if not common:
             other = next(info for info in rest if info.same(first) is None)
             raise ModelMismatch(

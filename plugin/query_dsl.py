@@ -22,6 +22,18 @@ _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
 
 
+class NestedField(str):
+    """The name of a field of nested objects, which a query reaches only by the ``path`` of these objects."""
+
+    path: str
+
+    def __new__(cls, name: str, path: str) -> NestedField:
+        """The field of a ``name`` in the objects at a ``path``."""
+        field = super().__new__(cls, name)
+        field.path = path
+        return field
+
+
 class JoinedFields(NamedTuple):
     """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.joined` joins them; one of them may
     be missing from a document: their ``names``, and the number of dimensions of each."""

@@ -28,11 +28,11 @@ from resift.plugin.opensearch.client import call, connect, error_reason, from_js
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
-from resift.plugin.opensearch.mappings import exact_names, is_mapped_alike, mappings, vector_fault
+from resift.plugin.opensearch.mappings import exact_names, is_mapped_alike, mappings, nested_path, vector_fault
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
-from resift.plugin.query_dsl import VECTOR_FIELD, Body, VectorFields
+from resift.plugin.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 
 _SAMPLE_SEED = 7
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
@@ -245,7 +245,17 @@ class OpenSearchEngine(Engine):
 
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
-    return IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
+    info = IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
+    return replace(_located(info, mappings), others=tuple(_located(other, mappings) for other in info.others))
+
+
+def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
+    """The same with what is known of fields in nested objects."""
+    paths = {name: nested_path(mappings, name) for name in info.fields if "." in name}
+    if not any(paths.values()):
+        return info
+    fields = [NestedField(name, path) if (path := paths.get(name)) else name for name in info.fields]
+    return replace(info, fields=tuple(fields))
 
 
 def _value(bucket: dict[str, Any]) -> Any:

@@ -64,6 +64,19 @@ def exact_names(mapping: dict[str, Any], path: str = "") -> Iterator[str]:
         yield from exact_names({"properties": field.get("fields", {})}, f"{path}{name}.")
 
 
+def nested_path(mapping: dict[str, Any], name: str) -> str | None:
+    """The path of the innermost nested objects that a field is in; None of a field of the document itself.
+
+    >>> nested_path({"properties": {"parts": {"type": "nested", "properties": {"text": {}}}}}, "parts.text")
+    'parts'
+    """
+    found, level, path = None, mapping, ""
+    for part in name.split("."):
+        level, path = level.get("properties", {}).get(part, {}), f"{path}.{part}" if path else part
+        found = path if level.get("type") == "nested" else found
+    return found
+
+
 def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
     """Why an index with a mapping cannot hold the vectors of ``dim`` numbers that a field is for; "" if it can."""
     found = mapping.get("properties", {}).get(field)

@@ -80,6 +80,11 @@ def _asks_for_text(query: Any) -> bool:
     if kind == "bool" and isinstance(inner, Mapping):
         alternatives = _as_list(inner.get("should"))
         return set(inner) == {"should"} and bool(alternatives) and all(map(_asks_for_text, alternatives))
+    if kind == "dis_max" and isinstance(inner, Mapping):
+        alternatives = _as_list(inner.get("queries"))
+        return bool(alternatives) and all(map(_asks_for_text, alternatives))
+    if kind == "nested" and isinstance(inner, Mapping):
+        return "inner_hits" not in inner and _asks_for_text(inner.get("query"))
     return kind in _TEXT_CLAUSES
 
 

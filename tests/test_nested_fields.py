@@ -1,0 +1,139 @@
+"""A query text finds words in nested objects, and sessions look for theirs there too."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import ids, post
+
+from resift import Model
+from resift.ingest.verify import verify
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.documents import IndexInfo
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
+from resift.plugin.query_dsl import GUARD_FIELD, NestedField
+from resift.plugin.rewriting.clauses import question_clause, text_clause
+from resift.plugin.rewriting.query_text import find_text, text_parts
+from resift.reranker import Config, create_app
+
+FIELDS = ["title", "parts.text", "parts.notes.text"]
+DOCUMENTS: dict[str, tuple[str, list[str], str]] = {
+    "top": ("fire forest", ["rain"], "river"),
+    "inner": ("army", ["rain river", "fire forest"], "water"),
+    "deep": ("army gun", ["soldier"], "fire forest"),
+    "apart": ("war", ["fire", "forest"], "gun"),
+    "none": ("war gun", ["soldier"], "army"),
+}
+TEXT = {"type": "text", "analyzer": "english"}
+
+
+def made(cluster: OpenSearchEngine, model: Model, nests: bool) -> str:
+    """An index whose parts are nested objects, with notes in them, or plain ones."""
+    kind = {"type": "nested"} if nests else {}
+    notes = {**kind, "properties": {"text": TEXT}}
+    parts = {**kind, "properties": {"text": TEXT, "notes": notes}}
+    properties = {"title": TEXT, "parts": parts, "resift_vector": vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
+    meta = {"resift": IndexInfo.made_by(model, FIELDS).meta()}
+    settings = {"number_of_shards": 2, "number_of_replicas": 0, "index.knn": True}
+    name, request = f"nested-{uuid.uuid4().hex[:8]}", Cluster(cluster).request
+    request("PUT", f"/{name}", {"settings": settings, "mappings": {"properties": properties, "_meta": meta}})
+    lines = []
+    for id, (title, texts, note) in DOCUMENTS.items():
+        inner: list[dict[str, Any]] = [{"text": text} for text in texts]
+        inner[0]["notes"] = [{"text": note}]
+        lines += [json.dumps({"index": {"_id": id}}), json.dumps({"title": title, "parts": inner})]
+    request("POST", f"/{name}/_bulk", "\n".join(lines) + "\n", refresh="true")
+    assert verify(cluster, model, name, repair=True).repaired == len(DOCUMENTS)
+    cluster.refresh(name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def nested(cluster: OpenSearchEngine, model: Model) -> Iterator[str]:
+    """An index with nested objects."""
+    name = made(cluster, model, True)
+    yield name
+    cluster.drop_if_exists(name)
+
+
+@pytest.fixture
+def client(cluster: OpenSearchEngine, model: Model, tmp_path: Path) -> FlaskClient:
+    """An application over the cluster."""
+    config = Config(store=str(tmp_path / "sessions.db"), alpha=0.5)
+    return create_app(config, engine=cluster, model=model).test_client()
+
+
+def test_an_index_says_where_its_fields_are(cluster: OpenSearchEngine, nested: str) -> None:
+    fields = cluster.info(nested).fields
+    assert fields == tuple(FIELDS)
+    assert [getattr(field, "path", None) for field in fields] == [None, "parts", "parts.notes"]
+
+
+def test_a_text_is_found_in_nested_objects(client: FlaskClient, nested: str) -> None:
+    answer = post(client, "/v1/search", index=nested, query="fire forest", reasons=True, highlight=True)
+    assert set(ids(answer)) == {"top", "inner", "deep", "apart"}
+    assert answer["hits"]["total"]["value"] == 4
+    plain = post(client, "/v1/search", index=nested, query="fire forest", alpha=0)
+    scores = {hit["_id"]: hit["_score"] for hit in plain["hits"]["hits"]}
+    # both words in one object say more than each in another
+    assert scores["inner"] > scores["apart"]
+    assert ids(post(client, "/v1/search", index=nested, query="what is the soldier", alpha=0)) in (
+        ["deep", "none"],
+        ["none", "deep"],
+    )
+
+
+def test_a_session_asks_for_its_words_in_nested_objects(client: FlaskClient, nested: str) -> None:
+    before = post(client, "/v1/search", index=nested, query="rain", size=5)
+    assert set(ids(before)) == {"top", "inner"}
+    post(client, "/v1/feedback", session="a", index=nested, query="rain", relevant=["deep"])
+    after = post(client, "/v1/search", index=nested, query="rain", size=5, session="a")
+    assert {"deep", "none"} <= set(ids(after))  # by "soldier", in a nested object
+    body = {"query": {"match": {"title": "war"}}, "ext": {"ml_inference": {"query": "rain", "session": "a"}}}
+    rewritten = post(client, "/v1/rewrite", index=nested, body=body)["body"]
+    assert '"path": "parts"' in json.dumps(rewritten["rescore"])
+
+
+def test_names_of_indices_that_nest_and_that_do_not(
+    cluster: OpenSearchEngine, model: Model, client: FlaskClient, nested: str
+) -> None:
+    flat = made(cluster, model, False)
+    try:
+        info = cluster.info(f"{flat},{nested}")
+        assert [type(field) for field in info.fields] == [str, str, str]
+        found = post(client, "/v1/search", index=f"{flat},{nested}", query="fire forest")["hits"]["hits"]
+        assert {hit["_id"] for hit in found if hit["_index"] == flat} == {"top", "inner", "deep", "apart"}
+    finally:
+        cluster.drop(flat)
+
+
+def test_clauses_of_nested_fields() -> None:
+    fields = ["title", NestedField("parts.text", "parts"), NestedField("parts.title", "parts")]
+    clause = question_clause("what is fire", fields)
+    weak = text_clause("what is", fields, tie_breaker=0.3, boost=0.1)
+    strong = text_clause("fire", fields, tie_breaker=0.3)
+    assert clause == {"bool": {"should": [strong, weak]}}
+    flat, inner = strong["dis_max"]["queries"]
+    assert flat == {"multi_match": {"query": "fire", "fields": ["title"], "tie_breaker": 0.3}}
+    assert (inner["nested"]["path"], inner["nested"]["score_mode"]) == ("parts", "max")
+    assert find_text(clause) == "fire"
+    # it may be widened, as any other text may
+    parts = text_parts(clause)
+    assert parts is not None
+    assert parts.scoring == clause
+    assert text_parts({"dis_max": {"queries": [{"term": {"a": 1}}]}}) is None
+    assert text_clause("fire", fields[1:]) == {
+        "nested": {
+            "path": "parts",
+            "query": {"multi_match": {"query": "fire", "fields": ["parts.text", "parts.title"]}},
+            "score_mode": "max",
+            "ignore_unmapped": True,
+        }
+    }
