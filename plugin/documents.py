@@ -107,11 +107,7 @@ class IndexInfo:
         for one in (first, *first.others):
             same = [found for other in rest if (found := other.same(one)) is not None]
             if len(same) == len(rest):
-                fields: dict[str, str] = {}
-                for field in (field for found in (one, *same) for field in found.fields):
-                    # where only some indices nest its objects, it is asked for as the others have it
-                    fields[field] = field if isinstance(fields.get(field, field), NestedField) else str(field)
-                common.append(replace(one, name=name, indices=indices, fields=tuple(fields.values()), others=()))
+                common.append(replace(one, name=name, indices=indices, fields=_all_fields([one, *same]), others=()))
         if not common:
             other = next(info for info in rest if info.same(first) is None)
             raise ModelMismatch(
@@ -125,6 +121,15 @@ class IndexInfo:
         """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
         key = other.model, other.vector_field
         return next((one for one in (self, *self.others) if (one.model, one.vector_field) == key), None)
+
+
+def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
+    """The text fields of several indices, each once."""
+    fields: dict[str, str] = {}
+    for field in (field for info in infos for field in info.fields):
+        # where only some indices nest its objects, it is asked for as the others have it
+        fields[field] = field if isinstance(fields.get(field, field), NestedField) else str(field)
+    return tuple(fields.values())
 
 
 class ModelDescription(Protocol):
