@@ -80,7 +80,7 @@ def choose(engine: Engine, model: Model, names: Sequence[str]) -> tuple[list[Ind
     infos = [engine.info(own) for own in _own_names(engine, names)] if names else engine.indices()
     chosen, others = [], {}
     for info in infos:
-        entry = next((one for one in (info, *info.others) if one.model == model.hash), None)
+        entry = info.find(model)
         if entry is None:
             if info.model is not None or names:
                 others[info.name] = f"vectors of model {info.model_name} ({info.model})" if info.model else "no vectors"

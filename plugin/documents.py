@@ -45,11 +45,15 @@ class IndexInfo:
             return self.vector_field
         return JoinedFields((self.vector_field, self.beside.vector_field), (self.dim or 0, self.beside.dim or 0))
 
+    def find(self, model: ModelDescription) -> IndexInfo | None:
+        """What the index records about its vectors of ``model``; None if it has none of them."""
+        return next((one for one in (self, *self.others) if one.model == model.hash), None)
+
     def of(self, model: ModelDescription) -> IndexInfo:
-        """What the index records about its vectors of ``model``. Raises ModelMismatch if it has none of them."""
-        for one in (self, *self.others):
-            if one.model == model.hash:
-                return one
+        """The same. Raises ModelMismatch if it has none of them."""
+        found = self.find(model)
+        if found is not None:
+            return found
         if self.model is None:
             attached = f"an index with vectors: resift attach {self.name}"
             raise ModelMismatch(f"index {self.name!r} has no vectors", value=self.name, expected=attached)
@@ -68,7 +72,7 @@ class IndexInfo:
         found = self.of(model)
         if queries is None:
             return found
-        beside = next((one for one in (self, *self.others) if one.model == queries.hash), None)
+        beside = self.find(queries)
         if beside is None:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
             expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"

@@ -10,7 +10,15 @@ from typing import Any
 from resift.arrays import Floats
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import CODE_FIELD, GUARD_FIELD, VECTOR_FIELD, Body, VectorFields, is_ours
+from resift.plugin.query_dsl import (
+    CODE_FIELD,
+    GUARD_FIELD,
+    VECTOR_FIELD,
+    Body,
+    VectorFields,
+    is_ours,
+    vector_field_names,
+)
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 
@@ -172,8 +180,7 @@ class Engine(ABC):
         and EngineError with status 503 where a part of the index does not answer.
         """
         # By name the vectors are exact, which others of a search need not be.
-        named = [vectors] if isinstance(vectors, str) else vectors.names
-        source = {"includes": ["*", *named], "excludes": [CODE_FIELD, GUARD_FIELD]}
+        source = {"includes": ["*", *vector_field_names(vectors)], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
         result = self.search(index, body, vectors, headers)

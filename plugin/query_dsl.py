@@ -45,6 +45,11 @@ class JoinedFields(NamedTuple):
 VectorFields = str | JoinedFields  # whose vectors a search is about
 
 
+def vector_field_names(fields: VectorFields) -> tuple[str, ...]:
+    """The name of one field of vectors, or those of joined ones."""
+    return (fields,) if isinstance(fields, str) else fields.names
+
+
 def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
     """The text of a document that is encoded: the values of its ``fields`` in order, one to a line.
 

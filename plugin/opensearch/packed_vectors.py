@@ -10,7 +10,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.opensearch.documents import stored_vector
-from resift.plugin.query_dsl import Body, VectorFields, patterns, without_vector
+from resift.plugin.query_dsl import Body, VectorFields, patterns, vector_field_names, without_vector
 from resift.plugin.resource_files import read_resource
 from resift.vectors.similarity import joined
 
@@ -41,8 +41,7 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
 
 def _scripted(vectors: VectorFields) -> list[tuple[str, str]]:
     """The name of the scripted field for each vector field, and that field."""
-    fields = [vectors] if isinstance(vectors, str) else vectors.names
-    return [(f"{_NAME}{number or ''}", field) for number, field in enumerate(fields)]
+    return [(f"{_NAME}{number or ''}", field) for number, field in enumerate(vector_field_names(vectors))]
 
 
 def _names(spec: Any, field: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import Body, JoinedFields, NestedField, VectorFields
+from resift.plugin.query_dsl import Body, JoinedFields, NestedField, VectorFields, vector_field_names
 from resift.plugin.resource_files import read_resource
 from resift.stop_words import FUNCTION_WORDS
 
@@ -137,17 +137,17 @@ def nearest_clauses(
     settings: Body = {"k": count, "ignore_unmapped": True, "boost": KNN_BOOST}
     if conditions is not None:
         settings["filter"] = conditions
-    names, probes = ([fields], [_numbers(probe)]) if isinstance(fields, str) else (fields.names, _parts(fields, probe))
     return [
         {"knn": {field: {"vector": numbers, **settings}}}
-        for field, numbers in zip(names, probes, strict=True)
+        for field, numbers in zip(vector_field_names(fields), _parts(fields, probe), strict=True)
         if any(numbers)
     ]
 
 
-def _parts(fields: JoinedFields, joined: Floats) -> list[list[float]]:
-    """The part (Kᵢ,) of a joined vector (K,) that belongs to each of the ``fields``."""
-    return [_numbers(part) for part in np.split(joined, np.cumsum(fields.dims)[:-1])]
+def _parts(fields: VectorFields, vector: Floats) -> list[list[float]]:
+    """The part (Kᵢ,) of a vector (K,) that belongs to each of the ``fields``."""
+    ends = [] if isinstance(fields, str) else np.cumsum(fields.dims)[:-1].tolist()
+    return [_numbers(part) for part in np.split(vector, ends)]
 
 
 def _numbers(vector: Floats) -> list[float]:
