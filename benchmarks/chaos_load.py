@@ -35,6 +35,7 @@ PARTIAL = "partial"  # an answer without some of the shards
 UNAVAILABLE = "unavailable"  # what a client has to try again: no connection, no answer in time, 429, 502, 503, 504
 _away: dict[int, float] = {}  # until when a reranker that did not answer is not asked first
 _AGAIN = (429, 502, 503, 504)
+_LOST_NODE = ("node_not_connected_exception", "node_disconnected_exception")
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,9 @@ def _noted(once: Callable[[int], Outcome], number: int) -> Outcome:
         return Outcome(UNAVAILABLE, f"no connection: {type(error.info).__name__}")
     except TransportError as error:
         status, causes = int(error.status_code), str(error.info)
-        return Outcome(UNAVAILABLE if status in _AGAIN else f"status {status}", f"{status} {error.error}: {causes}")
+        # the nodes lost each other in the middle of a search, which OpenSearch tells as a 500
+        is_away = status in _AGAIN or any(cause in causes for cause in _LOST_NODE)
+        return Outcome(UNAVAILABLE if is_away else f"status {status}", f"{status} {error.error}: {causes}")
     except (OpenSearchException, OSError, http.client.HTTPException) as error:
         return Outcome(UNAVAILABLE, type(error).__name__)
     except Exception as error:  # an answer that no client could read
