@@ -19,7 +19,7 @@ import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.encoders.joint import JointModel
-from resift.encoders.queries import StaticQueries
+from resift.encoders.queries import SPREAD, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.documents import IndexInfo
@@ -117,6 +117,18 @@ def test_joined_vectors_have_the_mean_of_both_cosines(model: Model, queries: Sta
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):
         joint.as_table()
+
+
+def test_cosines_that_differ_less_count_as_much(model: Model, queries: StaticQueries) -> None:
+    narrow = StaticQueries(queries.table, "nobody", "embedding")
+    narrow.weigh_by(SPREAD / 4)
+    joint, odds = JointModel(model, narrow), 3.0
+    assert narrow.alpha == pytest.approx(4 * odds / (1 + 4 * odds))
+    documents = JointModel(model, queries).encode(texts()[:9])
+    a, b = (part.score(part.encode_one(QUERY), part.encode(texts()[:9])) for part in (model, narrow))
+    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), documents)
+    np.testing.assert_allclose(weighed, odds * (a + 4 * b) / 2, atol=1e-5)
+    assert joint.alpha < joint.max_alpha < 1
 
 
 def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQueries) -> None:

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import sqrt
 from typing import Any
 
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.queries import StaticQueries
+from resift.encoders.queries import StaticQueries, scale_of, weights_at
 from resift.errors import BadInput
 from resift.vectors.folder import content_hash
 from resift.vectors.similarity import joined
 
 
+def joint_weights(alpha: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The weights of a joined query's two parts, and its own ones against BM25 without and with a session.
+
+    ``alpha`` is the weight of static queries by themselves. The joined cosine is (a + w·b) / √(2 + 2w²) of the cosines
+    a and b, w being the scale of b; its own scale makes (a + w·b) / 2 of that.
+    """
+    scale = scale_of(alpha)
+    return (1, scale), weights_at(sqrt((1 + scale**2) / 2))
+
+
 class JointModel(Model):
     """The vectors of a ``model`` and of ``queries``, static ones of a transformer's documents, joined (K = K₁ + K₂).
 
-    Both have the same weight: the cosine of two joined vectors is the mean of both models' cosines. It is no model of
-    its own that an index could name: documents have both vectors, each in its field. The weights against BM25 are those
-    of the static queries. Raises BadInput for a model whose vectors are not compared by cosine.
+    A hit counts by the mean of both models' cosines, those with the transformer's vectors multiplied by the queries'
+    scale, so that both say as much (:func:`resift.encoders.queries.weights_at`). For that it is the query alone whose
+    parts are weighted: documents have both vectors, each in its field, which count alike where they are joined. It is
+    no model of its own that an index could name. Raises BadInput for a model whose vectors are not compared by cosine.
     """
 
     kind = "joint"
@@ -31,7 +43,8 @@ class JointModel(Model):
             message = f"{model.name} compares vectors by {model.similarity}, static queries by cosine"
             raise BadInput(message, value=model.name, expected="a model of cosine beside static queries")
         self.parts: tuple[Model, Model] = (model, queries)
-        super().__init__(model.name, model.table, "mean", "cosine", alpha=queries.alpha, max_alpha=queries.max_alpha)
+        self._weights, (alpha, max_alpha) = joint_weights(queries.alpha)
+        super().__init__(model.name, model.table, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
 
     @property
     def dim(self) -> int:
@@ -49,10 +62,10 @@ class JointModel(Model):
 
     def encode_one(self, text: str) -> Floats:
         """The joined vector of one text, shape (K,), float32."""
-        return joined([part.encode_one(text) for part in self.parts])
+        return joined([part.encode_one(text) for part in self.parts], self._weights)
 
     def _encode(self, texts: Sequence[str]) -> Floats:
-        return joined([part._encode(texts) for part in self.parts])
+        return joined([part._encode(texts) for part in self.parts], self._weights)
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words nearest to the first model's part of ``vector`` (K,), best first."""

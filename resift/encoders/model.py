@@ -174,9 +174,14 @@ class Model:
 
         Raises BadInput where ``text`` is not a string.
         """
+        vector = self._encode_short(text)
+        return self.encode([text]).reshape(self.dim) if vector is None else vector
+
+    def _encode_short(self, text: str) -> Floats | None:
+        """The vector of one text without the ways of a batch; None where the text or the model needs these."""
         # of a long text all rows at once would take a thousand times its memory
         if not self._plain or self.table.pieces is not None or not isinstance(text, str) or len(text) > _LONG:
-            return self.encode([text]).reshape(self.dim)
+            return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
             return np.zeros(self.dim, np.float32)

@@ -2,37 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput
+from resift.errors import BadInput, DimensionMismatch
+from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-# chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
+# weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2, whose cosines with parts of
+# the same documents have this standard deviation
 QUERY_ALPHA, QUERY_MAX_ALPHA = 0.75, 0.85
+SPREAD = 0.1
+_LEAST_SPREAD = 1e-3
+
+
+def weights_at(scale: float) -> tuple[float, float]:
+    """Weights against BM25, without a session and at most in one, of cosines that differ 1 / ``scale`` as much.
+
+    The less they differ, the more each difference counts: alpha / (1 - alpha) grows as the scale.
+    """
+    alpha, most = (scale * _odds(each) / (1 + scale * _odds(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))
+    return alpha, most
+
+
+def scale_of(alpha: float) -> float:
+    """The scale at which :func:`weights_at` has this ``alpha``, below 1."""
+    return _odds(alpha) / _odds(QUERY_ALPHA)
+
+
+def _odds(alpha: float) -> float:
+    return alpha / (1 - alpha)
 
 
 class StaticQueries(Model):
     """Puts a query where its ``teacher`` would put it: the weighted mean of rows that were learned for that.
 
     Documents are the teacher's: their vectors are in ``field`` of the index (None: whichever the index names), and are
-    not made by us. :mod:`resift.training.queries` learns the ``table``.
+    not made by us. :mod:`resift.training.queries` learns the ``table`` and the ``centre``.
+
+    Many transformers put all texts into one narrow cone: the mean of their vectors is long, and what tells texts apart
+    is short. The words' mean, at length 1, is what tells a text apart, and ``centre`` (K,) is added to it: the mean of
+    the teacher's vectors over the length of what is left without it. None is a teacher without such a mean.
+
+    Raises DimensionMismatch if the centre does not have the table's dimensions.
     """
 
     kind = "queries"
 
-    def __init__(self, table: WordVectors, teacher: str, field: str | None = None) -> None:
+    def __init__(
+        self, table: WordVectors, teacher: str, field: str | None = None, centre: NDArray[Any] | None = None
+    ) -> None:
         super().__init__("queries", table, "mean", "cosine", alpha=QUERY_ALPHA, max_alpha=QUERY_MAX_ALPHA)
         self.teacher, self.field = teacher, field
+        self.centre = None if centre is None else np.asarray(centre, np.float32)
+        if self.centre is not None and self.centre.shape != (table.dim,):
+            raise DimensionMismatch(f"a centre of {self.centre.shape}", expected=f"{(table.dim,)}, as the word vectors")
 
     @classmethod
     def restore(cls, info: dict[str, Any], table: WordVectors, arrays: dict[str, NDArray[Any]]) -> StaticQueries:
         """A saved model from the settings, the word table and the arrays of its folder."""
-        model = cls(table, info["teacher"], info["field"])
+        model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
+
+    def weigh_by(self, spread: float) -> None:
+        """Set the weights against BM25 for a teacher whose cosines have this standard deviation."""
+        self.alpha, self.max_alpha = weights_at(SPREAD / max(spread, _LEAST_SPREAD))
+
+    def as_table(self) -> WordVectors:
+        """The table whose rows' weighted mean, at length 1, is a vector. Raises BadInput if a centre is added to it."""
+        if self.centre is not None:
+            raise BadInput(f"{self.name} is more than a mean of word vectors", value=self.name, expected="kind mean")
+        return super().as_table()
+
+    def _encode(self, texts: Sequence[str]) -> Floats:
+        return self._placed(super()._encode(texts))
+
+    def _encode_short(self, text: str) -> Floats | None:
+        vector = super()._encode_short(text)
+        return None if vector is None else self._placed(vector)
+
+    def _placed(self, vectors: Floats) -> Floats:
+        """Vectors (..., K) of length 1 or 0 as they lie among the teacher's; a text without known words stays zero."""
+        if self.centre is None:
+            return vectors
+        return unit_rows(vectors + self.centre * vectors.any(axis=-1, keepdims=True))
 
     def require_documents(self) -> None:
         """Raises BadInput: it encodes queries alone."""
@@ -42,3 +101,6 @@ class StaticQueries(Model):
 
     def _info(self) -> dict[str, Any]:
         return {**super()._info(), "teacher": self.teacher, "field": self.field}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {**super()._arrays(), **({} if self.centre is None else {"centre": self.centre})}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
+from resift.encoders.joint import joint_weights
 from resift.encoders.model import ADAPTED_ALPHA, ALPHA
 from resift.vectors.similarity import joined
 from resift.vectors.table import WordVectors
@@ -71,11 +72,12 @@ class Taught(Encoder):
 class Joint(Encoder):
     """Two systems of vectors for cosine side by side, as :class:`resift.encoders.joint.JointModel` searches with both.
 
-    What it says of itself is the ``second``'s, which has the weights against BM25, but for the ``table``.
+    The weights are made from the ``second``'s, which are static queries.
     """
 
     def __init__(self, first: System, second: Encoder) -> None:
-        super().__init__(self._queries, "cosine", second.table, second.alpha, second.max_alpha)
+        self._weights, (alpha, max_alpha) = joint_weights(second.alpha)
+        super().__init__(self._queries, "cosine", second.table, alpha, max_alpha)
         self._parts = (first, second)
 
     def fit(self, documents: Sequence[str]) -> Floats:
@@ -85,7 +87,7 @@ class Joint(Encoder):
         return vectors
 
     def _queries(self, texts: Sequence[str]) -> Floats:
-        return joined([part.queries(texts) for part in self._parts])
+        return joined([part.queries(texts) for part in self._parts], self._weights)
 
 
 def weights_of(system: System) -> tuple[float, float]:

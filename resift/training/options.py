@@ -213,9 +213,9 @@ class QueryOptions:
     """
 
     texts: int = 10_000
-    epochs: int = 10
+    epochs: int = 5
     most_epochs: int = 40
-    min_steps: int = 400
+    min_steps: int = 200
     batch: int = 256
     rate: float = 2e-3
     weight_rate: float = 2e-2

@@ -6,8 +6,10 @@ for words and some thousand parts of the documents, and a word table learns to d
 
 The recipe: rows start as the teacher's vectors of single words, centred on their mean, weights as a / (a + p), a = 1e-3
 (SIF, Arora et al. 2017, eq. 2, p being a word's share of the corpus). The cosine between the weighted mean of a text's
-rows and the teacher's vector of it is trained (:func:`resift.training.fitting.fit_rows`), on parts of 2 to 18 words
-and, where their vectors are given, on whole documents. Words that are the given table's alone follow by a linear map.
+rows and the teacher's vector of it, less the mean of all of these, is trained
+(:func:`resift.training.fitting.fit_rows`), on parts of 2 to 40 words and, where their vectors are given, on whole
+documents. Without the subtraction most of a cosine is what the vectors have in common, and nothing is learned of what
+tells them apart. Words that are the given table's alone follow by a linear map.
 Needs NumPy and SciPy beside the teacher.
 """
 
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _SIF = 1e-3
-_FEWEST_WORDS, _MOST_WORDS = 2, 18
-_SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED = 1 / 3, 1000, 6, 16
+_FEWEST_WORDS, _MOST_WORDS = 2, 40
+_SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
 _SIGNIFICANT = 0.05
 
 
@@ -96,10 +98,11 @@ def train_queries(
     Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
     ``model.table.info["taught"]``: how well parts of a held-back document find it among the others (without
     ``documents``: another part of it), as a mean reciprocal rank before training (``mrr_before``), after it and by the
-    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these, and how probable the difference is by
-    chance (``p``, two-sided, a paired randomisation test). Where training made it ``worse`` (p < .05) the rows stay as
-    they were before. ``progress`` is called with the numbers of texts done and of all. A seed gives the same model
-    again on the same machine.
+    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these, how probable the difference is by chance
+    (``p``, two-sided, a paired randomisation test), and the standard deviation of a part's cosines with all others'
+    documents or parts (``spread``), by which the model is weighed against BM25. Where training made it ``worse``
+    (p < .05) the rows stay as they were before. ``progress`` is called with the numbers of texts done and of all. A
+    seed gives the same model again on the same machine.
 
     Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
     and what the teacher raises.
@@ -110,8 +113,7 @@ def train_queries(
     rng = np.random.default_rng(options.seed)
     chosen = _usable(texts, options, rng)
     texts, documents = [texts[row] for row in chosen], None if documents is None else unit_rows(documents[chosen])
-    if documents is not None:
-        _check_documents(teacher, texts, documents, rng)
+    _check_documents(teacher, texts, documents, rng)
     corpus = Documents(map(tokenize, texts), options.min_count)
     vectors = vectors.in_words(corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
@@ -122,9 +124,10 @@ def train_queries(
     start = _start(corpus, teacher.vectors(words, steps.stage()), vectors)
     judges = _judges([found for found in asking if len(found) > 1], teacher, documents, steps)
     lessons = _Lessons(corpus, parts, _taught(teacher, parts, steps), documents)
-    served = partial(_model, corpus, vectors, teacher.name, field)
+    served = partial(_model, corpus, vectors, teacher.name, field, lessons.centre)
     found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
     model = served(*(start if found["worse"] else lessons.learned(*start, options)))
+    model.weigh_by(found["spread"])
     counts = {"documents": len(texts), "texts": steps.done, "words": len(corpus.words), "held_back": len(judges.own)}
     model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
     return model
@@ -135,7 +138,7 @@ def _taught(teacher: Teacher, parts: Sequence[Part], steps: StepCounter) -> Floa
 
 
 def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
-    """At most ``count`` different parts of 2 to 18 words, in turn from the texts at ``homes``."""
+    """At most ``count`` different parts of 2 to 40 words, in turn from the texts at ``homes``."""
     places = {home: found for home in homes.tolist() if len(found := word_places(texts[home])) >= _FEWEST_WORDS}
     parts: dict[str, Part] = {}
     turns = list(places) * (-(-2 * count // max(len(places), 1)))  # the same part may be drawn twice
@@ -143,7 +146,7 @@ def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: 
         if len(parts) == count:
             break
         words = places[home]
-        length = min(int(rng.integers(_FEWEST_WORDS, _MOST_WORDS + 1)), len(words))
+        length = int(rng.integers(_FEWEST_WORDS, min(_MOST_WORDS, len(words)) + 1))
         first = int(rng.integers(len(words) - length + 1))
         part = texts[home][words[first][0] : words[first + length - 1][1]]
         parts.setdefault(part, Part(part, home))
@@ -151,17 +154,23 @@ def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: 
 
 
 class _Lessons:
-    """Texts as counts of the corpus' words, and the teacher's vectors of them."""
+    """Texts as counts of the corpus' words, and the teacher's vectors of them, less the mean.
+
+    Parts and documents have a mean each. ``centre`` (D,) is the parts' over the mean length of what is left
+    (:class:`StaticQueries`).
+    """
 
     def __init__(self, corpus: Documents, parts: Sequence[Part], targets: Floats, documents: Floats | None) -> None:
         from scipy.sparse import vstack
 
         ids = [[corpus.index[word] for word in tokenize(one.text) if word in corpus.index] for one in parts]
         self._counts: csr_matrix = word_counts([np.array(each, np.int32) for each in ids], len(corpus.words))
-        self._targets, self._homes = targets, np.array([one.home for one in parts])
+        mean = targets.mean(axis=0)
+        self.centre = mean / np.linalg.norm(targets - mean, axis=1).mean()
+        self._targets, self._homes = unit_rows(targets - mean), np.array([one.home for one in parts])
         if documents is not None:
             self._counts = vstack([self._counts, corpus.counts]).tocsr()
-            self._targets = np.concatenate([targets, documents])
+            self._targets = np.concatenate([self._targets, unit_rows(documents - documents.mean(axis=0))])
             self._homes = np.concatenate([self._homes, np.arange(len(documents))])
 
     def learned(
@@ -193,8 +202,12 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
     return np.sort(rng.choice(usable, options.limit, replace=False))
 
 
-def _check_documents(teacher: Teacher, texts: Sequence[str], documents: Floats, rng: np.random.Generator) -> None:
-    """Raise BadInput unless the teacher finds most of some documents by the vectors that they have."""
+def _check_documents(
+    teacher: Teacher, texts: Sequence[str], documents: Floats | None, rng: np.random.Generator
+) -> None:
+    """Raise BadInput unless the teacher finds most of some documents by the vectors that they have, if any."""
+    if documents is None:
+        return
     tried = rng.permutation(len(texts))[:_CHECKED]
     encoded, held = teacher.vectors([texts[row] for row in tried]), documents[tried]
     if encoded.shape[1] != held.shape[1]:
@@ -237,11 +250,17 @@ def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Flo
 
 
 def _model(
-    corpus: Documents, vectors: WordVectors, teacher: str, field: str | None, rows: Floats, weights: Floats
+    corpus: Documents,
+    vectors: WordVectors,
+    teacher: str,
+    field: str | None,
+    centre: Floats,
+    rows: Floats,
+    weights: Floats,
 ) -> StaticQueries:
     general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
     table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
-    return StaticQueries(table.quantized(), teacher, field)
+    return StaticQueries(table.quantized(), teacher, field, centre)
 
 
 def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
@@ -254,6 +273,7 @@ def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOption
         "mrr_after": float(after.mean()),
         "mrr_teacher": float(teacher.mean()),
         "cosine": float((first * judges.taught).sum(axis=1).mean()),
+        "spread": float((first @ judges.candidates[:_COMPARED].T).std(axis=1).mean()),
         "worse": bool(after.mean() < before.mean() and p < _SIGNIFICANT),
         "p": p,
     }

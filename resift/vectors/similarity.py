@@ -25,14 +25,16 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     return units
 
 
-def joined(parts: Sequence[NDArray[Any]]) -> Floats:
-    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at length 1/√n (l2), or zero.
+def joined(parts: Sequence[NDArray[Any]], weights: Sequence[float] | None = None) -> Floats:
+    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at a length of its own, or zero.
 
-    So the cosine of two of them, both without a zero part, is the mean of the cosines of their parts.
+    The lengths are in proportion to the ``weights``, and the whole has length 1 (l2) if no part is zero. So if two are
+    joined, one of them without weights, their cosine is in proportion to the weighted sum of the cosines of their
+    parts; without weights it is their mean.
     """
-    vectors: Floats = np.concatenate([unit_rows(part) for part in parts], axis=-1)
-    vectors *= np.float32(len(parts) ** -0.5)
-    return vectors
+    lengths = unit_rows(np.ones(len(parts)) if weights is None else np.asarray(weights))
+    scaled: Floats = np.concatenate([unit_rows(part) * length for part, length in zip(parts, lengths, strict=True)], -1)
+    return scaled
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
