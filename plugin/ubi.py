@@ -16,6 +16,9 @@ from typing import Any
 
 LATEST = 200  # events of a client that are read: some ten searches with their impressions
 EVENTS, QUERIES = KINDS = ("events", "queries")
+UNITS = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
+_LATEST_TIME = 1e11  # Unix seconds; as milliseconds it is a time of 1973
+_NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # of fewer digits it may be a date: 20241210
 _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
 
@@ -112,13 +115,19 @@ class UbiLog(ABC):
 
 
 def seconds_of(value: Any) -> float | None:
-    """A timestamp in Unix seconds: ISO 8601, without an offset in UTC, or a number of milliseconds; None for others.
+    """A timestamp in Unix seconds: ISO 8601, without an offset in UTC, or a number; None for others.
 
-    >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("today")
-    (1733788889.378, 1733788889.378, None)
+    A number's size says whether it counts seconds, milliseconds or microseconds, as none of them is of before 1973
+    or after 5138.
+
+    >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
+    (1733788889.378, 1733788889.378, 1733788889.0, None)
     """
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value / 1000 if 0 <= value < 1e14 else None
+        unit = next((unit for unit in UNITS if 0 <= value < unit * _LATEST_TIME), None)
+        return None if unit is None else value / unit
     if not isinstance(value, str):
         return None
     text = _OFFSET.sub(r"\1:\2", value.strip().removesuffix("Z"))

@@ -12,7 +12,7 @@ from resift.plugin.documents import check_name
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
 from resift.plugin.session_store import HURRIED_SECONDS
-from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UbiEvent, UbiLog, UbiQuery
+from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500
@@ -52,10 +52,10 @@ _COMMON = {
     **dict.fromkeys(("client_id", "query_id"), _ID),
     "application": {"type": "keyword", "ignore_above": 256},
     "user_query": {"type": "keyword", "ignore_above": 8000},  # beyond some 32,000 bytes a whole document is refused
-    "timestamp": {"type": "date", "format": "strict_date_time", "ignore_malformed": True},
+    "timestamp": {"type": "date", "format": "strict_date_optional_time||epoch_millis", "ignore_malformed": True},
 }
-# As the UBI plugin makes them, but that no field is added: events come from anybody's browser, and an index has room
-# for a thousand fields.
+# As the UBI plugin makes them, but for two things. No field is added: events come from anybody's browser, and an index
+# has room for a thousand fields. And a time may be a number, or without milliseconds, as others write it.
 _MAPPINGS: dict[str, dict[str, Any]] = {
     EVENTS: {
         "dynamic": False,
@@ -131,7 +131,7 @@ class OpenSearchUbiLog(UbiLog):
                 "bool": {
                     "should": [{"term": {field: client}} for field in _CLIENT_FIELDS],
                     "minimum_should_match": 1,
-                    "filter": [{"range": {"timestamp": {"gte": _date(since), "lte": _date(until), **_MILLIS}}}],
+                    "filter": [{"bool": {"should": _between(since, until)}}],
                 }
             },
             "sort": _LATEST_FIRST,
@@ -139,7 +139,8 @@ class OpenSearchUbiLog(UbiLog):
         }
         read = (UbiEvent.read(hit["_source"]) for hit in reversed(self._hits(EVENTS, body, _SOURCE)))
         # where an index has session_id as text alone, a term of it is not all of it
-        return [event for event in read if event is not None and client in (event.client, event.session)]
+        found = [event for event in read if event is not None and client in (event.client, event.session)]
+        return sorted(found, key=lambda event: event.at)  # times of several units are in another order in the index
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
         should = [{"terms": {field: list(ids)}} for field in ("query_id", "query_id.keyword")]
@@ -180,8 +181,10 @@ class OpenSearchUbiLog(UbiLog):
         self.client.close()
 
 
-_MILLIS = {"format": "epoch_millis"}
+def _between(since: float, until: float) -> list[dict[str, Any]]:
+    """Clauses for a time between two (Unix seconds), one for each unit that a number in the log may count.
 
-
-def _date(seconds: float) -> int:
-    return round(seconds * 1000)
+    An index takes any number for milliseconds, and so one of seconds for a time of 1970.
+    """
+    spans = ({"gte": round(since * unit), "lte": round(until * unit), "format": "epoch_millis"} for unit in UNITS)
+    return [{"range": {"timestamp": span}} for span in spans]
