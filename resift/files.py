@@ -1,17 +1,22 @@
-"""Files that only their owner may read: sessions, documents and keys are not everybody's business."""
+"""Files that are written whole or not at all, and files that only their owner may read.
+
+Sessions, documents and keys are not everybody's business.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from resift.errors import BadInput
 
 _PRIVATE = 0o600
+_NAME = 50  # characters of a file's name that one beside it has: names end at 255 bytes
 
 
 def create_private(path: str | Path) -> TextIO:
@@ -27,21 +32,37 @@ def replace_private(path: Path, text: str) -> None:
 
     Raises BadInput if it cannot be written.
     """
+    with replaced(path, _PRIVATE) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replaced(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file, open for writing, that takes the place of the one at ``path`` once the block has written it.
+
+    Where the block raises, nothing is left of it, and what was there stays. ``mode`` is a new file's, less the umask;
+    one that is there keeps owner and mode. Raises BadInput if it cannot be written.
+    """
+    target = Path(path)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        if target.exists() and not target.is_file():  # /dev/null and pipes are written into, and not replaced
+            with target.open("wb") as stream:
+                yield stream
+            return
+        target = target.resolve()  # so that a link goes on to be one
+        fresh = target.with_name(f".{target.name[:_NAME]}-{secrets.token_hex(4)}")
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                _keep_owner(path, descriptor)
-                file.write(text)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                _keep_owner(target, file.fileno())
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+            os.replace(fresh, target)
+        finally:
+            fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error}", value=str(path), expected="a file") from error
+        expected = "a file that can be written, on a disk with space left"
+        raise BadInput(f"{path} cannot be written: {error}", value=str(path), expected=expected) from error
 
 
 def _keep_owner(path: Path, descriptor: int) -> None:

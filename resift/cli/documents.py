@@ -19,6 +19,7 @@ from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_tex
 from resift.cli.train_self import adapt_files
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
+from resift.files import replaced
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
@@ -262,9 +263,10 @@ def encode(
     encoder = load_model(model)
     texts = CorpusTexts(Files(files, format_), fields, "encoding")
     matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts, threads=threads)])
-    # an open file, because NumPy appends .npy to names that lack it
-    with open(out, "wb") as file:
-        np.save(file, matrix)
+    with replaced(out) as file:
+        # not by np.save, whose error for a full disk is two numbers of bytes
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(matrix))
+        file.write(matrix.data)
     report = {"vectors": len(matrix), "dim": encoder.dim, "file": out, "left_out": texts.left_out}
     print_report(report, as_json, f"{len(matrix)} vectors of {encoder.dim} dimensions in {out}")
     if texts.left_out:

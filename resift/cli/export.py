@@ -18,6 +18,7 @@ from resift.files import replace_private
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import PIPELINE_PREFIX, document_text
+from resift.vectors.folder import swapped_in
 
 FORMATS = ("workbench", "trec", "beir")
 _RELEVANT = 0.75  # the sum of grades from which a document is highly relevant: a mark, a purchase, two clicks
@@ -155,17 +156,19 @@ def _write(body: Mapping[str, Any], out: str | None) -> None:
 
 def _write_folder(folder: Path, grades: Mapping[str, Mapping[str, float]], texts: Mapping[str, str] | None) -> None:
     """Write a folder as BEIR lays it out, or without ``texts``, which are the documents', TREC's two files."""
-    (folder if texts is None else folder / "qrels").mkdir(parents=True, exist_ok=True)
     if texts is None:
-        _write_lines(folder / "topics.tsv", (f"{id}\t{' '.join(query.split())}" for id, query in _numbered(grades)))
-        rows = _qrels(grades, lambda id: id.split() == [id])
-        _write_lines(folder / "qrels.txt", (f"{id} 0 {document} {relevance}" for id, document, relevance in rows))
+        with swapped_in(folder, "qrels.txt") as fresh:
+            _write_lines(fresh / "topics.tsv", (f"{id}\t{' '.join(query.split())}" for id, query in _numbered(grades)))
+            rows = _qrels(grades, lambda id: id.split() == [id])
+            _write_lines(fresh / "qrels.txt", (f"{id} 0 {document} {relevance}" for id, document, relevance in rows))
         return
-    _write_lines(folder / "corpus.jsonl", (_line(_id=id, title="", text=text) for id, text in texts.items()))
-    _write_lines(folder / "queries.jsonl", (_line(_id=id, text=query) for id, query in _numbered(grades)))
-    rows = _qrels(grades, lambda id: "\t" not in id)
-    lines = [f"{id}\t{document}\t{relevance}" for id, document, relevance in rows]
-    _write_lines(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *lines])
+    with swapped_in(folder, "corpus.jsonl") as fresh:
+        (fresh / "qrels").mkdir()
+        _write_lines(fresh / "corpus.jsonl", (_line(_id=id, title="", text=text) for id, text in texts.items()))
+        _write_lines(fresh / "queries.jsonl", (_line(_id=id, text=query) for id, query in _numbered(grades)))
+        rows = _qrels(grades, lambda id: "\t" not in id)
+        lines = [f"{id}\t{document}\t{relevance}" for id, document, relevance in rows]
+        _write_lines(fresh / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *lines])
 
 
 def _numbered(grades: Mapping[str, Any]) -> list[tuple[str, str]]:

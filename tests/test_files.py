@@ -1,0 +1,90 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resift import Model
+from resift.errors import BadInput
+from resift.files import replace_private, replaced
+
+
+def test_a_file_is_replaced_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"before")
+    path.chmod(0o640)
+    with replaced(path) as file:
+        file.write(b"after")
+        assert path.read_bytes() == b"before"
+    assert path.read_bytes() == b"after"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("before", [["out"], []])
+def test_of_a_file_that_is_not_finished_nothing_is_left(
+    tmp_path: Path, cause: type[BaseException], before: list[str]
+) -> None:
+    for name in before:
+        (tmp_path / name).write_bytes(b"before")
+
+    def fail() -> None:
+        with replaced(tmp_path / "out") as file:
+            file.write(b"half")
+            raise cause
+
+    with pytest.raises(cause):
+        fail()
+    assert os.listdir(tmp_path) == before
+    assert [(tmp_path / name).read_bytes() for name in before] == [b"before"] * len(before)
+
+
+def test_a_link_goes_on_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("out")
+    replace_private(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "out").read_text() == "text"
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_file_is_written_into(tmp_path: Path) -> None:
+    with replaced("/dev/null") as file:
+        file.write(b"text")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_long_name_is_no_hindrance(tmp_path: Path) -> None:
+    replace_private(tmp_path / ("é" * 127), "text")
+    assert os.listdir(tmp_path) == ["é" * 127]
+
+
+def test_where_nothing_can_be_written_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be written"), replaced(tmp_path / "nowhere" / "out"):
+        pass
+
+
+def test_vectors_that_do_not_fit_on_a_disk_leave_the_earlier_file(tmp_path: Path, model: Model) -> None:
+    model.save(tmp_path / "small")
+    lines = "bush fire\n" * 20_000
+    (tmp_path / "corpus.txt").write_text("bush fire\n")
+    command = f"ulimit -f {{}}; exec {sys.executable} -m resift encode corpus.txt --model small --out x.npy"
+
+    def encode(blocks: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command.format(blocks), shell=True, cwd=tmp_path, text=True, capture_output=True)
+
+    assert encode("unlimited").returncode == 0
+    before = (tmp_path / "x.npy").read_bytes()
+    assert len(np.load(tmp_path / "x.npy")) == 1
+    (tmp_path / "corpus.txt").write_text(lines)
+    failed = encode("64")
+    assert failed.returncode != 0
+    assert "x.npy cannot be written" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert (tmp_path / "x.npy").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["corpus.txt", "small", "x.npy"]
