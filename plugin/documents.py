@@ -24,7 +24,8 @@ class IndexInfo:
     ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
     vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
     Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
-    the field of the vectors. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
+    the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
+    among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
     those of another model that are searched together with these.
     """
 
@@ -35,6 +36,7 @@ class IndexInfo:
     dim: int | None
     indices: tuple[str, ...] = ()
     vector_field: str = VECTOR_FIELD
+    graph: bool = True
     others: tuple[IndexInfo, ...] = ()
     beside: IndexInfo | None = None
 
@@ -77,7 +79,7 @@ class IndexInfo:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
             expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"
             raise ModelMismatch(message, value=self.name, expected=expected)
-        return replace(found, beside=beside)
+        return replace(found, beside=beside, graph=found.graph and beside.graph)
 
     @classmethod
     def made_by(
@@ -87,16 +89,18 @@ class IndexInfo:
         return cls(name, tuple(fields), model.hash, model.name, model.dim, (name,), vector_field)
 
     def meta(self) -> dict[str, Any]:
-        """These vectors as they are recorded, those of other models left out; the usual field is not named."""
+        """These vectors as they are recorded, those of other models left out; what is as usual is not said."""
         meta = {"fields": list(self.fields), "model": self.model, "model_name": self.model_name, "dim": self.dim}
-        return meta if self.vector_field == VECTOR_FIELD else {**meta, "vector_field": self.vector_field}
+        field = {} if self.vector_field == VECTOR_FIELD else {"vector_field": self.vector_field}
+        return {**meta, **field, **({} if self.graph else {"graph": False})}
 
     @classmethod
     def read(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
         """What the index of a name records, as :meth:`meta` makes it; ``meta`` is empty where it is not ours."""
         fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
         others = tuple(cls.read(name, other) for other in meta.get("others", ()))
-        return cls(name, fields, meta.get("model"), meta.get("model_name"), meta.get("dim"), (name,), field, others)
+        model, model_name, dim = (meta.get(key) for key in ("model", "model_name", "dim"))
+        return cls(name, fields, model, model_name, dim, (name,), field, meta.get("graph", True), others)
 
     @classmethod
     def combine(cls, name: str, infos: Sequence[IndexInfo]) -> IndexInfo:
@@ -111,7 +115,9 @@ class IndexInfo:
         for one in (first, *first.others):
             same = [found for other in rest if (found := other.same(one)) is not None]
             if len(same) == len(rest):
-                common.append(replace(one, name=name, indices=indices, fields=_all_fields([one, *same]), others=()))
+                # the shards of an index without a graph would fail, and leave their hits out
+                graph, fields = all(info.graph for info in (one, *same)), _all_fields([one, *same])
+                common.append(replace(one, name=name, indices=indices, fields=fields, graph=graph, others=()))
         if not common:
             other = next(info for info in rest if info.same(first) is None)
             raise ModelMismatch(

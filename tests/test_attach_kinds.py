@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from attached_index import Index, attachable, other, own, run, shop
 from engine_documents import CONTENT_WORDS
+from flask.testing import FlaskClient
+from reranker_app import ids, post
 
 from resift import Model, WordVectors, load_model
 from resift.cli import attaching
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
 
 __all__ = ["other", "own", "shop"]
 
@@ -149,6 +152,51 @@ def test_vectors_of_the_indexs_own_are_used_and_left_alone(
     assert after[1] == before[1]
     assert after[0][name]["mappings"].pop("_meta") == {}
     assert after[0] == before[0]
+
+
+@pytest.mark.parametrize("field", ["resift_vector", "dense"])
+def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, tmp_path: Path, field: str
+) -> None:
+    if attachable(cluster):
+        pytest.skip("an index without a graph cannot be attached in this version")
+    model, folder = own
+    # for the index's own vectors the mapping alone does not say whether they have a graph
+    dense = {"dense": {"type": "knn_vector", "dimension": model.dim}}
+    documents = [{"text": word, "dense": model.encode_one(word).tolist()} for word in CONTENT_WORDS]
+    flags = ["--model", folder, "--fields", "text", *(["--field", "dense"] if field == "dense" else [])]
+    plain = made({"mappings": {"properties": {**TEXTS, **dense}}}, documents)
+    run("attach", plain, opensearch_url, *flags)
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
+    mapped = {**TEXTS, "dense": {**dense["dense"], "method": method}}
+    graph = made({"settings": {"index.knn": True}, "mappings": {"properties": mapped}}, documents)
+    run("attach", graph, opensearch_url, *flags)
+
+    def client(knn: int) -> FlaskClient:
+        config = Config(store=str(tmp_path / "sessions.db"), knn=knn)
+        return create_app(config, engine=cluster, model=model).test_client()
+
+    def rewritten(index: str, **asked: Any) -> tuple[bool, dict[str, Any]]:
+        body = {"query": {"match": {"text": "fire"}}, "ext": {"ml_inference": {"widen": True, **asked}}}
+        answer = post(wide, "/v1/rewrite", index=index, body=body)
+        assert cluster.search(index, {name: answer["body"][name] for name in ("query", "rescore")}).hits
+        return '"knn"' in json.dumps(answer["body"]["query"]), answer["resift"]
+
+    wide, narrow = client(3), client(0)
+    asked = {"query": "fire", "index": plain}
+    assert len(ids(post(wide, "/v1/search", query="fire", index=graph))) > 1
+    assert rewritten(graph, knn=3) == rewritten(graph) == (True, {"rewritten": True})
+    assert rewritten(plain) == (False, {"rewritten": True})
+    answers = [post(one, "/v1/search", **asked) for one in (wide, narrow)]
+    assert answers[0]["hits"] == answers[1]["hits"]
+    assert answers[0]["resift"] == answers[1]["resift"]
+    # of several indices one without a graph would be missing from the answer
+    for index in (plain, f"{plain},{graph}"):
+        said = post(wide, "/v1/search", query="fire", index=index, knn=3)
+        assert len(ids(said)) == index.count(",") + 1
+        reason = f"knn: the vectors of {index!r} have no graph, as a copy has (resift attach --copy-to)"
+        assert (said["resift"]["reranked"], said["resift"]["reason"]) == (True, reason)
+        assert rewritten(index, knn=3) == (False, {"rewritten": True, "reason": reason})
 
 
 def test_a_data_stream_and_a_pattern_stand_for_their_indices(

@@ -79,7 +79,8 @@ class Target:
         if own is not None:
             self._check_own(own, model)
         if found is None:
-            return IndexInfo.made_by(model, fields, self.name, own or self._free_field(model))
+            made = IndexInfo.made_by(model, fields, self.name, own or self._free_field(model))
+            return replace(made, graph=self.has_graph)
         if own not in (None, found.vector_field):
             message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
             raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")

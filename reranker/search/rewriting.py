@@ -144,7 +144,9 @@ class Rewriter:
         vector = self.model.encode_one(asked.text)
         feedback = self._scoped(info, judged, vector, asked.text, headers)
         meaning = self._meaning(info, asked, vector, feedback, judged, headers)
-        settings = self._settings(asked, feedback)
+        settings = self._settings(info, asked, feedback)
+        if asked.widen and asked.knn and not info.graph:
+            notes.append(f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --copy-to)")
         if not asked.text and feedback is None and not meaning.judged:
             return SessionQuery(Rewritten(body, "the query has no text"), meaning, settings, vector, notes=notes)
         rewritten = rewrite(body, info.fields, meaning, settings)
@@ -205,7 +207,7 @@ class Rewriter:
         judged = info if index == info.name else self.documents.info(index, headers)
         return not set(judged.indices).isdisjoint(info.indices)
 
-    def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+    def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
         config, model = self.config, self.model
         alpha = asked.alpha
         if alpha is None:
@@ -213,5 +215,6 @@ class Rewriter:
         if feedback is not None:
             alpha = feedback.adjusted_alpha(alpha, model.max_alpha)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
-        knn = config.knn if asked.knn is None else asked.knn
+        # for all indices that are served one number is set, and some may have no graph
+        knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)

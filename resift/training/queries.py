@@ -113,7 +113,7 @@ def train_queries(
     rng = np.random.default_rng(options.seed)
     chosen = _usable(texts, options, rng)
     texts, documents = [texts[row] for row in chosen], None if documents is None else unit_rows(documents[chosen])
-    _check_documents(teacher, texts, documents, rng)
+    _check_documents(teacher, texts, documents, options.seed)
     corpus = Documents(map(tokenize, texts), options.min_count)
     vectors = vectors.in_words(corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
@@ -202,13 +202,11 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
     return np.sort(rng.choice(usable, options.limit, replace=False))
 
 
-def _check_documents(
-    teacher: Teacher, texts: Sequence[str], documents: Floats | None, rng: np.random.Generator
-) -> None:
+def _check_documents(teacher: Teacher, texts: Sequence[str], documents: Floats | None, seed: int) -> None:
     """Raise BadInput unless the teacher finds most of some documents by the vectors that they have, if any."""
     if documents is None:
         return
-    tried = rng.permutation(len(texts))[:_CHECKED]
+    tried = np.random.default_rng(seed).permutation(len(texts))[:_CHECKED]
     encoded, held = teacher.vectors([texts[row] for row in tried]), documents[tried]
     if encoded.shape[1] != held.shape[1]:
         message = f"{teacher.name} gives vectors of {encoded.shape[1]} dimensions, the documents have {held.shape[1]}"
