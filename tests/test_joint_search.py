@@ -28,6 +28,7 @@ from resift.plugin.opensearch.mappings import vector_mapping
 from resift.plugin.query_dsl import JoinedFields
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app
+from resift.vectors.similarity import joined as joined_rows
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
 COUNT, DIM, QUERY = 40, 5, "fire rain"
@@ -105,14 +106,16 @@ def joined(parts: Any) -> np.ndarray[Any, Any]:
     return np.concatenate([row / (np.linalg.norm(row) or 1) for row in rows])
 
 
-def test_joined_vectors_have_the_mean_of_both_cosines(model: Model, queries: StaticQueries) -> None:
+def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: StaticQueries) -> None:
     joint = JointModel(model, queries)
-    assert (joint.dim, joint.similarity, joint.alpha) == (8 + DIM, "cosine", queries.alpha)
+    assert (joint.dim, joint.similarity) == (8 + DIM, "cosine")
     found = joint.encode(["fire bush", "army gun", "fire", "unknown"])
     np.testing.assert_allclose(found[0], joint.encode_one("fire bush"), atol=1e-6)
     assert not found[3].any()
     apart = [part.score(part.encode_one("fire"), part.encode(["fire bush", "army gun"])) for part in (model, queries)]
-    np.testing.assert_allclose(joint.score(joint.encode_one("fire"), found[:2]), np.mean(apart, axis=0), atol=1e-6)
+    documents = joined_rows([part.encode(["fire bush", "army gun"]) for part in (model, queries)])
+    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one("fire"), documents)
+    np.testing.assert_allclose(weighed, 3 * (apart[0] + 2 * apart[1]) / 3, atol=1e-5)
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):
@@ -124,10 +127,10 @@ def test_cosines_that_differ_less_count_as_much(model: Model, queries: StaticQue
     narrow.weigh_by(SPREAD / 4)
     joint, odds = JointModel(model, narrow), 3.0
     assert narrow.alpha == pytest.approx(4 * odds / (1 + 4 * odds))
-    documents = JointModel(model, queries).encode(texts()[:9])
+    documents = joined_rows([part.encode(texts()[:9]) for part in (model, narrow)])
     a, b = (part.score(part.encode_one(QUERY), part.encode(texts()[:9])) for part in (model, narrow))
     weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), documents)
-    np.testing.assert_allclose(weighed, odds * (a + 4 * b) / 2, atol=1e-5)
+    np.testing.assert_allclose(weighed, odds * (a + 2 * 4 * b) / 3, atol=1e-5)
     assert joint.alpha < joint.max_alpha < 1
 
 
