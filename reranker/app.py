@@ -108,6 +108,7 @@ def _add_pages(app: Flask) -> None:
             "version": __version__,
             "model": service.model.name,
             "model_hash": service.model.hash,
+            "static_queries": None if service.queries is None else service.queries.hash,
         }
 
     @app.get("/readyz")

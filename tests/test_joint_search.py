@@ -246,6 +246,8 @@ def test_texts_are_compared_by_both_and_vectors_of_documents_made_by_the_model(
     cluster: OpenSearchEngine, model: Model, queries: StaticQueries, both: str, saved: str, tmp_path: Path
 ) -> None:
     client, joint = application(cluster, model, saved, tmp_path), JointModel(model, queries)
+    health = client.get("/healthz").get_json()
+    assert (health["model_hash"], health["static_queries"]) == (model.hash, queries.hash)
     (made,) = post(client, "/v1/embeddings", input=["fire bush"])["data"]
     np.testing.assert_allclose(made["embedding"], model.encode_one("fire bush"), atol=1e-6)
     documents = ["army gun", "fire bush"]
