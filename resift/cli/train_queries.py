@@ -189,5 +189,5 @@ def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
         f"{'':21}{''.join(f'{head:>11}' for head in heads)}   ({found['held_back']} documents held back; "
         f"p {found['p']:.4f})",
         f"{'mean reciprocal rank':21}{figures}",
-        f"cosine with the teacher's own queries: {found['cosine']:.3f}",
+        f"cosine with the teacher's own queries, less their mean: {found['cosine']:.3f}",
     ]

@@ -98,11 +98,11 @@ def train_queries(
     Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
     ``model.table.info["taught"]``: how well parts of a held-back document find it among the others (without
     ``documents``: another part of it), as a mean reciprocal rank before training (``mrr_before``), after it and by the
-    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these, how probable the difference is by chance
-    (``p``, two-sided, a paired randomisation test), and the standard deviation of a part's cosines with all others'
-    documents or parts (``spread``), by which the model is weighed against BM25. Where training made it ``worse``
-    (p < .05) the rows stay as they were before. ``progress`` is called with the numbers of texts done and of all. A
-    seed gives the same model again on the same machine.
+    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these less their mean, how probable the difference
+    is by chance (``p``, two-sided, a paired randomisation test), and the standard deviation of a part's cosines with
+    all others' documents or parts (``spread``), by which the model is weighed against BM25. Where training made it
+    ``worse`` (p < .05) the rows stay as they were before. ``progress`` is called with the numbers of texts done and of
+    all. A seed gives the same model again on the same machine.
 
     Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
     and what the teacher raises.
@@ -265,12 +265,13 @@ def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOption
     """What the judges say of the models before and after training, and of the teacher."""
     before, after = judges.of_model(start), judges.of_model(trial)
     teacher, first = judges.reciprocal_ranks(judges.taught), trial.encode([parts[0] for parts in judges.queries])
+    mean = judges.taught.mean(axis=0)
     p = paired_randomization(after, before, np.random.default_rng(options.seed))
     return {
         "mrr_before": float(before.mean()),
         "mrr_after": float(after.mean()),
         "mrr_teacher": float(teacher.mean()),
-        "cosine": float((first * judges.taught).sum(axis=1).mean()),
+        "cosine": float((unit_rows(first - mean) * unit_rows(judges.taught - mean)).sum(axis=1).mean()),
         "spread": float((first @ judges.candidates[:_COMPARED].T).std(axis=1).mean()),
         "worse": bool(after.mean() < before.mean() and p < _SIGNIFICANT),
         "p": p,
