@@ -16,11 +16,12 @@ from typing import Any, BinaryIO
 from resift.errors import BadInput
 from resift.ingest.encodings import plain_text
 from resift.ingest.json_rows import json_rows
-from resift.ingest.rows import BadRow, Rows, table_rows, text_rows
+from resift.ingest.rows import BadRow, Rows, delimiter_of, table_rows, text_rows
 from resift.ingest.stopping import Stop, stoppable
 
 STDIN = "-"
 FORMATS = ("jsonl", "json", "csv", "tsv", "text")
+TABLES = {"csv": ",;\t|", "tsv": "\t"}  # formats of tables, and what may stand between their cells
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -193,7 +194,7 @@ def _rows(stream: BinaryIO, format: str) -> Rows:
         return json_rows(stream)
     if format == "text":
         return text_rows(stream)
-    return table_rows(stream, "\t" if format == "tsv" else ",;\t|")
+    return table_rows(stream, delimiter_of(stream, TABLES[format]))
 
 
 def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:

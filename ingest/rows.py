@@ -43,16 +43,19 @@ def text_rows(stream: BinaryIO) -> Rows:
             yield number, {"_id": str(number), "text": text}
 
 
-def table_rows(stream: BinaryIO, delimiters: str) -> Rows:
+def delimiter_of(stream: BinaryIO, delimiters: str) -> str:
+    """The one of ``delimiters`` that the header of a table has most of, the first if it has none."""
+    header = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
+    return max(delimiters, key=lambda one: header.count(one.encode()))
+
+
+def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
     """A row for each line of a table after its header, each with the line it ends in, without its empty cells.
 
-    The delimiter is the one of ``delimiters`` that the header has most of, the first if it has none. Raises BadInput if
-    two columns have one name.
+    Raises BadInput if two columns have one name.
     """
     # csv refuses fields of more than 128 KiB, which a document's text may well have
     csv.field_size_limit(100 * 2**20)
-    header = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
-    delimiter = max(delimiters, key=lambda one: header.count(one.encode()))
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
     rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)

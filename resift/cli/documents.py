@@ -21,6 +21,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.files import replaced
 from resift.ingest.indexing import DeadLetters, Indexer, Report
+from resift.ingest.number_columns import NumberColumns
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import ANALYZERS, check_name
@@ -111,21 +112,17 @@ def index(
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
             chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
+            numbers = _numbers(source, chosen, None if own is None else target, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
-        counted = _Counted(records, source)
+        counted = _Counted(records, source, numbers)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
         if own is None:
             _add_pipelines(target, index)
     _print_indexed(report, index, chosen, refused, as_json)
-    if counted.unnamed:
-        click.echo(
-            f"{counted.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
-            "hash of their content: once changed, they are added anew and do not replace what is there",
-            err=True,
-        )
+    counted.tell_unnamed()
     _end(report, stop)
 
 
@@ -189,16 +186,37 @@ def _unclaimed_kept(source: ClaimedFiles, refused: DeadLetters) -> Iterator[None
 
 
 class _Counted:
-    """Records that are claimed from their source, and how many of them have no id of their own."""
+    """Records that are claimed from their source, with their ``numbers``, and how many have no id of their own."""
 
-    def __init__(self, records: Records, source: ClaimedFiles) -> None:
-        self._records, self._source, self.unnamed = records, source, 0
+    def __init__(self, records: Records, source: ClaimedFiles, numbers: NumberColumns) -> None:
+        self._records, self._source, self._numbers, self.unnamed = records, source, numbers, 0
 
     def __iter__(self) -> Records:
         for record in self._records:
             self._source.claim(record)
-            self.unnamed += isinstance(record, Record) and not record.named
+            if isinstance(record, Record):
+                self._numbers.convert(record)
+                self.unnamed += not record.named
             yield record
+
+    def tell_unnamed(self) -> None:
+        """Say on standard error how many have no id of their own, if any do, and what that means."""
+        if self.unnamed:
+            click.echo(
+                f"{self.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
+                "hash of their content: once changed, they are added anew and do not replace what is there",
+                err=True,
+            )
+
+
+def _numbers(source: Files, fields: Sequence[str], engine: Engine | None, index: str) -> NumberColumns:
+    """The tables' columns of numbers, and say which; in the index of an ``engine`` what is text there stays text."""
+    found = NumberColumns(source, fields)
+    if engine is not None:
+        found.leave_texts_of(engine, index)
+    if found.names:
+        click.echo(f"numbers: {', '.join(found.names)} (every cell of these columns is one)", err=True)
+    return found
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
