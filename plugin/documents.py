@@ -66,11 +66,13 @@ class IndexInfo:
             expected=f"{model.hash}: use the index's model, or index the documents again with this one",
         )
 
-    def of_both(self, model: ModelDescription, queries: ModelDescription | None) -> IndexInfo:
-        """The same of a model and, if there are any, of the static ``queries`` that are searched together with it.
+    def searched_by(self, model: ModelDescription, queries: ModelDescription | None = None) -> IndexInfo:
+        """The same for searches by a model and, if there are any, static ``queries`` together with it.
 
-        Raises ModelMismatch if the index has no vectors of either.
+        An index that has no vectors at all may be searched. Raises ModelMismatch if it has some, and none of either.
         """
+        if self.model is None:
+            return self
         found = self.of(model)
         if queries is None:
             return found

@@ -99,7 +99,7 @@ def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> L
 
 
 def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
-    """Why a reranker may do less than it should beside the vectors of the model of this hash."""
+    """Why a reranker may do less than it should beside the vectors of the search model of this hash."""
     judgement = _judgement(reranker)
     if "better" not in judgement:
         return ["it was not judged by queries that it was not trained on"]
@@ -108,7 +108,8 @@ def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
         found.append("what it gained when it was judged may be chance (p of 0.05 or more)")
     if (other := reranker.info.get("beside")) != model_hash:
         found.append(
-            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with --model"
+            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "
+            "--model and --static-queries of the service"
         )
     return found
 

@@ -289,7 +289,7 @@ def test_a_model_is_learned_beside_static_queries(
     assert "has vectors of model queries" not in plan.output
     run("attach", name, opensearch_url, "--no-adapt")
     info = cluster.info(name)
-    assert info.of_both(resift.load_model(), queries).searched == JoinedFields(
+    assert info.searched_by(resift.load_model(), queries).searched == JoinedFields(
         ("resift_vector", "embedding"), (256, DIM)
     )
     cluster.drop(name)

@@ -124,6 +124,7 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
 def _is_searchable(info: IndexInfo, model: ModelDescription, queries: ModelDescription | None) -> bool:
     """Whether an index has the vectors that are searched by, or none at all."""
     try:
-        return info.model is None or bool(info.of_both(model, queries))
+        info.searched_by(model, queries)
     except ModelMismatch:
         return False
+    return True

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from resift.arrays import Floats
-from resift.encoders.joint import JointModel
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
+from resift.encoders.registry import search_model
 from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
 from resift.plugin.engine import Engine
@@ -68,7 +68,7 @@ class Reranker:
     ) -> None:
         self.engine, self.model, self.sessions, self.config = engine, model, sessions, config
         # by which searches and sessions compare texts and documents; documents are encoded by the model alone
-        self.search_model = model if queries is None else JointModel(model, queries)
+        self.search_model = search_model(model, queries)
         self.queries = queries
         self.served_reranker = ServedReranker(config.reranker)
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
@@ -91,8 +91,7 @@ class Reranker:
         Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
         any may be used.
         """
-        info = self._served_info(index, headers)
-        return info if info.model is None else info.of_both(self.model, self.queries)
+        return self._served_info(index, headers).searched_by(self.model, self.queries)
 
     def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
         """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""

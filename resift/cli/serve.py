@@ -8,7 +8,6 @@ from resift.cli import serving
 from resift.cli.options import (
     engine_option,
     json_option,
-    model_option,
     port_option,
     search_models,
     service_option,
@@ -60,18 +59,20 @@ folder_option = service_option(
     show_default="those that it learned from, else all",
     help="An index whose searches it orders. May be repeated.",
 )
-@model_option
+@search_models
 @folder_option
 @json_option
-def use_reranker(source: str, indices: tuple[str, ...], model: str, folder: str, as_json: bool) -> None:
+def use_reranker(
+    source: str, indices: tuple[str, ...], model: str, static_queries: str, folder: str, as_json: bool
+) -> None:
     """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
 
-    --model is that of the service: beside another one than it was judged with it is an unknown.
+    --model and --static-queries are those of the service: beside others than it was judged with it is an unknown.
     """
-    from resift.encoders.registry import load_model
+    from resift.encoders.registry import load_model, load_queries, search_model
     from resift.reranker.late_reranker import doubts, put_into_service
 
-    hash = load_model(model).hash
+    hash = search_model(load_model(model), load_queries(static_queries)).hash
     found = put_into_service(source, folder, indices)
     of = ", ".join(found.indices) or "all indices"
     report = {"name": found.name, "hash": found.hash, "folder": folder, "indices": list(found.indices)}

@@ -15,10 +15,10 @@ from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import (
     combined,
     json_option,
-    model_option,
     opened,
     option_of,
     out_option,
+    search_models,
     seed_option,
     shares_of,
     weighted_names,
@@ -26,7 +26,8 @@ from resift.cli.options import (
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model
+from resift.encoders.queries import StaticQueries
+from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import NETWORKS
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
@@ -73,7 +74,7 @@ judged_options = combined(
 )
 @sourced
 @judged_options
-@model_option
+@search_models
 @option_of(LateInteractionOptions, "epochs", "Passes over the queries; more where there are few.")
 @option_of(LateInteractionOptions, "negatives", "Irrelevant documents against each relevant one.")
 @option_of(LateInteractionOptions, "pool", "BM25's best documents, which the irrelevant ones are drawn from.")
@@ -89,6 +90,7 @@ def reranker_command(
     shares: tuple[float, ...] | None,
     sources: Sources,
     model: str,
+    static_queries: str,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -100,9 +102,9 @@ def reranker_command(
     judged.
 
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
-    which is the model that the index is searched with. If training made nothing better, the untrained reranker is
-    written; if that does not help either, or likely by chance (p of 0.5 or more), nothing is written and the exit
-    status is 3. Needs the extras 'adapt' and 'vectors'.
+    which is the model that the index is searched with, and of --static-queries if there are any. If training made
+    nothing better, the untrained reranker is written; if that does not help either, or likely by chance (p of 0.5 or
+    more), nothing is written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
     """
     from resift.training.late_interaction_selection import learn
 
@@ -110,14 +112,15 @@ def reranker_command(
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     index = of_ubi or of_sessions
+    own, queries = load_model(model), load_queries(static_queries)
+    searched = search_model(own, queries)
     with ExitStack() as kept_open:
         if index is None:
             data, candidates = read_split_collection(str(folder), shares), None
-            served = _served(model, data.collection.documents)
+            served = _served(own, queries, data.collection.documents)
         else:
             engine = kept_open.enter_context(opened(source.engine))
-            searched = load_model(model)
-            info = _info(engine, index, searched)
+            info = engine.info(index).searched_by(own, queries)
             data, candidates = _judged(source, engine, index, of_ubi is not None, options.pool, shares)
             served = _served_index(engine, info, searched, data.collection.document_ids)
         table = _mixed(sources, data.collection.documents, SPELLING)
@@ -125,7 +128,7 @@ def reranker_command(
             reranker, report = learn(
                 data.collection, table, data.split, options, served, data.train_on_all, candidates, progress
             )
-    reranker.info |= {"indices": [] if index is None else [index], "beside": load_model(model).hash}
+    reranker.info |= {"indices": [] if index is None else [index], "beside": searched.hash}
     _save(reranker, report, out, as_json, time.perf_counter() - started)
 
 
@@ -150,22 +153,17 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         click.echo("warning: what it gains may be chance (p of 0.05 or more): judge more queries", err=True)
 
 
-def _served(model: str, documents: list[str]) -> Served:
-    """Searches of documents as they are served with a model."""
+def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
+    """Searches of documents as they are served with a model, and with static queries if there are any."""
     from resift.cli.served_search import ServedSearch
-    from resift.evaluation.registry import load_system
+    from resift.evaluation.registry import system_of, taught
+    from resift.evaluation.system import Joint
     from resift.training.systems import LEARNERS
 
-    system = load_system(model, learners=LEARNERS)
-    if not isinstance(system.similarity, str):
-        raise BadInput(f"--model {model} is a reranker", value=model, expected="the model of the index")
+    system = system_of(model, LEARNERS)
+    if queries is not None:
+        system = Joint(system, taught(queries, LEARNERS))
     return served_by(ServedSearch, system, documents)
-
-
-def _info(engine: Engine, index: str, model: Model) -> IndexInfo:
-    """What an index records. Raises ModelMismatch if it has vectors, and none of the model."""
-    info = engine.info(index)
-    return info if info.model is None else info.of(model)
 
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from resift.encoders.codebook import learn_codebook, membership
+from resift.encoders.joint import JointModel
 from resift.encoders.model import MODEL_FILE, Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.residual import Residual
@@ -102,3 +103,11 @@ def load_queries(folder: str | Path) -> StaticQueries | None:
         message = f"{folder} holds a model of kind {model.kind!r}"
         raise BadInput(message, value=str(folder), expected="static queries, of resift train queries")
     return model
+
+
+def search_model(model: Model, queries: StaticQueries | None) -> Model:
+    """What searches compare texts and documents by: the model, or both where there are static ``queries``.
+
+    Raises BadInput if they cannot be joined.
+    """
+    return model if queries is None else JointModel(model, queries)

@@ -137,9 +137,14 @@ def load_system(
     if Path(folder, FILE).is_file():
         return Late(LateInteraction.load(folder))
     model = load_model(folder)
+    return system_of(model, learners) if isinstance(model, StaticQueries) else _of_model(model, similarity)
+
+
+def system_of(model: Model, learners: Mapping[str, Learner] | None = None) -> Encoder:
+    """A model as a system; static queries with the documents of their teacher. Raises what :func:`taught` raises."""
     if isinstance(model, StaticQueries):
         return taught(model, learners)
-    return _of_model(model, similarity)
+    return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
 
 
 def taught(model: StaticQueries, learners: Mapping[str, Learner] | None) -> Encoder:
@@ -196,4 +201,4 @@ def _of_model(model: Model, similarity: str | None) -> System:
         return DynaMax(model)
     if similarity is not None:
         model.similarity = similarity
-    return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
+    return system_of(model)
