@@ -165,6 +165,7 @@ UNKNOWN = [
     {"query": {"match": {"text": {"query": "fire", "minimum_should_match": 2}}}},
     {"query": {"term": {"tags": {"value": "ODD", "case_insensitive": True}}}},
     {"query": {"range": {"year": {"gte": 1, "format": "yyyy"}}}},
+    *({"query": {"range": {"opened": {"gte": date}}}} for date in ("now", "now-7d/d", "2024-01-01||+1M")),
     {"query": {"__class__": {}}},
     {"query": {"bool": {"must": [{"nested": {}}]}}},
     multi(type="cross_fields"),

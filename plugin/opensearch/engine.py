@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from opensearchpy.exceptions import TransportError
 
 from resift.arrays import Floats
@@ -35,6 +36,7 @@ from resift.plugin.opensearch.versions import supported_version
 from resift.plugin.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 
 _SAMPLE_SEED = 7
+_LARGEST = 1e38  # of numbers of 32 bits
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
 _LOCAL = {"local": "true"}
 
@@ -259,8 +261,16 @@ def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
 
 
 def _value(bucket: dict[str, Any]) -> Any:
-    """The value that a bucket of a ``terms`` aggregation is for; true and false come as 1 and 0, and in words."""
-    return {"true": True, "false": False}.get(bucket.get("key_as_string", ""), bucket["key"])
+    """The value that a bucket of a ``terms`` aggregation is for; a date is a text, as documents have it.
+
+    True and false come as 1 and 0, and in words.
+    """
+    key, text = bucket["key"], bucket.get("key_as_string")
+    if text is not None:
+        return {"true": True, "false": False}.get(text, text)
+    # a number of 32 bits comes as one of 64, which has digits of its own: 59.9 as 59.900001525878906
+    fits = isinstance(key, float) and abs(key) < _LARGEST and np.float32(key) == key
+    return float(str(np.float32(key))) if fits else key
 
 
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:

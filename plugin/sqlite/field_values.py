@@ -53,7 +53,8 @@ def count_values(
     counts: dict[str, Counter[tuple[bool, Any]]] = {name: Counter() for name in fields}
     for source in sources:
         for name, count in counts.items():
-            values = (value for value in values_of(source, name.removesuffix(".keyword")) if _is_exact(value))
+            every = values_of(source, name.removesuffix(".keyword"))
+            values = (value for value in every if isinstance(value, float) or _is_exact(value))
             # true is 1 to Python, and another value to everybody else
             count.update({(isinstance(value, bool), value) for value in values})
     return {name: _largest(count, size) for name, count in counts.items()}

@@ -8,6 +8,7 @@ what they mean on OpenSearch, scores included.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NoReturn
@@ -37,6 +38,7 @@ from resift.plugin.sqlite.tables import IndexTables
 MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
 _COMPARISONS = ("gt", "gte", "lt", "lte")
+_DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
 _BY_FIELD = {"match", "term", "range", "knn"}  # their settings stand under the name of a field
 
 
@@ -176,6 +178,10 @@ class _Parser:
             raise BadInput(f"malformed range on {name!r}", value=bounds, expected=" | ".join(_COMPARISONS))
         boost = _boost_of("range", bounds, *_COMPARISONS)
         limits = [(op, scalar(bounds[op], name)) for op in _COMPARISONS if bounds.get(op) is not None]
+        for _, limit in limits:
+            # dates are texts here, and as a text it would be compared letter by letter
+            if isinstance(limit, str) and _DATE_MATH.search(limit):
+                _unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
         return Passing(Comparison(name, tuple(limits)) if limits else Exists(name), boost)
 
     def _exists(self, body: Mapping[str, Any]) -> Clause:
