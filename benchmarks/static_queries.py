@@ -1,7 +1,7 @@
 """Static queries for a transformer's documents: ``RESIFT_DATA=DIR python benchmarks/static_queries.py TEACHER``.
 
 TEACHER is a sentence-transformers folder. Prints nDCG@10 × 100 on four collections, mean and standard deviation of
-three seeds, of a search with BM25 as it is served, and of the vectors alone:
+three seeds (``--seeds N``), of a search with BM25 as it is served, and of the vectors alone:
 
 - BM25 by itself;
 - static queries learned from files (``resift train queries --corpus``);
@@ -43,7 +43,7 @@ from resift.training.queries import train_queries
 from resift.training.self_supervised import adapt
 from resift.training.teachers import CALL, Encode, Teacher
 
-COLLECTIONS, SEEDS = ("cranfield", "cisi", "medline", "vaswani"), (0, 1, 2)
+COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 MEMORY = Path(".resift/static-queries")
 METHOD = "ridge+lexical"
 
@@ -135,13 +135,14 @@ def main() -> None:
     parser.add_argument("teacher")
     parser.add_argument("--prefix", default="")
     parser.add_argument("--document-prefix", default="")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--feedback", action="store_true")
     options = parser.parse_args()
     found: dict[tuple[str, str], list[list[float]]] = {}
     teacher = teacher_of(options.teacher)
     for column, name in enumerate(COLLECTIONS):
         taken = Taken.read(name, *teacher, options)
-        for seed in SEEDS:
+        for seed in range(options.seeds):
             for system, what, value in (feedback if options.feedback else hybrid)(taken, seed):
                 row = found.setdefault((system, what), [[] for _ in COLLECTIONS])
                 row[column].append(100 * value)
