@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reranker_app import ids, post
+from test_joint_search import QUERY, application, both, queries, saved, stored
 from test_library import DOCUMENTS, blocks
 
 import resift
 from resift import Model
 from resift.errors import BadInput, NotFound
 from resift.library import Index
+from resift.plugin.opensearch.engine import OpenSearchEngine
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
 
@@ -29,6 +32,8 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from llama_index.core.schema import QueryBundle
 
 from resift.integrations import haystack, langchain, llamaindex
+
+__all__ = ["both", "queries", "saved", "stored"]
 
 Found = list[tuple[str, str, dict[str, Any], float]]
 SCORE = "relevance_score"
@@ -127,6 +132,24 @@ def test_wrong_marks_are_refused(framework: Framework) -> None:
         framework.retriever.mark(query="fire", scores={"bush": 7})
     with pytest.raises(BadInput, match="no document is marked"):
         framework.retriever.mark(query="fire")
+
+
+def test_static_queries_count_in_all_of_them(
+    cluster: OpenSearchEngine, opensearch_url: str, model: Model, both: str, saved: str, tmp_path: Path
+) -> None:
+    where = {"model": str(model.save(tmp_path / "model")), "sessions": str(tmp_path / "s.db"), "static_queries": saved}
+    expected = ids(post(application(cluster, model, saved, tmp_path), "/v1/search", index=both, query=QUERY))
+    with resift.open(opensearch_url, **where) as library:
+        session = library.index(both).session("anna")
+        assert [one.id for one in langchain.ResiftRetriever(session=session).invoke(QUERY)] == expected
+        assert [one.node_id for one in llamaindex.ResiftRetriever(session).retrieve(QUERY)] == expected
+    with resift.open(opensearch_url, **{**where, "static_queries": ""}) as library:
+        assert [hit.id for hit in library.index(both).search(QUERY)] != expected
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", haystack.ResiftRetriever(both, "anna", opensearch_url, **where))
+    again = Pipeline.loads(pipeline.dumps(), allowed_modules=TRUSTED)
+    found = again.run({"retriever": {"query": QUERY}})["retriever"]["documents"]
+    assert [one.id for one in found] == expected
 
 
 @pytest.mark.anyio
