@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from resift.errors import BadInput
 
 _MOST_HEADER = 8192
+_NAMED = "sep="  # a line of it and a delimiter stands before the header
 _NOT_UTF8 = "not UTF-8: convert the file, for example with iconv"
 
 
@@ -44,21 +45,32 @@ def text_rows(stream: BinaryIO) -> Rows:
 
 
 def delimiter_of(stream: BinaryIO, delimiters: str) -> str:
-    """The one of ``delimiters`` that the header of a table has most of, the first if it has none."""
-    header = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
+    """The one of ``delimiters`` that the header of a table has most of, the first if it has none.
+
+    A line before the header, as Excel reads one, may name it: ``sep=;``.
+    """
+    header = _header(stream)
     return max(delimiters, key=lambda one: header.count(one.encode()))
+
+
+def _header(stream: BinaryIO) -> bytes:
+    line: bytes = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
+    return line
 
 
 def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
     """A row for each line of a table after its header, each with the line it ends in, without its empty cells.
 
-    Raises BadInput if two columns have one name.
+    Lines without any cell that holds something are left out, as are blanks behind each delimiter where the header has
+    them. Raises BadInput if two columns have one name.
     """
+    _, *others = _header(stream).split(delimiter.encode())
+    is_spaced = bool(others) and all(name.startswith(b" ") for name in others)
     # csv refuses fields of more than 128 KiB, which a document's text may well have
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
-    rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True)
+    rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True, skipinitialspace=is_spaced)
     try:
         rows.fieldnames = _columns(rows)
         while True:
@@ -68,6 +80,8 @@ def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
                 return
             except csv.Error as error:
                 yield rows.line_num, BadRow("", f"malformed table: {error}")
+                continue
+            if not "".join(cell if isinstance(cell, str) else "".join(cell or ()) for cell in row.values()).strip():
                 continue
             fault = _fault(row, len(rows.fieldnames or []))
             yield (
@@ -85,11 +99,13 @@ def _columns(rows: csv.DictReader[str]) -> list[str]:
     """The names of a table's columns. One without a name is called by its place, such as that of row numbers."""
     try:
         header = rows.fieldnames or []
+        if header == [_NAMED, ""]:
+            header = next(rows.reader, [])
     except csv.Error as error:
         raise BadInput(
             f"malformed header: {error}", value=str(error), expected="a line with a name for each column"
         ) from error
-    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    names = [name.strip() or f"column {place}" for place, name in enumerate(header, 1)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BadInput(f"two columns are called {twice!r}", value=twice, expected="another name for each column")

@@ -109,6 +109,33 @@ def test_columns_without_a_name_are_called_by_their_place() -> None:
     assert one.source == {"column 1": "0", "title": "Fire", "text": "It burns."}
 
 
+def test_blanks_behind_the_delimiters_are_no_part_of_the_cells() -> None:
+    (one,) = records('id, title , text\n1, Fire, "It burns, they say."\n', "csv")
+    assert isinstance(one, Record)
+    assert one.source == {"id": "1", "title": "Fire", "text": "It burns, they say."}
+    (other,) = records("id, title,text\n1, Fire, It burns.\n", "csv")
+    assert isinstance(other, Record)
+    assert other.source == {"id": "1", "title": " Fire", "text": " It burns."}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "|"])
+def test_a_line_before_the_header_may_name_the_delimiter(delimiter: str) -> None:
+    data = f"sep={delimiter}\r\nid,text\r\n1,a b\r\n".replace(",", delimiter)
+    (one,) = records(f"\ufeff{data}", "csv")
+    assert isinstance(one, Record)
+    assert (one.line, one.source) == (3, {"id": "1", "text": "a b"})
+
+
+def test_lines_without_content_are_no_documents() -> None:
+    found = records("id;text\n1;a\n;\n  \n \t ; \n;;;\n2;b\n;c\n", "csv")
+    assert [(one.line, one.source) for one in found if isinstance(one, Record)] == [
+        (2, {"id": "1", "text": "a"}),
+        (7, {"id": "2", "text": "b"}),
+        (8, {"text": "c"}),
+    ]
+    assert len(found) == 3
+
+
 def test_an_empty_cell_is_no_value() -> None:
     # OpenSearch refuses "" where the first rows had dates
     (one,) = records("id,text,closed\n1,a,\n", "csv")
