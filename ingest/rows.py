@@ -69,17 +69,19 @@ def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
     # csv refuses fields of more than 128 KiB, which a document's text may well have
     csv.field_size_limit(100 * 2**20)
     lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+    kept: list[str] = []  # the lines of the row that is being read: of a malformed one csv gives nothing back
     # restkey: cells beyond the header come under a name that no column has, so that such a row is noticed
-    rows = csv.DictReader(lines, delimiter=delimiter, restkey="", strict=True, skipinitialspace=is_spaced)
+    rows = csv.DictReader(_kept(lines, kept), delimiter=delimiter, restkey="", strict=True, skipinitialspace=is_spaced)
     try:
         rows.fieldnames = _columns(rows)
         while True:
+            kept.clear()
             try:
                 row = next(rows)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield rows.line_num, BadRow("", f"malformed table: {error}")
+                yield rows.reader.line_num, BadRow(shown("".join(kept)), f"malformed table: {error}")
                 continue
             if not "".join(cell if isinstance(cell, str) else "".join(cell or ()) for cell in row.values()).strip():
                 continue
@@ -93,6 +95,12 @@ def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
     finally:
         # a wrapper that is collected closes the stream below it, which may be stdin
         lines.detach()
+
+
+def _kept(lines: Iterator[str], kept: list[str]) -> Iterator[str]:
+    for line in lines:
+        kept.append(line)
+        yield line
 
 
 def _columns(rows: csv.DictReader[str]) -> list[str]:

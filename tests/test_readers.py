@@ -103,6 +103,15 @@ def test_csv() -> None:
     assert [r.id for r in records("id\ttext\n1\ta,b\n", "tsv") if isinstance(r, Record)] == ["1"]
 
 
+def test_of_a_malformed_row_nothing_is_lost() -> None:
+    first, broken, good, rest = records('id,text\n1,a\n2,"27" wide"\n3,"b"\n4,"open\n5,c\n', "csv")
+    assert isinstance(broken, BadLine)
+    assert (broken.line, broken.raw) == (3, '2,"27" wide"\n')
+    assert isinstance(rest, BadLine)
+    assert (rest.line, rest.raw) == (6, '4,"open\n5,c\n')
+    assert [one.id for one in (first, good) if isinstance(one, Record)] == ["1", "3"]
+
+
 def test_columns_without_a_name_are_called_by_their_place() -> None:
     (one,) = records(",title,text,\n0,Fire,It burns.,\n", "csv")  # row numbers, and a comma too many
     assert isinstance(one, Record)
