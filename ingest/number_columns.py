@@ -54,14 +54,22 @@ class NumberColumns:
         """The names of the columns, as documents have them."""
         return list(self._kinds)
 
-    def leave_texts_of(self, engine: Engine, index: str) -> None:
-        """Leave those columns as texts that are texts in an index: in one field all values should be of one kind."""
+    def fit_to(self, engine: Engine, index: str) -> list[str]:
+        """Leave those columns as texts that are texts in an index: in one field all values should be of one kind.
+
+        Returns the names of those with decimals whose values in the index are whole numbers.
+        """
         if not self._kinds:
-            return
+            return []
         hits = engine.sample(index, _LOOKED_AT, source=self.names).hits
+        whole = []
         for name in self.names:
-            if any(isinstance(value, str) for hit in hits for value in values_of(hit.get("_source", {}), name)):
+            kinds = {type(value) for hit in hits for value in values_of(hit.get("_source", {}), name)}
+            if str in kinds:
                 del self._kinds[name]
+            elif kinds == {int} and self._kinds[name] is float:
+                whole.append(name)
+        return whole
 
     def convert(self, record: Record) -> None:
         """Make numbers of a record's cells in these columns, in its source."""

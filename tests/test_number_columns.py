@@ -6,6 +6,7 @@ import gzip
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,17 @@ def test_what_is_text_in_an_index_stays_text(name: str, engine_url: str, here: P
     assert found(engine, name, {"term": {"price": "59.90"}}) == ["2"]
     assert found(engine, name, {"range": {"stock": {"gt": 9}}}) == ["2", "3"]
     engine.close()
+
+
+def test_decimals_behind_whole_numbers_are_told(name: str, engine_url: str, here: Path) -> None:
+    """OpenSearch maps a field by its first value, and cuts later ones to it without a word."""
+    (here / "one.csv").write_text("id,name,price,stock\n1,An oak table,5,1\n")
+    (here / "two.csv").write_text("id,name,price,stock\n2,An oak chair,5.5,2\n")
+    assert "warning" not in index("one.csv", "--index", name).stderr
+    with closing(open_engine(engine_url)) as engine:
+        engine.refresh(name)
+    warned = "warning: price may be mapped as whole numbers" in index("two.csv", "--index", name).stderr
+    assert warned == engine_url.startswith("http")
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)

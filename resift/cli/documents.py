@@ -211,9 +211,16 @@ class _Counted:
 
 def _numbers(source: Files, fields: Sequence[str], engine: Engine | None, index: str) -> NumberColumns:
     """The tables' columns of numbers, and say which; in the index of an ``engine`` what is text there stays text."""
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
     found = NumberColumns(source, fields)
-    if engine is not None:
-        found.leave_texts_of(engine, index)
+    whole = [] if engine is None else found.fit_to(engine, index)
+    if isinstance(engine, OpenSearchEngine) and whole:
+        click.echo(
+            f"warning: {', '.join(whole)} may be mapped as whole numbers in {index}, by the documents that are there; "
+            "searches, sorting and averages then leave out what stands behind the point",
+            err=True,
+        )
     if found.names:
         click.echo(f"numbers: {', '.join(found.names)} (every cell of these columns is one)", err=True)
     return found
