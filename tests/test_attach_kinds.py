@@ -95,6 +95,9 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
     assert "--field without --model" in refused(name, "--field", "v")
     assert "'title' is text of None in index" in refused(name, "--field", "title", "--model", own[1])
     assert "has no field nope" in refused(name, "--fields", "nope", "--model", own[1])
+    numbers = made({"mappings": {"properties": {**TEXTS, "price": {"type": "double"}, "sold": {"type": "date"}}}})
+    told = refused(numbers, "--fields", "title,price,sold", "--model", own[1])
+    assert "where price is double, sold is date" in told
     assert "was made by Resift" in _detached_own(cluster, own[0], opensearch_url)
     Cluster(cluster).request("POST", f"/{name}/_close")
     assert "is closed" in refused(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _WRITES = 1000  # documents a second
 # Bytes that a vector takes for each of its numbers, once segments are merged: its values, their text in _source, and
 # the graph; measured with 6,000 messages. Where a graph is kept OpenSearch 3 leaves them out of _source.
 _BYTES_PLAIN, _BYTES_GRAPH, _BYTES_GRAPH_AND_SOURCE = 13, 11, 20
+# Types of fields in which OpenSearch refuses to look for a word that is none of their values.
+_NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector")
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,10 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
     if unknown:
         message = f"index {target.name!r} has no field {', '.join(unknown)}"
         raise BadInput(message, value=unknown, expected=f"its text fields: {texts}")
+    other = [f"{name} is {target.fields[name]}" for name in fields if _NO_TEXTS.fullmatch(target.fields[name])]
+    if other:
+        message = f"no words can be looked for in {target.name!r} where {', '.join(other)}"
+        raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
     if sources and not any(document_text(source, fields).strip() for source in sources):
         message = f"no document of {target.name!r} that was looked at has a text in {', '.join(fields)}"
         raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
