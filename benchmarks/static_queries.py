@@ -9,9 +9,8 @@ three seeds (``--seeds N``), of a search with BM25 as it is served, and of the v
 - both together: the latter and vectors adapted to the documents (``resift train self``);
 - the teacher's own queries, weighed as static ones.
 
-``--prefix TEXT`` stands before queries, ``--document-prefix TEXT`` before documents. ``--feedback`` prints instead
-what is left after ten marks and one, without and with the marks, for static queries learned from an index and for both
-together. The teacher runs in bfloat16; what it encoded is kept in .resift/static-queries. The recipe was chosen on
+``--prefix TEXT`` stands before queries, ``--document-prefix TEXT`` before documents. ``--feedback`` prints instead, for
+static queries learned from an index, the documents that nobody marked after ten marks and one (docs/feedback.md). The teacher runs in bfloat16; what it encoded is kept in .resift/static-queries. The recipe was chosen on
 Cranfield and CISI, with all-MiniLM-L6-v2 and bge-small-en-v1.5.
 """
 
@@ -33,10 +32,12 @@ from resift.encoders.queries import StaticQueries
 from resift.evaluation.data import Collection, read_collection
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.graded import Graded
+from resift.evaluation.feedback.methods import BASELINES
 from resift.evaluation.feedback.options import FeedbackOptions
 from resift.evaluation.feedback.runs import run_feedback
 from resift.evaluation.protocol import run_hybrid
 from resift.evaluation.system import Encoder, Joint, System, Taught
+from resift.ranking.feedback import DEFAULT_METHOD
 from resift.training.distill import load
 from resift.training.options import AdaptOptions, QueryOptions
 from resift.training.queries import train_queries
@@ -45,7 +46,6 @@ from resift.training.teachers import CALL, Encode, Teacher
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 MEMORY = Path(".resift/static-queries")
-METHOD = "ridge+lexical"
 
 
 def teacher_of(folder: str) -> tuple[str, Encode]:
@@ -118,15 +118,16 @@ def hybrid(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
 
 
 def feedback(taken: Taken, seed: int) -> Iterator[tuple[str, str, float]]:
-    """The same after marks."""
-    for name, system in list(systems(taken, seed))[1:3]:
-        bench = FeedbackBench(system, taken.collection.documents, taken.collection.queries, ServedSearch)
-        for marks in (10, 1):
-            after, before = run_feedback(bench, Graded(taken.collection), FeedbackOptions(judgements=marks))[METHOD][0][
-                :2
-            ]
-            yield name, f"{marks} marks, before", before.means()["ndcg@10"]
-            yield name, f"{marks} marks", after.means()["ndcg@10"]
+    """The same after marks, for static queries learned from an index."""
+    name, system = "static queries, from an index", taken.taught(taken.static(seed, taken.documents))
+    bench = FeedbackBench(system, taken.collection.documents, taken.collection.queries, ServedSearch)
+    for marks, methods in ((10, (DEFAULT_METHOD, *BASELINES)), (1, (DEFAULT_METHOD,))):
+        options = FeedbackOptions(judgements=marks)
+        for method, rounds in run_feedback(bench, Graded(taken.collection), options, methods).items():
+            after, before = rounds[0]
+            if method == DEFAULT_METHOD:
+                yield name, f"before {marks} marks", before.means()["ndcg@10"]
+            yield name, f"{marks} marks, {method}", after.means()["ndcg@10"]
 
 
 def main() -> None:
