@@ -213,6 +213,10 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is no text and no number")
     rename = columns.rename or {}
     source = {rename.get(key, key): value for key, value in row.items() if key != "_id"}
+    if len(source) < len(row) - ("_id" in row):
+        called = [rename.get(key, key) for key in row]
+        reason = f"two columns are called {max(called, key=called.count)!r} once they are renamed"
+        return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     if name is None:
         content = json.dumps(row, sort_keys=True).encode()
         return Record(file, line, hashlib.sha256(content).hexdigest()[:20], source, named=False)

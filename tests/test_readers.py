@@ -165,6 +165,18 @@ def test_two_columns_of_one_name() -> None:
         records("id,text,text\n1,a,b\n", "csv")
 
 
+def test_no_column_takes_the_place_of_another_by_being_renamed() -> None:
+    columns = Columns(rename={"name": "title", "price": "title"})
+    data = '{"_id": "1", "name": "Lamp", "price": 5}\n{"name": "Lamp"}\n{"price": 5, "title": "Lamp"}\n'
+    first, second, third = records(data, columns=columns)
+    assert isinstance(first, BadLine)
+    assert isinstance(third, BadLine)
+    assert first.reason == third.reason == "two columns are called 'title' once they are renamed"
+    assert json.loads(first.raw) == {"_id": "1", "name": "Lamp", "price": 5}
+    assert isinstance(second, Record)
+    assert second.source == {"title": "Lamp"}
+
+
 def test_a_column_of_ids_that_is_not_there() -> None:
     (one,) = records("nr,text\n1,a\n", "csv", Columns(id="number"))
     assert isinstance(one, BadLine)
