@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -54,8 +55,9 @@ def delimiter_of(stream: BinaryIO, delimiters: str) -> str:
 
 
 def _header(stream: BinaryIO) -> bytes:
-    line: bytes = stream.peek(_MOST_HEADER).split(b"\n", 1)[0]  # type: ignore[attr-defined]
-    return line
+    """The first line that is not empty."""
+    head: bytes = stream.peek(_MOST_HEADER)  # type: ignore[attr-defined]
+    return head.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n").split(b"\n", 1)[0]
 
 
 def table_rows(stream: BinaryIO, delimiter: str) -> Rows:
@@ -106,9 +108,11 @@ def _kept(lines: Iterator[str], kept: list[str]) -> Iterator[str]:
 def _columns(rows: csv.DictReader[str]) -> list[str]:
     """The names of a table's columns. One without a name is called by its place, such as that of row numbers."""
     try:
-        header = rows.fieldnames or []
-        if header == [_NAMED, ""]:
-            header = next(rows.reader, [])
+        header = list(rows.fieldnames or [])
+        while header in ([], [_NAMED, ""]):
+            header = next(rows.reader)
+    except StopIteration:
+        return []
     except csv.Error as error:
         raise BadInput(
             f"malformed header: {error}", value=str(error), expected="a line with a name for each column"

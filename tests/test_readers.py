@@ -135,6 +135,14 @@ def test_a_line_before_the_header_may_name_the_delimiter(delimiter: str) -> None
     assert (one.line, one.source) == (3, {"id": "1", "text": "a b"})
 
 
+@pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "\ufeff\n", "\nsep=;\n\n"])
+def test_empty_lines_before_the_header_are_passed_over(before: str) -> None:
+    (one,) = records(f"{before}id;text\n1;a, b\n", "csv")
+    assert isinstance(one, Record)
+    assert one.source == {"id": "1", "text": "a, b"}
+    assert records(before, "csv") == []
+
+
 def test_lines_without_content_are_no_documents() -> None:
     found = records("id;text\n1;a\n;\n  \n \t ; \n;;;\n2;b\n;c\n", "csv")
     assert [(one.line, one.source) for one in found if isinstance(one, Record)] == [
