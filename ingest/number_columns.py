@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from resift.errors import BadInput
 from resift.ingest.encodings import plain_text
@@ -32,7 +31,8 @@ class NumberColumns:
     """The columns of the tables among ``files`` that hold numbers alone; none where a table is a stream.
 
     Columns of the ids, and those in ``texts``, which are searched by their words, are left out. What is read here is
-    read again by whoever iterates over the files, and what is wrong with them is for him to find.
+    read again by whoever iterates over the files, and what is wrong with them is for him to find. ``is_whole`` says
+    whether all was read: if a stop was requested meanwhile, nobody knows what the rest holds.
     """
 
     def __init__(self, files: Files, texts: Collection[str]) -> None:
@@ -42,6 +42,7 @@ class NumberColumns:
         for path, format in self._files.items():
             for name, cell, delimiter in _cells(path, format, files):
                 found.setdefault(name, _Column()).add(cell, delimiter)
+        self.is_whole = not (self._files and files.stop.requested)
         left_out = {*texts, *_id_names(files.columns)}
         self._kinds: dict[str, type[int] | type[float]] = {
             name: float if column.places else int
@@ -121,7 +122,7 @@ def _is_number(cell: str) -> bool:
 
 def _cells(path: str, format: str, files: Files) -> Iterator[tuple[str, str, str]]:
     """The name, the content and the table's delimiter of each cell that is not empty, as far as they can be read."""
-    rename: Mapping[str, str] = files.columns.rename or {}
+    name_of = files.columns.name_of
     try:
         with open(path, "rb") as file:
             stream = plain_text(file, path)
@@ -130,11 +131,10 @@ def _cells(path: str, format: str, files: Files) -> Iterator[tuple[str, str, str
                 if files.stop.requested:
                     return
                 if not isinstance(row, BadRow):
-                    yield from ((rename.get(name, name), cell.strip(), delimiter) for name, cell in row.items())
+                    yield from ((name_of(name), cell.strip(), delimiter) for name, cell in row.items())
     except (BadInput, OSError, EOFError, zlib.error):
         return
 
 
 def _id_names(columns: Columns) -> list[str]:
-    rename: Mapping[str, Any] = columns.rename or {}
-    return [str(rename.get(name, name)) for name in ([columns.id] if columns.id else ["_id", "id"])]
+    return [columns.name_of(name) for name in ([columns.id] if columns.id else ["_id", "id"])]

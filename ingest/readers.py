@@ -66,6 +66,10 @@ class Columns:
     id: str | None = None
     rename: Mapping[str, str] | None = None
 
+    def name_of(self, column: str) -> str:
+        """What a column is called in documents."""
+        return self.rename.get(column, column) if self.rename else column
+
 
 def guess_format(path: str) -> str:
     """The format that a file's ending stands for, ``.gz`` aside. Raises BadInput if the ending is unknown."""
@@ -211,10 +215,9 @@ def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Colu
     id = None if name is None else _id(row[name])
     if isinstance(id, (dict, list)):
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), f"the id in {name!r} is no text and no number")
-    rename = columns.rename or {}
-    source = {rename.get(key, key): value for key, value in row.items() if key != "_id"}
+    source = {columns.name_of(key): value for key, value in row.items() if key != "_id"}
     if len(source) < len(row) - ("_id" in row):
-        called = [rename.get(key, key) for key in row]
+        called = [columns.name_of(key) for key in row]
         reason = f"two columns are called {max(called, key=called.count)!r} once they are renamed"
         return BadLine(file, line, json.dumps(row, ensure_ascii=False), reason)
     if name is None:

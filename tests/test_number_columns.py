@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,8 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift.cli.main import main
+from resift.errors import IndexNotFound
+from resift.ingest import number_columns
 from resift.ingest.number_columns import NumberColumns
 from resift.ingest.readers import Columns, Files, Record
+from resift.ingest.rows import table_rows
 from resift.plugin.connect import open_engine
 from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -127,6 +132,22 @@ def test_a_file_that_changed_meanwhile_keeps_its_cells(tmp_path: Path) -> None:
     record = Record(str(path), 2, "1", {"text": "a", "x": "1.5"})
     numbers.convert(record)
     assert record.source["x"] == "1.5"
+
+
+def test_nothing_is_indexed_by_what_was_only_half_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column whose first cells are numbers would be one of numbers in the index for good."""
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        for line, row in table_rows(*arguments):
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield line, row
+
+    (here / "a.csv").write_text("id,text,x\n1,a fire,1\n2,a rain,2\n3,a wind,three\n")
+    monkeypatch.setattr(number_columns, "table_rows", interrupted)
+    said = index("a.csv", "--index", "docs", "--engine", "own.db", "--fields", "text", status=143).stderr
+    assert "ended by SIGTERM; nothing was indexed" in said
+    with pytest.raises(IndexNotFound), closing(open_engine("own.db")) as engine:
+        engine.info("docs")
 
 
 @pytest.fixture

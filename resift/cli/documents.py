@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import numpy as np
@@ -145,11 +146,16 @@ def _add_pipelines(engine: Engine, index: str) -> None:
 def _end(report: Report, stop: Stop) -> None:
     """Exit with the status of a signal, or of an indexing that is not right."""
     if stop.signal is not None:
-        name = signal.Signals(stop.signal).name
-        click.echo(f"ended by {name}; {_place(report)}, and nothing behind it", err=True)
-        sys.exit(128 + stop.signal)
+        _leave(stop, f"{_place(report)}, and nothing behind it")
     if report.dead or (report.without_text and report.without_text == report.indexed):
         sys.exit(NOT_RIGHT)
+
+
+def _leave(stop: Stop, place: str) -> NoReturn:
+    """Exit with the status of the signal that a stop was requested by, and say how far the documents were read."""
+    number = stop.signal or signal.SIGINT
+    click.echo(f"ended by {signal.Signals(number).name}; {place}", err=True)
+    sys.exit(128 + number)
 
 
 @contextmanager
@@ -214,6 +220,8 @@ def _numbers(source: Files, fields: Sequence[str], engine: Engine | None, index:
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     found = NumberColumns(source, fields)
+    if not found.is_whole:
+        _leave(source.stop, "nothing was indexed")
     whole = [] if engine is None else found.fit_to(engine, index)
     if isinstance(engine, OpenSearchEngine) and whole:
         click.echo(
