@@ -17,7 +17,7 @@ from typing import Any
 LATEST = 200  # events of a client that are read: some ten searches with their impressions
 EVENTS, QUERIES = KINDS = ("events", "queries")
 UNITS = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
-_LATEST_TIME = 1e11  # Unix seconds; as milliseconds it is a time of 1973
+_EARLIEST_TIME, _LATEST_TIME = 1e8, 1e11  # Unix seconds; the latest one is as milliseconds the earliest one
 _NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # of fewer digits it may be a date: 20241210
 _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
@@ -118,7 +118,7 @@ def seconds_of(value: Any) -> float | None:
     """A timestamp in Unix seconds: ISO 8601, without an offset in UTC, or a number; None for others.
 
     A number's size says whether it counts seconds, milliseconds or microseconds, as none of them is of before 1973
-    or after 5138.
+    or after 5138. A smaller one, such as of the milliseconds since a page was opened, is no time.
 
     >>> seconds_of("2024-12-10T00:01:29.378Z"), seconds_of(1733788889378), seconds_of("1733788889"), seconds_of("today")
     (1733788889.378, 1733788889.378, 1733788889.0, None)
@@ -126,7 +126,7 @@ def seconds_of(value: Any) -> float | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        unit = next((unit for unit in UNITS if 0 <= value < unit * _LATEST_TIME), None)
+        unit = next((unit for unit in UNITS if _EARLIEST_TIME <= value < unit * _LATEST_TIME), None)
         return None if unit is None else value / unit
     if not isinstance(value, str):
         return None
