@@ -49,18 +49,6 @@ def refresh(engine_url: str, ubi_names: tuple[str, str]) -> Iterator[Refresh]:
         ("1733788889378", 1733788889.378),
         (" 1733788889 ", 1733788889),
         ("1733788889.378", 1733788889.378),
-        (1733788889, 1733788889),
-        (1733788889.5, 1733788889.5),
-        (1733788889378000, 1733788889.378),
-        ("1733788889378", 1733788889.378),
-        (" 1733788889 ", 1733788889),
-        ("1733788889.378", 1733788889.378),
-        (1733788889, 1733788889),
-        (1733788889.5, 1733788889.5),
-        (1733788889378000, 1733788889.378),
-        ("1733788889378", 1733788889.378),
-        (" 1733788889 ", 1733788889),
-        ("1733788889.378", 1733788889.378),
         ("1900-01-01T00:00:00Z", 0),
         ("10 December", None),
         ("", None),
@@ -184,36 +172,6 @@ def test_indices_as_the_ubi_plugin_makes_them_and_as_a_cluster_does_by_itself_ar
     assert log.events("anna", *LONG) == []
     assert log.queries(["q1"]) == {"q1": UbiQuery("fire")}
     assert log.add(EVENTS, [event("click", "C3", 2)]) == 0
-    log.close()
-
-
-@pytest.mark.parametrize("mapped", [True, False])
-def test_times_that_others_log_as_numbers_are_found_by_their_size(
-    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str], mapped: bool
-) -> None:
-    """In an index that nobody mapped, a time as a number is a number and no date."""
-    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
-    if mapped:
-        log.add(EVENTS, [event("click", "D4", 1, NOW - 500)])
-    times = {"C3": int((NOW + 2) * 1e6), "B2": int((NOW + 1) * 1000), "A1": int(NOW), "E5": int(NOW - 500)}
-    for name, at in times.items():
-        cluster.client.index(index=cluster_names[0], body=event("click", name, 1, timestamp=at), refresh=True)
-    assert [one.object for one in log.events("anna", NOW - 5, NOW + 5)] == ["A1", "B2", "C3"]
-    log.close()
-
-
-@pytest.mark.parametrize("mapped", [True, False])
-def test_times_that_others_log_as_numbers_are_found_by_their_size(
-    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str], mapped: bool
-) -> None:
-    """In an index that nobody mapped, a time as a number is a number and no date."""
-    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
-    if mapped:
-        log.add(EVENTS, [event("click", "D4", 1, NOW - 500)])
-    times = {"C3": int((NOW + 2) * 1e6), "B2": int((NOW + 1) * 1000), "A1": int(NOW), "E5": int(NOW - 500)}
-    for name, at in times.items():
-        cluster.client.index(index=cluster_names[0], body=event("click", name, 1, timestamp=at), refresh=True)
-    assert [one.object for one in log.events("anna", NOW - 5, NOW + 5)] == ["A1", "B2", "C3"]
     log.close()
 
 
