@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from ports import free_port
 from served import JSON, Client, Server, serving
 
 from resift import Model
@@ -211,6 +212,31 @@ def test_ctrl_c_is_told_by_the_exit_status(folder: Path) -> None:
     with serving(folder) as server:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(30) == 130
+
+
+SLOW_TO_START = """
+import sys, time
+from gunicorn.workers.base import Worker
+from resift.cli.main import main
+init_process = Worker.init_process
+def slowly(worker):
+    print("forked", file=sys.stderr, flush=True)
+    time.sleep(1)
+    init_process(worker)
+Worker.init_process = slowly
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_stop_ends_processes_that_are_only_starting(folder: Path, number: signal.Signals, status: int) -> None:
+    command = [sys.executable, "-c", SLOW_TO_START, "serve", "--port", str(free_port())]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any(line == "forked\n" for line in process.stderr)
+        process.send_signal(number)
+        _, log = process.communicate(timeout=20)  # less than gunicorn gives a worker that does not hear it
+    assert process.returncode == status, log
 
 
 def test_addresses_that_nobody_can_listen_on_are_one_line(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ from gunicorn.glogging import Logger
 from prometheus_client import multiprocess
 
 from resift.cli.failures import INTERRUPTED
+from resift.cli.http_worker import ENDING
 from resift.errors import BadInput
 from resift.reranker import Config, create_app
 from resift.reranker.request_log import formatter, log_to_stderr
@@ -78,6 +80,18 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def handle_int(self) -> None:
         self.interrupted = True
         super().handle_int()
+
+    def spawn_worker(self) -> None:
+        """Start a worker. A signal that ends it waits until it listens to signals itself (HttpWorker.init_signals).
+
+        Before that, a new process has the parent's handlers, which put signals into a queue that it never reads: a stop
+        then waited half a minute for it.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            super().spawn_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import resource
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -32,6 +33,7 @@ from resift.reranker.request_log import ANSWERED, identified, request_id
 THREADS = 8
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
 CONNECTIONS = 1000  # of a process at a time; more wait until some are closed
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _FILES = 3  # that a connection may need: itself, and temporary ones for what it sends and gets
 _OTHER_FILES = 500
 _HEAD = 64 * 1024
@@ -43,6 +45,11 @@ class HttpWorker(Worker):  # type: ignore[misc]
     """A process of ``resift serve``. Its application is one of :func:`resift.reranker.create_app`."""
 
     _next_check = 0.0
+
+    def init_signals(self) -> None:
+        """Listen to signals, those that came since the fork among them."""
+        super().init_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def run(self) -> None:
         """Serve until the parent process ends this one, or has ended."""
