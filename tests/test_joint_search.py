@@ -18,7 +18,7 @@ from reranker_app import ids, post
 import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
-from resift.encoders.joint import JointModel
+from resift.encoders.joint import JointModel, joint_weights
 from resift.encoders.queries import SPREAD, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.plugin.cluster.client import Cluster
@@ -28,6 +28,7 @@ from resift.plugin.opensearch.mappings import vector_mapping
 from resift.plugin.query_dsl import JoinedFields
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app
+from resift.vectors.similarity import beta_of
 from resift.vectors.similarity import joined as joined_rows
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
@@ -115,23 +116,31 @@ def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: Stati
     apart = [part.score(part.encode_one("fire"), part.encode(["fire bush", "army gun"])) for part in (model, queries)]
     documents = joined_rows([part.encode(["fire bush", "army gun"]) for part in (model, queries)])
     weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one("fire"), documents)
-    np.testing.assert_allclose(weighed, 3 * (apart[0] + 2 * apart[1]) / 3, atol=1e-5)
+    alone = [part.alpha / (1 - part.alpha) * cosines for part, cosines in zip((model, queries), apart, strict=True)]
+    np.testing.assert_allclose(weighed, alone[0] + alone[1], atol=1e-5)
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):
         joint.as_table()
 
 
-def test_cosines_that_differ_less_count_as_much(model: Model, queries: StaticQueries) -> None:
+@pytest.mark.parametrize(("alpha", "max_alpha"), [(0.0, 0.0), (0.5, 0.75), (0.75, 1.0), (1.0, 1.0)])
+def test_both_count_as_they_do_by_themselves_whatever_their_weights(
+    alpha: float, max_alpha: float, vectors: WordVectors, queries: StaticQueries
+) -> None:
+    model = Model("mean", vectors, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
     narrow = StaticQueries(queries.table, "nobody", "embedding")
     narrow.weigh_by(SPREAD / 4)
-    joint, odds = JointModel(model, narrow), 3.0
-    assert narrow.alpha == pytest.approx(4 * odds / (1 + 4 * odds))
+    assert narrow.alpha == pytest.approx(12 / 13)
+    joint = JointModel(model, narrow)
+    assert 0 < joint.alpha <= joint.max_alpha <= 1
+    (ours, theirs), (joined_alpha, _) = joint_weights((alpha, max_alpha), (narrow.alpha, narrow.max_alpha))
+    assert (ours, theirs) == pytest.approx((beta_of(alpha), 12))
+    assert joined_alpha == joint.alpha
     documents = joined_rows([part.encode(texts()[:9]) for part in (model, narrow)])
     a, b = (part.score(part.encode_one(QUERY), part.encode(texts()[:9])) for part in (model, narrow))
     weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), documents)
-    np.testing.assert_allclose(weighed, odds * (a + 2 * 4 * b) / 3, atol=1e-5)
-    assert joint.alpha < joint.max_alpha < 1
+    np.testing.assert_allclose(weighed, ours * a + 12 * b, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQueries) -> None:

@@ -26,7 +26,7 @@ from resift.plugin.rewriting.rewrite import (
     rewrite,
     score_factor,
 )
-from resift.ranking.fusion import MAX_BETA
+from resift.vectors.similarity import MAX_BETA
 
 FIELDS = ["title", "text"]
 VECTOR = np.array([0.6, 0.8, 0], np.float32)

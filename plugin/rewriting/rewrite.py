@@ -31,8 +31,9 @@ from resift.plugin.rewriting.clauses import (
 )
 from resift.plugin.rewriting.query_text import Parts, text_parts
 from resift.plugin.sqlite.analysis import STOP_WORDS
-from resift.ranking.fusion import beta_of, similarity_factor
+from resift.ranking.fusion import similarity_factor
 from resift.text import tokenize
+from resift.vectors.similarity import beta_of
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
 NOTHING_TO_ADD = "there is nothing to add"

@@ -16,9 +16,9 @@ from resift.arrays import Floats
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.resource_files import read_resource
+from resift.vectors.similarity import MAX_BETA
 
 Doubles = NDArray[np.float64]
-MAX_BETA = 32  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
 _PARAMS = {"field", "query", "mask", "beta"}
 
 
@@ -103,7 +103,7 @@ def _checked_beta(beta: Any) -> float | None:
     if beta is None:
         return None
     if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= MAX_BETA:
-        raise BadInput(f"beta is {str(beta)[:200]}", value=beta, expected=f"a number from 0 to {MAX_BETA}")
+        raise BadInput(f"beta is {str(beta)[:200]}", value=beta, expected=f"a number from 0 to {MAX_BETA:g}")
     return float(beta)
 
 

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from math import sqrt
+from math import hypot, sqrt
 from typing import Any
 
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.queries import StaticQueries, scale_of, weights_at
+from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.vectors.folder import content_hash
-from resift.vectors.similarity import joined
+from resift.vectors.similarity import alpha_of, beta_of, joined
 
-TRANSFORMERS_SHARE = 2  # a cosine with a transformer's vector counts so many of ours; chosen on Cranfield and CISI
+Weights = tuple[float, float]  # alpha and max_alpha
 
 
-def joint_weights(alpha: float) -> tuple[tuple[float, float], tuple[float, float]]:
+def joint_weights(first: Weights, second: Weights) -> tuple[tuple[float, float], Weights]:
     """The weights of a joined query's two parts, and its own ones against BM25 without and with a session.
 
-    ``alpha`` is the weight of static queries by themselves, w their scale, and s = TRANSFORMERS_SHARE. Of cosines a and
-    b with both vectors (a + s·w·b) / (1 + s) counts, by the weight of static queries of scale 1. The joined cosine is
-    (a + s·w·b) / √(2 + 2·s²·w²), which its own scale makes up for.
+    ``first`` and ``second`` are those of the two models, and each cosine counts as it does by itself: hits' scores are
+    multiplied by exp(β₁ · cosine₁ + β₂ · cosine₂). The joined cosine is that exponent over √(2β₁² + 2β₂²), its own β.
     """
-    share = TRANSFORMERS_SHARE * scale_of(alpha)
-    return (1, share), weights_at(sqrt(2 + 2 * share**2) / (1 + TRANSFORMERS_SHARE))
+    betas, most = ([beta_of(each) for each in pair] for pair in zip(first, second, strict=True))
+    return (betas[0], betas[1]), (alpha_of(sqrt(2) * hypot(*betas)), alpha_of(sqrt(2) * hypot(*most)))
 
 
 class JointModel(Model):
@@ -45,7 +44,9 @@ class JointModel(Model):
             message = f"{model.name} compares vectors by {model.similarity}, static queries by cosine"
             raise BadInput(message, value=model.name, expected="a model of cosine beside static queries")
         self.parts: tuple[Model, Model] = (model, queries)
-        self._weights, (alpha, max_alpha) = joint_weights(queries.alpha)
+        self._weights, (alpha, max_alpha) = joint_weights(
+            (model.alpha, model.max_alpha), (queries.alpha, queries.max_alpha)
+        )
         super().__init__(model.name, model.table, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch
-from resift.vectors.similarity import unit_rows
+from resift.vectors.similarity import alpha_of, beta_of, unit_rows
 from resift.vectors.table import WordVectors
 
 # weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2, whose cosines with parts of
@@ -27,17 +27,8 @@ def weights_at(scale: float) -> tuple[float, float]:
 
     The less they differ, the more each difference counts: alpha / (1 - alpha) grows as the scale.
     """
-    alpha, most = (scale * _odds(each) / (1 + scale * _odds(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))
+    alpha, most = (alpha_of(scale * beta_of(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))
     return alpha, most
-
-
-def scale_of(alpha: float) -> float:
-    """The scale at which :func:`weights_at` has this ``alpha``, below 1."""
-    return _odds(alpha) / _odds(QUERY_ALPHA)
-
-
-def _odds(alpha: float) -> float:
-    return alpha / (1 - alpha)
 
 
 class StaticQueries(Model):

@@ -70,20 +70,17 @@ class Taught(Encoder):
 
 
 class Joint(Encoder):
-    """Two systems of vectors for cosine side by side, as :class:`resift.encoders.joint.JointModel` searches with both.
-
-    The weights are made from the ``second``'s, which are static queries.
-    """
+    """Two systems of vectors for cosine side by side, as a :class:`resift.encoders.joint.JointModel` has both."""
 
     def __init__(self, first: System, second: Encoder) -> None:
-        self._weights, (alpha, max_alpha) = joint_weights(second.alpha)
-        super().__init__(self._queries, "cosine", second.table, alpha, max_alpha)
+        super().__init__(self._queries, "cosine", second.table)
         self._parts = (first, second)
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Joined vectors of the documents, (N, K)."""
         vectors = joined([part.fit(documents) for part in self._parts])
         self.table = getattr(self._parts[0], "table", None) or self.table
+        self._weights, (self.alpha, self.max_alpha) = joint_weights(*map(weights_of, self._parts))
         return vectors
 
     def _queries(self, texts: Sequence[str]) -> Floats:

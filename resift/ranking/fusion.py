@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
+from resift.vectors.similarity import beta_of
 
 
 def min_max(scores: NDArray[Any]) -> Floats:
@@ -56,21 +57,6 @@ NORMALIZATIONS: dict[str, Callable[[NDArray[Any]], Floats]] = {
     "bounded": bounded,
     "rrf": reciprocal_rank,
 }
-
-
-MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
-
-
-def beta_of(alpha: float) -> float:
-    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
-
-    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
-    MAX_BETA, at which the score only tells apart what is similar alike.
-
-    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
-    [0.0, 1.0, 3.0, 32.0]
-    """
-    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
 
 
 def similarity_factor(similarity: str, value: float, beta: float) -> float:

@@ -17,6 +17,9 @@ from resift.arrays import Floats
 _PRODUCTS = 2**20  # of words that dynamax holds at a time
 
 
+MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
+
+
 def unit_rows(matrix: NDArray[Any]) -> Floats:
     """Rows of length 1 (l2), shape kept, float32; a zero row stays zero."""
     dense = np.asarray(matrix, np.float32)
@@ -79,3 +82,20 @@ SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
     "cosine": cosine,
     "jaccard": fuzzy_jaccard,
 }
+
+
+def beta_of(alpha: float) -> float:
+    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
+
+    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
+    MAX_BETA, at which the score only tells apart what is similar alike.
+
+    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
+    [0.0, 1.0, 3.0, 32.0]
+    """
+    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
+
+
+def alpha_of(beta: float) -> float:
+    """The weight ``alpha``, 0 to 1, that :func:`beta_of` makes ``beta`` of."""
+    return beta / (1 + beta)

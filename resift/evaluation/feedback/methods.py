@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from resift.errors import BadInput
 from resift.evaluation.feedback.bench import FeedbackBench, Judged, Scores
 from resift.ranking.feedback import METHODS, Feedback
-from resift.ranking.fusion import beta_of
-from resift.vectors.similarity import unit_rows
+from resift.vectors.similarity import beta_of, unit_rows
 
 BASELINES = ("rocchio", "rm3", "more_like_this")
 _QUERY_SHARE, _RM3_TERMS = 0.3, 60
