@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -171,7 +173,12 @@ def test_parts_are_words_as_they_stand_in_a_text() -> None:
     ("texts", "vectors", "expected"),
     [
         (["fire"] * 40, None, "0 documents of 2 words or more"),
-        (documents(40, 4), np.random.default_rng(5).normal(size=(40, 12)), "of 16 documents t finds"),
+        (["noise0 noise1"] * 40, None, "no document that is held back to judge has two different parts"),
+        (
+            documents(40, 4),
+            np.random.default_rng(5).normal(size=(40, 12)),
+            "t gives vectors that find . of 16 documents",
+        ),
         (documents(40, 4), np.ones((40, 7)), "12 dimensions, the documents have 7"),
     ],
 )
@@ -182,10 +189,41 @@ def test_what_cannot_be_learned_from_is_refused(
         train_queries(texts, Teacher("t", teach), table, FAST, vectors)
 
 
-@pytest.mark.parametrize("answer", [np.zeros(3), np.zeros((1, 4)), np.full((2, 4), np.nan)])
-def test_a_teacher_that_gives_no_vectors_is_refused(answer: Floats) -> None:
-    with pytest.raises(BadInput, match="t gave 2 texts vectors of shape"):
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (np.zeros(3), "t gave 2 texts vectors of shape"),
+        (np.zeros((1, 4)), "t gave 2 texts vectors of shape"),
+        (np.zeros((2, 0)), "t gave 2 texts vectors of shape"),
+        (np.array([[1.0, 2], [1, np.nan]]), "t gave 'b' NaN or Infinity"),
+        (np.array([[1.0, np.inf], [1, 2]]), "t gave 'a' NaN or Infinity"),
+    ],
+)
+def test_a_teacher_that_gives_no_vectors_is_refused(answer: Floats, expected: str) -> None:
+    with pytest.raises(BadInput, match=expected):
         Teacher("t", lambda texts: answer).vectors(["a", "b"])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-9, 1e5, 1e30])
+def test_the_length_of_a_teachers_vectors_does_not_matter(tmp_path: Path, scale: float) -> None:
+    texts = documents(4, 1)
+    taught = Teacher("t", lambda texts: np.multiply(scale, teach(texts), dtype=np.float64), tmp_path / "memory")
+    for _ in ("asked", "remembered"):
+        np.testing.assert_allclose(taught.vectors(texts), unit_rows(teach(texts)), atol=1e-3)
+
+
+def test_words_and_parts_without_a_vector_teach_nothing(table: WordVectors) -> None:
+    """As of a static teacher that does not know them."""
+    texts = documents(160, 2)
+
+    def forgetful(asked: Sequence[str]) -> Floats:
+        return teach(asked) * np.array([[not text.startswith("noise")] for text in asked], np.float32)
+
+    model = train_queries(texts, Teacher("t", forgetful), table, FAST)
+    whole = train_queries(texts, Teacher("t", teach), table, FAST)
+    fresh = documents(40, 9)
+    alike = [(each.encode(fresh) * unit_rows(teach(fresh))).sum(axis=1).mean() for each in (model, whole)]
+    assert alike[0] > alike[1] - 0.02
 
 
 def test_what_a_teacher_gave_is_not_asked_for_again(tmp_path: Path) -> None:
@@ -255,6 +293,30 @@ def test_an_endpoint_teaches(endpoint: tuple[str, list[int]]) -> None:
     assert "wrong" not in str(refused.value)
     with pytest.raises(TeacherUnavailable, match="embeddings"):
         endpoint_teacher("http://127.0.0.1:1/v1", None, None)(texts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (lambda texts: np.ones((len(texts), 12)), "136 texts one and the same vector.*vectors that differ"),
+        (lambda texts: np.ones((len(texts), 12)) * RNG.uniform(1, 9, (len(texts), 1)), "one and the same vector"),
+        (lambda texts: np.zeros((len(texts), 12)), "one and the same vector"),
+        (lambda texts: np.eye(CALL, 12 if "noise0" in texts else 13)[: len(texts)], "of 12 dimensions and of 13"),
+    ],
+)
+def test_what_no_queries_can_be_learned_from_is_not_kept(
+    tmp_path: Path, table: WordVectors, endpoint: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch,
+    rows: Callable[[Sequence[str]], Floats], expected: str,
+) -> None:  # fmt: skip
+    corpus, out = tmp_path / "corpus.jsonl", tmp_path / "queries"
+    corpus.write_text("\n".join(json.dumps({"text": f"noise0 {text}"}) for text in documents(80, 8)), "utf-8")
+    command = ["train", "queries", "--corpus", str(corpus), "--teacher", endpoint[0], "--teacher-key", "secret"]
+    command += ["--teacher-model", "m", "--vectors", str(table.save(tmp_path / "small")), "--out", str(out)]
+    monkeypatch.setattr(sys.modules[__name__], "teach", rows)
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2, refused.output
+    assert re.search(f"Error: {endpoint[0]} m gives.*{expected}", " ".join(refused.stderr.split())), refused.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"corpus.jsonl", "small"}
 
 
 def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path, table: WordVectors) -> None:

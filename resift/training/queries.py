@@ -46,6 +46,7 @@ _SIF = 1e-3
 _FEWEST_WORDS, _MOST_WORDS = 2, 40
 _SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
 _SIGNIFICANT = 0.05
+_LEAST_DISTANCE = 1e-3  # of vectors of length 1 from their mean; 16-bit floats are less exact
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def train_queries(
     options = options or QueryOptions()
     rng = np.random.default_rng(options.seed)
     chosen = _usable(texts, options, rng)
-    texts, documents = [texts[row] for row in chosen], None if documents is None else unit_rows(documents[chosen])
-    _check_documents(teacher, texts, documents, options.seed)
+    texts = [texts[row] for row in chosen]
+    documents = None if documents is None else _teachers_own(teacher, texts, documents[chosen], options.seed)
     corpus = Documents(map(tokenize, texts), options.min_count)
     vectors = vectors.in_words(corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
@@ -121,9 +122,9 @@ def train_queries(
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
     parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - 2 * len(held), rng)
     steps = StepCounter(progress, len(words) + len(parts) + 2 * len(held))
-    start = _start(corpus, teacher.vectors(words, steps.stage()), vectors)
+    start = _start(corpus, _told_apart(teacher, words, steps), vectors)
     judges = _judges([found for found in asking if len(found) > 1], teacher, documents, steps)
-    lessons = _Lessons(corpus, parts, _taught(teacher, parts, steps), documents)
+    lessons = _Lessons(corpus, parts, _told_apart(teacher, [one.text for one in parts], steps), documents)
     served = partial(_model, corpus, vectors, teacher.name, field, lessons.centre)
     found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
     model = served(*(start if found["worse"] else lessons.learned(*start, options)))
@@ -135,6 +136,21 @@ def train_queries(
 
 def _taught(teacher: Teacher, parts: Sequence[Part], steps: StepCounter) -> Floats:
     return teacher.vectors([one.text for one in parts], steps.stage())
+
+
+def _told_apart(teacher: Teacher, texts: Sequence[str], steps: StepCounter) -> Floats:
+    """The teacher's vectors of different texts, (n, D). Raises BadInput if they are one and the same."""
+    vectors = teacher.vectors(texts, steps.stage())
+    if len(texts) > 1 and np.linalg.norm(vectors - vectors.mean(axis=0), axis=1).mean() < _LEAST_DISTANCE:
+        raise teacher.refused(f"{len(texts)} texts one and the same vector", "vectors that differ between texts")
+    return vectors
+
+
+def _off_mean(vectors: Floats) -> tuple[Floats, Floats]:
+    """Vectors (n, D) less their mean (D,), and it; a zero is no vector, is not counted and stays zero."""
+    known: NDArray[np.bool_] = np.any(vectors, axis=1)
+    mean: Floats = vectors[known].mean(axis=0)
+    return np.where(known[:, None], vectors - mean, np.float32(0)), mean
 
 
 def draw_parts(texts: Sequence[str], homes: NDArray[np.int64], count: int, rng: np.random.Generator) -> list[Part]:
@@ -165,12 +181,13 @@ class _Lessons:
 
         ids = [[corpus.index[word] for word in tokenize(one.text) if word in corpus.index] for one in parts]
         self._counts: csr_matrix = word_counts([np.array(each, np.int32) for each in ids], len(corpus.words))
-        mean = targets.mean(axis=0)
-        self.centre = mean / np.linalg.norm(targets - mean, axis=1).mean()
-        self._targets, self._homes = unit_rows(targets - mean), np.array([one.home for one in parts])
+        told, mean = _off_mean(targets)
+        lengths = np.linalg.norm(told, axis=1)
+        self.centre = mean / lengths[lengths > 0].mean()
+        self._targets, self._homes = unit_rows(told), np.array([one.home for one in parts])
         if documents is not None:
             self._counts = vstack([self._counts, corpus.counts]).tocsr()
-            self._targets = np.concatenate([self._targets, unit_rows(documents - documents.mean(axis=0))])
+            self._targets = np.concatenate([self._targets, unit_rows(_off_mean(documents)[0])])
             self._homes = np.concatenate([self._homes, np.arange(len(documents))])
 
     def learned(
@@ -202,19 +219,18 @@ def _usable(texts: Sequence[str], options: QueryOptions, rng: np.random.Generato
     return np.sort(rng.choice(usable, options.limit, replace=False))
 
 
-def _check_documents(teacher: Teacher, texts: Sequence[str], documents: Floats | None, seed: int) -> None:
-    """Raise BadInput unless the teacher finds most of some documents by the vectors that they have, if any."""
-    if documents is None:
-        return
+def _teachers_own(teacher: Teacher, texts: Sequence[str], documents: Floats, seed: int) -> Floats:
+    """The documents' vectors (N, D) at length 1. Raises BadInput unless the teacher finds most of some by them."""
     tried = np.random.default_rng(seed).permutation(len(texts))[:_CHECKED]
-    encoded, held = teacher.vectors([texts[row] for row in tried]), documents[tried]
+    encoded, held = teacher.vectors([texts[row] for row in tried]), unit_rows(documents[tried])
     if encoded.shape[1] != held.shape[1]:
-        message = f"{teacher.name} gives vectors of {encoded.shape[1]} dimensions, the documents have {held.shape[1]}"
-        raise BadInput(message, value=teacher.name, expected="the model that made the documents' vectors")
+        given = f"vectors of {encoded.shape[1]} dimensions, the documents have {held.shape[1]}"
+        raise teacher.refused(given, "the model that made the documents' vectors")
     found = int((np.argmax(encoded @ held.T, axis=1) == np.arange(len(tried))).sum())
     if 2 * found < len(tried):
-        message = f"of {len(tried)} documents {teacher.name} finds {found} by their vectors"
-        raise BadInput(message, value=teacher.name, expected="the model that made them, and the text fields it had")
+        given = f"vectors that find {found} of {len(tried)} documents by theirs"
+        raise teacher.refused(given, "the model that made the documents' vectors, and the text fields it had")
+    return unit_rows(documents)
 
 
 def _judge_count(documents: int, options: QueryOptions) -> int:
@@ -226,6 +242,9 @@ def _judges(
     asking: Sequence[Sequence[Part]], teacher: Teacher, documents: Floats | None, steps: StepCounter
 ) -> _Judges:
     """Judges from parts of documents: all of them ask for their document; where this has no vector, for the last."""
+    if not asking:
+        message = "no document that is held back to judge has two different parts"
+        raise BadInput(message, expected=f"documents of {_FEWEST_WORDS + 1} words or more")
     taught = _taught(teacher, [parts[0] for parts in asking], steps)
     if documents is not None:
         queries, candidates, own = asking, documents, np.array([parts[0].home for parts in asking])
@@ -238,7 +257,7 @@ def _judges(
 def _start(corpus: Documents, taught: Floats, vectors: WordVectors) -> tuple[Floats, Floats]:
     """Rows (V, D) and weights (V,) before training; ``taught`` (W, D) are the teacher's of the first W words."""
     rows = np.zeros((len(corpus.words), taught.shape[1]), np.float32)
-    rows[: len(taught)] = taught - taught.mean(axis=0)
+    rows[: len(taught)] = _off_mean(taught)[0]
     general = LinearMap(vectors, corpus.words[: len(taught)], rows[: len(taught)], corpus.frequency[: len(taught)])
     further = np.array([vectors.index[word] for word in corpus.words[len(taught) :]], np.int64)
     if general.is_known:

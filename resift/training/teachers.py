@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -33,18 +34,29 @@ class Teacher:
 
     def __init__(self, name: str, encode: Encode, memory: Path | None = None, prefix: str = "") -> None:
         self.name, self._encode, self._memory, self._prefix = name, encode, memory, prefix
+        self._dim: int | None = None  # of the first vectors
 
     def vectors(self, texts: Sequence[str], progress: Progress | None = None) -> Floats:
-        """The texts' vectors at length 1, (n, D) float32; ``progress`` is called with the texts done and all.
+        """The texts' vectors at length 1 or 0, (n, D) float32; ``progress`` is called with the texts done and all.
 
         Raises BadInput where the teacher gives something else, and TeacherUnavailable.
         """
         parts: list[Floats] = []
         for call in batched(texts, CALL):
             parts.append(self._remembered([self._prefix + text for text in call]))
+            dim = parts[-1].shape[1]
+            self._dim = self._dim or dim
+            if dim != self._dim:
+                raise self.refused(f"vectors of {self._dim} dimensions and of {dim}", "one model for all texts")
             if progress:
                 progress(sum(map(len, parts)), len(texts))
         return unit_rows(np.concatenate(parts).astype(np.float32))
+
+    def refused(self, given: str, expected: str) -> BadInput:
+        """The error to raise of vectors that are of no use; they are forgotten, lest a better teacher inherit them."""
+        if self._memory is not None:
+            shutil.rmtree(self._memory, ignore_errors=True)
+        return BadInput(f"{self.name} gives {given}", value=self.name, expected=expected)
 
     def _remembered(self, texts: Sequence[str]) -> Floats:
         if self._memory is None:
@@ -64,10 +76,16 @@ class Teacher:
 
     def _checked(self, texts: Sequence[str]) -> Floats:
         vectors = np.asarray(self._encode(texts))
-        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
             message = f"{self.name} gave {len(texts)} texts vectors of shape {vectors.shape}"
-            raise BadInput(message, value=self.name, expected=f"({len(texts)}, D), of finite numbers")
-        return vectors
+            raise BadInput(message, value=self.name, expected=f"({len(texts)}, D)")
+        largest = np.abs(vectors).max(axis=1, keepdims=True)
+        if not np.isfinite(largest).all():
+            text = texts[int(np.argmin(np.isfinite(largest)))]
+            message = f"{self.name} gave {shorten(text)!r} NaN or Infinity"
+            raise BadInput(message, value=self.name, expected="finite numbers")
+        # at length 1 before any float16, which holds no large and no tiny numbers
+        return unit_rows(vectors / np.where(largest > 0, largest, 1))
 
 
 def folder_teacher(folder: str) -> Encode:
@@ -102,7 +120,8 @@ def endpoint_teacher(url: str, model: str | None, key: str | None) -> Encode:
             raise TeacherUnavailable(f"{address}: {error}", value=address, expected=_EXPECTED) from error
         try:
             rows = sorted(answer["data"], key=lambda row: row["index"])
-            return np.array([row["embedding"] for row in rows], np.float32)
+            with np.errstate(over="ignore"):  # what becomes infinite is refused
+                return np.array([row["embedding"] for row in rows], np.float32)
         except (KeyError, TypeError, ValueError) as error:
             message = f"{address} answers {response.status}: {shorten(json.dumps(answer))}"
             raise TeacherUnavailable(message, value=address, expected=_EXPECTED) from error
