@@ -103,6 +103,18 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
     assert "is closed" in refused(name)
 
 
+def test_texts_that_are_only_kept_and_cannot_be_searched_are_no_texts_of_an_index(
+    made: Any, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    texts = {"title": "Fire in the hills", "kept": "Crews fight the fire in the forest west of the city."}
+    name = made({"mappings": {"properties": {**TEXTS, "kept": {"type": "text", "index": False}}}}, [texts])
+    told = run("attach", name, opensearch_url, "--fields", "title,kept", "--model", own[1], status=2).output
+    assert "where kept is not indexed" in told
+    assert "its text fields: text, title\n" in told
+    planned = run("attach", name, opensearch_url, "--model", own[1], "--dry-run").stdout
+    assert "  texts       title\n" in planned
+
+
 def _detached_own(cluster: OpenSearchEngine, model: Model, url: str) -> str:
     name = f"made-{uuid.uuid4().hex[:8]}"
     cluster.create(name, ["text"], model)

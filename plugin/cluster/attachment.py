@@ -51,8 +51,14 @@ class Target:
 
     @property
     def text_fields(self) -> list[str]:
-        """The names of the fields that are analysed texts."""
-        return [name for name, kind in self.fields.items() if kind in TEXTS and not is_ours(name)]
+        """The names of the fields that are analysed texts, in which words can be looked for."""
+        texts = (name for name, kind in self.fields.items() if kind in TEXTS and not is_ours(name))
+        return [name for name in texts if not self.is_only_kept(name)]
+
+    def is_only_kept(self, name: str) -> bool:
+        """Whether a text is in the documents and not in the index (``index: false``), so that searching it fails."""
+        field = _mapped(self.mapping, name)
+        return field.get("type") in TEXTS and not field.get("index", True)
 
     @property
     def has_graph(self) -> bool:

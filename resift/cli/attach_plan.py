@@ -172,6 +172,7 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
         message = f"index {target.name!r} has no field {', '.join(unknown)}"
         raise BadInput(message, value=unknown, expected=f"its text fields: {texts}")
     other = [f"{name} is {target.fields[name]}" for name in fields if _NO_TEXTS.fullmatch(target.fields[name])]
+    other += [f"{name} is not indexed" for name in fields if target.is_only_kept(name)]
     if other:
         message = f"no words can be looked for in {target.name!r} where {', '.join(other)}"
         raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
