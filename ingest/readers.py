@@ -82,9 +82,9 @@ def guess_format(path: str) -> str:
 class Files:
     """The documents of several files, one after another; ``-`` is stdin.
 
-    ``position`` of ``total`` bytes have been read, for progress bars; streams count for nothing in either. When a
-    ``stop`` is requested, streams end. Raises BadInput if a file cannot be read, or if no ``format`` is given and a
-    file's ending does not tell it.
+    ``position`` of ``total`` bytes have been read, for progress bars; streams count for nothing in either. ``assumed``
+    says whether stdin was taken for JSON, no ``format`` being given. When a ``stop`` is requested, streams end. Raises
+    BadInput if a file cannot be read, or if no ``format`` is given and a file's ending does not tell it.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Files:
         stop: Stop | None = None,
     ) -> None:
         self.paths, self.columns, self.stop = paths, columns, stop or Stop()
+        self.assumed = format is None and STDIN in paths
         self.formats = [format or ("jsonl" if path == STDIN else guess_format(path)) for path in paths]
         for path in paths:
             if path != STDIN and (not os.access(path, os.R_OK) or os.path.isdir(path)):

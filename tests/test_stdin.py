@@ -94,3 +94,24 @@ def test_a_named_pipe_is_a_stream() -> None:
 def test_nothing_is_kept_of_what_was_indexed() -> None:
     index("-", "--index", "docs", status=0)
     assert not list(Path().glob("*.dead*"))
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("index - --index docs", "--format csv, tsv or text"),
+        ("encode - --out out.npy", "--format csv, tsv or text"),
+        ("train self --corpus - --out out", "--format csv, tsv or text"),
+        ("train queries --corpus - --teacher http://127.0.0.1:1/v1 --out out", "--format csv, tsv or text"),
+        ("train word2doc --corpus - --out out", "a file that ends in .csv, .tsv or .txt"),
+        ("vectors train - --out out", "a file that ends in .csv, .tsv or .txt"),
+        ("demo --corpus - --no-serve", "a file that ends in .csv, .tsv or .txt"),
+    ],
+)
+def test_a_table_is_not_taken_for_json_without_a_word(command: str, expected: str) -> None:
+    result = CliRunner().invoke(main, command.split(), input="name,price\nbrass hose,3\ngarden hose,4\n")
+    assert result.exit_code == 2, result.output
+    assert "no documents in -" in result.stderr
+    assert f"expected: JSON, which standard input is taken for; or {expected}" in result.stderr
+    assert not list(Path().glob("out*"))

@@ -57,13 +57,22 @@ def _first(files: Files) -> tuple[list[Source], Records]:
     head, records = sample(files)
     documents = [record.source for record in head if isinstance(record, Record)]
     if not documents:
-        names = " ".join(files.paths)
-        first = next((f": line {one.line}: {one.reason}" for one in head if isinstance(one, BadLine)), "")
-        raise BadInput(f"no documents in {names}{first}", value=names, expected="at least one document")
+        raise no_documents(files, next((one for one in head if isinstance(one, BadLine)), None))
     for old, new in (files.columns.rename or {}).items():
         if not any(new in document for document in documents):
             click.echo(f"warning: no {old!r} in the first documents, to be called {new!r}", err=True)
     return documents, records
+
+
+def no_documents(files: Files, first: BadLine | None = None) -> BadInput:
+    """The error of files without a document; it quotes the ``first`` line that holds none."""
+    names, expected = " ".join(files.paths), "at least one document"
+    if files.assumed:
+        named = any(parameter.name == "format_" for parameter in click.get_current_context().command.params)
+        tables = "--format csv, tsv or text" if named else "a file that ends in .csv, .tsv or .txt"
+        expected = f"JSON, which standard input is taken for; or {tables}"
+    reason = f": line {first.line}: {first.reason}" if first else ""
+    return BadInput(f"no documents in {names}{reason}", value=names, expected=expected)
 
 
 def _have_text(documents: Sequence[Source], fields: Fields) -> bool:

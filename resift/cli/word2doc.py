@@ -20,6 +20,7 @@ from resift.cli.options import (
     vectors_option,
 )
 from resift.cli.output import print_report, progress_bar
+from resift.cli.text_fields import no_documents
 from resift.errors import BadInput, needs_extra
 from resift.evaluation.data.collection import corpus_file
 from resift.ingest.readers import Files
@@ -74,8 +75,7 @@ def train_command(
     source = Files(files if folder is None else [str(corpus_file(folder))])
     documents = titled_texts(source, title, limit)
     if not documents.ids:
-        names = " ".join(source.paths)
-        raise BadInput(f"no documents in {names}", value=names, expected="at least one document")
+        raise no_documents(source)
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
         model, report = train(
