@@ -173,9 +173,9 @@ class _Field:
         return self.with_words / self.values
 
     @property
-    def rank(self) -> tuple[bool, bool]:
-        """Its place among text fields: titles come first, then what is as short as titles are."""
-        return not self._is_called(TITLES), self.words / self.values > _TITLE
+    def rank(self) -> tuple[bool, bool, int]:
+        """Its place among text fields: titles come first, then what is as short as titles are, outer before inner."""
+        return not self._is_called(TITLES), self.words / self.values > _TITLE, self.name.count(".")
 
     def is_text(self) -> bool:
         """Whether the values are texts."""

@@ -18,7 +18,9 @@ from click.testing import CliRunner, Result
 import resift as library
 from resift import WordVectors
 from resift.cli.main import main
+from resift.plugin.cluster.client import Cluster
 from resift.plugin.connect import open_engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 
 PRODUCTS = [
     {"sku": "HX-1", "name": "Garden hose", "description": "A hose of 20 m to water your garden.", "price": 19.9},
@@ -128,6 +130,20 @@ def test_marks_of_the_library_count_in_the_terminal(engine_url: str, name: str, 
     assert reported("sessions", "delete", "anna", *kept) == {"deleted": 1}
     assert "no sessions in marks.db" in resift("sessions", "list", *kept).stdout
     assert "has no marks in marks.db" in resift("search", name, "fire", *where, *kept, "--session", "anna").stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_documents_of_others_are_shown_by_their_titles(cluster: OpenSearchEngine, opensearch_url: str) -> None:
+    mail = {"date": "2024-01-05", "from": {"name": "Ann Lee"}, "url": "https://a.b/c", "subject": "Fire drill", "n": 5}
+    documents = [{**mail, "body": f"At noon, in hall {hall}."} for hall in "ABC"] + [{"n": 7}]
+    theirs = f"theirs-{uuid.uuid4().hex[:8]}"
+    lines = (line for each in documents for line in ({"index": {"_index": theirs}}, each))
+    Cluster(cluster).request("POST", "/_bulk?refresh=true", "".join(f"{json.dumps(line)}\n" for line in lines))
+    shown = resift("search", theirs, "drill", "--engine", opensearch_url).stdout
+    numbers = resift("search", theirs, "7", "--engine", opensearch_url).stdout
+    cluster.drop(theirs)
+    assert [line.count("  Fire drill | Ann Lee | At noon, in") for line in shown.splitlines()] == [1, 1, 1]
+    assert '  {"n": 7}' in numbers
 
 
 def test_an_index_keeps_its_fields(engine_url: str, name: str, here: Path) -> None:

@@ -111,11 +111,12 @@ def test_a_question_of_the_corpus_has_ticks_and_another_query_none() -> None:
 
 
 def test_a_corpus_of_your_own(here: Path) -> None:
-    lines = [{"_id": str(i), "title": f"Document {i} about football", "text": "goal"} for i in range(9)]
+    lines = [{"url": "http://a.b", "text": "goal", "title": f"Document {i} about football"} for i in range(9)]
     (here / "own.jsonl").write_text("\n".join(map(json.dumps, lines)))
     output = demo("--corpus", "own.jsonl")
     assert "9 documents indexed" in output
     assert "marks these as relevant: 1\n" in output
+    assert re.search(r"\n  1\.   Document \d about football \| goal\n", output)
     assert "the same search in this session" in output
     assert "✓" not in output
 

@@ -43,6 +43,10 @@ LONG = "It rained all day, and nobody came to the market."
             [{"Artikelnr": "001", "Bezeichnung": "Laterne", "Beschreibung": "Für den Garten", "Preis": "4,99"}],
             "Bezeichnung Beschreibung",
         ),
+        (
+            [{"author": {"name": "Ann Lee"}, "body": {"text": LONG}, "headline": "Rain"}],
+            "headline author.name body.text",
+        ),
         ([{"post_title": "Rain again", "x": LONG}, {"x": LONG}], "post_title x"),
         ([{"path": "/usr/share/doc", "file": "C:\\doc\\a.txt", "mail": "a@b.c", "note": LONG}], "note"),
     ],

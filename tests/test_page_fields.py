@@ -42,6 +42,14 @@ NEWS = [
         ),
         (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", "www", None, ())),
         (NEWS, [], ["www"], [], CardFields(None, "body", "www", None, ())),
+        (
+            [{"id": "7", "page": {"heading": "Fire", "parts": [{"text": "Fire in the bush."}]}}],
+            ["page.parts.text", "page.heading"],
+            [],
+            [],
+            CardFields("page.heading", "page.parts.text"),
+        ),
+        ([{"title": "A long title of a fire", "text": "Fire"}], ["title", "text"], [], [], CardFields("title", "text")),
         ([], ["text"], [], [], CardFields()),
         ([{"text": 5, "tags": [{"a": None}]}], ["text"], ["text"], [], CardFields()),
         (

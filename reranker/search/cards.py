@@ -85,12 +85,14 @@ def card_fields(
     """The fields for the cards of an index, as the ``settings`` say or, where they say nothing, guessed.
 
     ``sources`` are some of its documents, ``fields`` its text fields, and ``exact`` those whose values are compared as
-    a whole. The text is the text field with the longest values; the others go by their names, or by what stands in
-    them.
+    a whole. The text is the text field with the longest values, but not the title; the others go by their names, or
+    by what stands in them.
     """
-    said, values = parse_page_fields(settings), dict(_values(sources))
+    said, values = parse_page_fields(settings), dict(_values(sources, fields))
     texts = [name for name in fields or values if values.get(name)]
-    text = _said(said, "text", max(texts, key=lambda name: _mean_length(values[name]), default=None))
+    titled = _by_name("title", texts) if fields else None  # which is the text where it is the only one, however short
+    longest = max(texts, key=lambda name: (name != titled, _mean_length(values[name])), default=None)
+    text = _said(said, "text", longest)
     others = [name for name in values if name != text]
     title = _said(said, "title", _title(others, fields, values))
     image = _said(said, "image", _by_name("image", others) or _of_form(_IMAGE, others, values))
@@ -104,9 +106,10 @@ def _said(said: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> 
     return next(iter(said[role]), None) if role in said else guess
 
 
-def _values(sources: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """Each field that holds texts, and the beginnings of these."""
-    names = dict.fromkeys(name for source in sources for name in source if not is_ours(name))
+def _values(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each outer field that holds texts and each of the text ``fields``, inner ones too, and the texts' beginnings."""
+    outer = [name for source in sources for name in source if not is_ours(name)]
+    names = dict.fromkeys([*outer, *fields])
     for name in names:
         found = [value for source in sources for value in values_of(source, name)]
         texts = [value[:_READ] for value in found if isinstance(value, str)]

@@ -42,7 +42,7 @@ class Searcher:
 
     def search(self, query: str, **options: Any) -> list[Hit]:
         """Enough hits that ten are left when those that were marked are taken out."""
-        answer = self._post("search", query=query, size=_READ + _COUNTED, **options)
+        answer = self._post("search", query=query, size=_READ + _COUNTED, documents="card", **options)
         hits: list[Hit] = answer["hits"]["hits"]
         return hits
 
@@ -139,9 +139,10 @@ def _relevant_ranks(hits: Sequence[Hit], relevant: Collection[str]) -> list[int]
 
 
 def _excerpt(hit: Hit) -> str:
-    """The beginning of each text of a hit in one line, most of which is the last one's: a title is short."""
-    texts = [value for name, value in hit["_source"].items() if isinstance(value, str) and name != "id"]
-    return _cut(" | ".join([*(_cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]]), _LINE)
+    """A hit's title and the beginning of its text in one line, as its card on the page has them."""
+    title, text = (hit["resift"]["card"][part] for part in ("title", "text"))
+    begun = text.startswith(title.removesuffix("…"))  # what has no title is called by its first words
+    return _cut(text if begun else f"{_cut(title, _TITLE)} | {text}", _LINE)
 
 
 def _cut(text: str, width: int) -> str:

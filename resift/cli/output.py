@@ -17,6 +17,8 @@ import click
 from resift.ingest.readers import BadLine, Files, Record
 
 _NARROWEST = 8  # columns of a terminal that a cut cell has
+_NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
+_JOINERS = "\u200c\u200d"  # without which words of Persian or Hindi, and many an emoji, fall apart
 
 
 @contextmanager
@@ -84,13 +86,14 @@ def _fitting(widths: list[int]) -> list[int]:
 
 
 def display_width(text: str) -> int:
-    """How many columns of a terminal a text takes; Chinese and Japanese characters take two."""
-    return sum(0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
+    """How many columns of a terminal a text takes; Chinese and Japanese characters take two, signs on others none."""
+    shown = (one for one in text if unicodedata.category(one) not in _NO_WIDTH)
+    return sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in shown)
 
 
 def cut(text: str, width: int) -> str:
     """A text in one line of at most ``width`` columns."""
-    line = "".join(one if one.isprintable() else " " for one in " ".join(text.split()))
+    line = "".join(one if one.isprintable() or one in _JOINERS else " " for one in " ".join(text.split()))
     if display_width(line) <= width:
         return line
     while line and display_width(line) > width - 1:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 
 import click
 
 from resift import library
 from resift.cli.options import ELSEWHERE, engine_option, json_option, search_models, store_options
 from resift.cli.output import cut, display_width
+from resift.errors import BadInput
+from resift.ingest.fields import guess_fields
 from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
 _SUGGESTION_SECONDS = 3.0
@@ -60,10 +63,18 @@ def search(
         return
     if hits.did_you_mean:
         click.echo(f"did you mean: {hits.did_you_mean}")
-    _print_hits(hits, found.fields)
+    _print_hits(hits, found.fields or _guessed(hits))
 
 
-def _print_hits(hits: library.Hits, fields: tuple[str, ...]) -> None:
+def _guessed(hits: library.Hits) -> list[str]:
+    """The text fields of an index that names none, by the hits."""
+    try:
+        return guess_fields([hit.source for hit in hits])
+    except BadInput:
+        return []
+
+
+def _print_hits(hits: library.Hits, fields: Sequence[str]) -> None:
     if not hits:
         click.echo("no hits")
         return
@@ -78,8 +89,11 @@ def _print_hits(hits: library.Hits, fields: tuple[str, ...]) -> None:
         click.echo(f"{len(hits)} of {hits.total} hits; --size shows more", err=True)
 
 
-def _beginning(hit: library.Hit, fields: tuple[str, ...]) -> str:
-    """The beginning of each text of a document, most of which is the last one's: a title is short."""
-    texts = [text for name in fields or () if (text := document_text(hit.source, [name]).strip())]
-    texts = texts or [document_text(hit.source, ())]
+def _beginning(hit: library.Hit, fields: Sequence[str]) -> str:
+    """The beginning of each text of a document, most of which is the last one's: a title is short.
+
+    Where it has none, all that it holds.
+    """
+    texts = [text for name in fields if (text := document_text(hit.source, [name]).strip())]
+    texts = texts or [document_text(hit.source, ()).strip() or json.dumps(hit.source, ensure_ascii=False)]
     return " | ".join([*(cut(text, _TITLE) for text in texts[:-1]), *texts[-1:]])
