@@ -15,6 +15,7 @@ from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, error_mess
 from reranker_app import wait_for_sample
 
 from resift import Model, __version__
+from resift.encoders.model import ALPHA
 from resift.errors import ResiftError
 from resift.plugin.documents import Document
 from resift.plugin.rewriting.rewrite import JUDGED
@@ -206,7 +207,7 @@ def test_documented_defaults_are_the_codes() -> None:
     window = f"{config.window} [RESIFT_WINDOW], and {config.session_window} [RESIFT_SESSION_WINDOW]"
     assert window in search["window"]["description"]
     assert config.alpha is None
-    assert "RESIFT_ALPHA, or 0.5 for a model adapted to its documents and 0.3" in search["alpha"]["description"]
+    assert f"RESIFT_ALPHA, or the model's own: {ALPHA}, and more" in search["alpha"]["description"]
     assert f"Without it {config.knn} [RESIFT_KNN]" in search["knn"]["description"]
     assert schemas["Judged"]["enum"] == [*JUDGED, None]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]

@@ -16,7 +16,7 @@ from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
 from resift.cli.served_search import ServedSearch
 from resift.cli.train_self import adapt_files, self_command
-from resift.encoders.model import ADAPTED_ALPHA
+from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra
 from resift.evaluation.feedback.bench import FeedbackBench
@@ -241,9 +241,9 @@ def test_as_a_system_that_is_measured(table: WordVectors) -> None:
     similarity = rows @ asked[0]
     same = np.array(topics[:-1]) == topics[-1]
     assert similarity[same].mean() > similarity[~same].mean() + 0.3
-    assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_ALPHA[1], True)
+    assert (system.note, system.max_alpha, "sea0" in system.table.index) == ("", ADAPTED_MAX_ALPHA, True)
     bench = FeedbackBench(Adapted(table, 0), texts, texts[:1], ServedSearch, table.idf)
-    assert (bench.alpha, bench.max_alpha) == ADAPTED_ALPHA  # what the fitted model deserves
+    assert (bench.alpha, bench.max_alpha) == (ALPHA, ADAPTED_MAX_ALPHA)  # what the fitted model deserves
 
 
 def test_a_system_with_nothing_to_adapt_to_says_so(table: WordVectors) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 # chosen on Cranfield and CISI, as are the weights of adapted and trained models where they are made
-ALPHA, ADAPTED_ALPHA = 0.3, (0.5, 0.75)
+ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
 _BLOCK = 512
 _LONG = 20_000  # characters

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
 from resift.encoders.joint import joint_weights
-from resift.encoders.model import ADAPTED_ALPHA, ALPHA
+from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.vectors.similarity import joined
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from resift.evaluation.pairwise import Matrix
 
-MAX_ALPHA = ADAPTED_ALPHA[1]  # of systems that do not say what their weight comes near to with feedback
+MAX_ALPHA = ADAPTED_MAX_ALPHA  # of systems that do not say what their weight comes near to with feedback
 
 
 class System(Protocol):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.model import ADAPTED_ALPHA, Model
+from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
 from resift.encoders.registry import build_model
 from resift.errors import BadInput, needs_extra
 from resift.evaluation.significance import paired_randomization
@@ -152,5 +152,5 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
         model = Model("mean", table.quantized(), "mean", "cosine")
     else:
         model = build_model(f"boew:{options.codewords}", table, options.seed)
-    model.alpha, model.max_alpha = ADAPTED_ALPHA
+    model.max_alpha = ADAPTED_MAX_ALPHA
     return model
