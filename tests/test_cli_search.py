@@ -141,7 +141,9 @@ def test_documents_of_others_are_shown_by_their_titles(cluster: OpenSearchEngine
     Cluster(cluster).request("POST", "/_bulk?refresh=true", "".join(f"{json.dumps(line)}\n" for line in lines))
     shown = resift("search", theirs, "drill", "--engine", opensearch_url).stdout
     numbers = resift("search", theirs, "7", "--engine", opensearch_url).stdout
+    resift("explain-search", theirs, "drill", "--engine", opensearch_url)
     cluster.drop(theirs)
+    assert not list(Path().iterdir()), "without a session there is none to keep"
     assert [line.count("  Fire drill | Ann Lee | At noon, in") for line in shown.splitlines()] == [1, 1, 1]
     assert '  {"n": 7}' in numbers
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_options
+from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_for, store_options
 from resift.cli.output import print_report
 from resift.errors import BadInput
 from resift.plugin.rewriting.rewrite import JUDGED
@@ -71,7 +71,11 @@ def explain_search(
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
     with library.open(
-        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+        engine,
+        model,
+        sessions=store_for(session is not None or file is not None, store),  # a body may name a session
+        session_index=session_index,
+        static_queries=static_queries,
     ) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)

@@ -143,6 +143,13 @@ def tell_other_sessions(store: str) -> None:
 
 
 session_index_option = service_option("session_index", "--session-index", help="The sessions' index in OpenSearch.")
+
+
+def store_for(in_session: bool, store: str) -> str:
+    """The store for one search: without a session none that would make a file."""
+    return store if in_session else ":memory:"
+
+
 store_options = combined(
     service_option(
         "store",

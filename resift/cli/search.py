@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, engine_option, json_option, search_models, store_options
+from resift.cli.options import ELSEWHERE, engine_option, json_option, search_models, store_for, store_options
 from resift.cli.output import cut, display_width
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
@@ -45,7 +45,11 @@ def search(
     --json prints what POST /v1/search answers.
     """
     with library.open(
-        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+        engine,
+        model,
+        sessions=store_for(session is not None, store),
+        session_index=session_index,
+        static_queries=static_queries,
     ) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
