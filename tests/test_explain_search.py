@@ -47,7 +47,7 @@ def marked(here: Path) -> None:
 
 def test_a_text_is_widened_by_the_sessions_words() -> None:
     found = report("fire", "--session", "anna")
-    asked = {"query": "fire", "fields": ["title", "text"], "tie_breaker": 0.3}
+    asked = {"query": "fire", "fields": ["title", "text"], "lenient": True, "tie_breaker": 0.3}
     assert found["before"]["query"] == {"multi_match": asked}
     widened = found["after"]["query"]["bool"]["must"][0]["bool"]
     assert widened["should"][0] == found["before"]["query"]

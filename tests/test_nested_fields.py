@@ -121,7 +121,7 @@ def test_clauses_of_nested_fields() -> None:
     strong = text_clause("fire", fields, tie_breaker=0.3)
     assert clause == {"bool": {"should": [strong, weak]}}
     flat, inner = strong["dis_max"]["queries"]
-    assert flat == {"multi_match": {"query": "fire", "fields": ["title"], "tie_breaker": 0.3}}
+    assert flat == {"multi_match": {"query": "fire", "fields": ["title"], "lenient": True, "tie_breaker": 0.3}}
     assert (inner["nested"]["path"], inner["nested"]["score_mode"]) == ("parts", "max")
     assert find_text(clause) == "fire"
     # it may be widened, as any other text may
@@ -132,7 +132,7 @@ def test_clauses_of_nested_fields() -> None:
     assert text_clause("fire", fields[1:]) == {
         "nested": {
             "path": "parts",
-            "query": {"multi_match": {"query": "fire", "fields": ["parts.text", "parts.title"]}},
+            "query": {"multi_match": {"query": "fire", "fields": ["parts.text", "parts.title"], "lenient": True}},
             "score_mode": "max",
             "ignore_unmapped": True,
         }

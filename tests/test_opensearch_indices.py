@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_documents import ids
+from flask.testing import FlaskClient
+from reranker_app import app, client, config, filled, post
 
 from resift import Model
 from resift.errors import IndexNotFound
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import mappings
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
+
+__all__ = ["app", "client", "config", "filled"]
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
@@ -80,3 +84,23 @@ def test_why_an_index_cannot_hold_its_models_vectors(
 def test_a_pattern_that_no_index_has_is_not_found(engine: OpenSearchEngine) -> None:
     with pytest.raises(IndexNotFound, match=r"no index 'nothing-at-all-\*'"):
         engine.info("nothing-at-all-*")
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+@pytest.mark.parametrize("mapping", [{"type": "date"}, {"type": "integer"}, {"type": "text", "index": False}], ids=str)
+def test_another_index_whose_fields_take_no_words_is_searched_beside(
+    engine: OpenSearchEngine, filled: str, client: FlaskClient, mapping: dict[str, Any]
+) -> None:
+    other = f"{filled}-other"
+    engine.client.indices.create(index=other, body={"mappings": {"properties": {"text": mapping}}})
+    try:
+        engine.client.index(index=other, id="only", body={"text": "2020", "tag": "fire"}, refresh=True)
+        names = f"{filled},{other}"
+        post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])
+        for query in ("fire in the bush", {"match_all": {}}, {"match": {"tag": "fire"}}):
+            for session in ({}, {"session": "a"}):
+                answer = post(client, "/v1/search", index=names, query=query, **session)
+                assert answer["_shards"]["failed"] == 0
+                assert query != {"match_all": {}} or "only" in [hit["_id"] for hit in answer["hits"]["hits"]]
+    finally:
+        engine.client.indices.delete(index=other)

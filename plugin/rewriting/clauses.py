@@ -45,7 +45,8 @@ def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
 
 
 def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
-    return {"multi_match": {"query": text, "fields": list(fields), **settings}}
+    # lenient: of several indices one may have a number or a date where others have a text, and would refuse words
+    return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
 
 
 def question_clause(text: str, fields: Sequence[str]) -> Body:

@@ -203,13 +203,13 @@ class _Parser:
 
     def _words(self, kind: str, boosts: dict[str, float], body: Mapping[str, Any], tie_breaker: float = 0.0) -> Clause:
         """The clause for the words of a text in some fields."""
-        boost = _boost_of(kind, body, "query", "operator", "zero_terms_query")
+        boost = _boost_of(kind, body, "query", "operator", "zero_terms_query", "lenient")
         operator = str(body.get("operator", "or")).lower()
         when_empty = body.get("zero_terms_query", "none")
-        if operator not in ("or", "and") or when_empty not in ("none", "all"):
-            raise BadInput(
-                f"malformed {kind} query", value=body, expected="operator or | and; zero_terms_query none | all"
-            )
+        lenient = body.get("lenient", False)  # says what becomes of other fields' types, of which there are none here
+        if operator not in ("or", "and") or when_empty not in ("none", "all") or not isinstance(lenient, bool):
+            expected = "operator or | and; zero_terms_query none | all; lenient true | false"
+            raise BadInput(f"malformed {kind} query", value=body, expected=expected)
         terms = terms_of(str(scalar(body.get("query"), "query")), self.analyzer)
         self.words += len(terms)
         if self.words > MAX_CLAUSES:  # at once, for to cut further texts into words would take long
