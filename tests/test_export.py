@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,23 @@ def test_an_exported_list_is_evaluated_and_read_back(filled: str, here: Path) ->
         in resift("eval", "retrieval", "beir", "--judgments", "list.json", "--part", "dev", status=2).stderr
     )
     assert (here / "list.json").stat().st_mode & 0o77 == 0
+
+
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+def test_an_earlier_export_is_replaced_and_no_other_folder(filled: str, here: Path) -> None:
+    resift("export", "judgments", filled, "--format", "trec", "--out", "out")
+    before = (here / "out" / "qrels.txt").read_text("utf-8")
+    resift("export", "judgments", filled, "--from-ubi", "--format", "trec", "--out", "out")
+    assert (here / "out" / "qrels.txt").read_text("utf-8") != before
+    resift("export", "judgments", filled, "--format", "beir", "--out", "out")
+    assert {path.name for path in (here / "out").iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels", "resift.json"}
+    for name in ("resift.json", "dataset.json"):  # neither is a collection of BEIR's, with a file of its own or without
+        (here / "out" / "resift.json").replace(here / "kept")
+        if name != "resift.json":
+            (here / "out" / name).write_text("{}")
+        refused = resift("export", "judgments", filled, "--format", "beir", "--out", "out", status=2)
+        assert re.search(r"out'? holds other files", refused.stderr)
+        (here / "kept").replace(here / "out" / "resift.json")
 
 
 @pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)

@@ -21,6 +21,7 @@ from resift.plugin.query_dsl import PIPELINE_PREFIX, document_text
 from resift.vectors.folder import swapped_in
 
 FORMATS = ("workbench", "trec", "beir")
+_OURS = "resift.json"
 _RELEVANT = 0.75  # the sum of grades from which a document is highly relevant: a mark, a purchase, two clicks
 name_option = click.option("--name", metavar="NAME", show_default="INDEX and what it is", help="The name that it gets.")
 file_option = click.option("--out", type=NewFile(), metavar="FILE", show_default="standard output", help="Its file.")
@@ -42,7 +43,12 @@ def export() -> None:
     show_default=True,
     help="The Workbench's judgement list, TREC's qrels, or a folder as BEIR lays it out, with the documents.",
 )
-@click.option("--out", metavar="FILE|DIR", show_default="standard output", help="Its file; of trec and beir a folder.")
+@click.option(
+    "--out",
+    metavar="FILE|DIR",
+    show_default="standard output",
+    help="Its file; of trec and beir a folder. An earlier export is replaced.",
+)
 @name_option
 @ubi_option
 @sourced
@@ -71,7 +77,7 @@ def judgments_command(
         named = name or f"{index[:38]} judgements", _described(index, from_ubi)
         _write(workbench.judgment_list(*named, ratings), out)
     else:
-        _write_folder(Path(out or ""), grades, texts)
+        _write_folder(Path(out or ""), _described(index, from_ubi), grades, texts)
     click.echo(f"{len(grades)} queries, {sum(map(len, grades.values()))} judgements", err=True)
 
 
@@ -154,15 +160,18 @@ def _write(body: Mapping[str, Any], out: str | None) -> None:
         replace_private(Path(out), f"{text}\n")
 
 
-def _write_folder(folder: Path, grades: Mapping[str, Mapping[str, float]], texts: Mapping[str, str] | None) -> None:
+def _write_folder(
+    folder: Path, description: str, grades: Mapping[str, Mapping[str, float]], texts: Mapping[str, str] | None
+) -> None:
     """Write a folder as BEIR lays it out, or without ``texts``, which are the documents', TREC's two files."""
-    if texts is None:
-        with swapped_in(folder, "qrels.txt") as fresh:
+    # replaced is what has a file of ours: a collection that somebody else made looks just like this
+    with swapped_in(folder, _OURS) as fresh:
+        _write_lines(fresh / _OURS, [_line(description=description)])
+        if texts is None:
             _write_lines(fresh / "topics.tsv", (f"{id}\t{' '.join(query.split())}" for id, query in _numbered(grades)))
             rows = _qrels(grades, lambda id: id.split() == [id])
             _write_lines(fresh / "qrels.txt", (f"{id} 0 {document} {relevance}" for id, document, relevance in rows))
-        return
-    with swapped_in(folder, "corpus.jsonl") as fresh:
+            return
         (fresh / "qrels").mkdir()
         _write_lines(fresh / "corpus.jsonl", (_line(_id=id, title="", text=text) for id, text in texts.items()))
         _write_lines(fresh / "queries.jsonl", (_line(_id=id, text=query) for id, query in _numbered(grades)))

@@ -42,7 +42,7 @@ class NewFolder(ParameterType):
         if not value or (path.exists() and not path.is_dir()):
             self.fail(f"{value!r} is a file, expected a folder.", param, ctx)
         if path.is_dir() and any(path.iterdir()) and not any(path.glob("*.json")):
-            self.fail(f"{value!r} holds other files, expected a new folder or one to replace.", param, ctx)
+            self.fail(f"{value!r} holds other files, expected a new folder, or one that Resift wrote.", param, ctx)
         around = next(folder for folder in path.absolute().parents if folder.exists())
         if not around.is_dir():
             self.fail(f"{value!r} cannot be written: {str(around)!r} is a file.", param, ctx)
