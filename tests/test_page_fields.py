@@ -50,6 +50,13 @@ NEWS = [
             CardFields("page.heading", "page.parts.text"),
         ),
         ([{"title": "A long title of a fire", "text": "Fire"}], ["title", "text"], [], [], CardFields("title", "text")),
+        (
+            [{"title": "Fire", "text": "Fire in the bush.", "by": "Ann"}, {"title": None, "text": None, "by": "Bob"}],
+            ["title", "by", "text"],
+            [],
+            [],
+            CardFields("title", "text"),
+        ),
         ([], ["text"], [], [], CardFields()),
         ([{"text": 5, "tags": [{"a": None}]}], ["text"], ["text"], [], CardFields()),
         (

@@ -111,7 +111,7 @@ def _values(sources: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> Iter
     outer = [name for source in sources for name in source if not is_ours(name)]
     names = dict.fromkeys([*outer, *fields])
     for name in names:
-        found = [value for source in sources for value in values_of(source, name)]
+        found = [value for source in sources for value in values_of(source, name) if value is not None]
         texts = [value[:_READ] for value in found if isinstance(value, str)]
         if texts and len(texts) == len(found):
             yield name, texts
