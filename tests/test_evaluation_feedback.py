@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from resift import WordVectors, build_model
 from resift.cli.main import main
 from resift.cli.served_search import ServedSearch
+from resift.errors import BadInput
 from resift.evaluation.data import Classes, Collection, read_conversations
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.graded import Graded
@@ -132,6 +133,11 @@ def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> N
     rounds = run_feedback(*graded, FeedbackOptions(judgements=3, rounds=3))["ridge+lexical"]
     assert len(rounds) == 3
     assert len({run.means()["map"] for run, _ in rounds}) == 3
+
+
+def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBench, Graded]) -> None:
+    with pytest.raises(BadInput, match="after round 1 no query has a relevant document that was not judged"):
+        run_feedback(*graded, FeedbackOptions(judgements=40))
 
 
 def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.errors import BadInput
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.methods import check_method, scores_after
 from resift.evaluation.feedback.options import FeedbackOptions
@@ -27,7 +28,7 @@ def run_feedback(
 
     ``before`` is the ranking that was judged first; where a figure leaves out judged documents, it leaves out those
     that the method's session has judged. ``progress`` is told how many queries are done, and how many there are, each
-    once for every method. Raises BadInput for an unknown method.
+    once for every method. Raises BadInput for an unknown method, and for a round with nothing left to find.
     """
     for method in methods:
         check_method(method)
@@ -39,6 +40,7 @@ def run_feedback(
             values.append(_rounds(bench, protocol, options, method, query))
             progress(done, len(methods) * len(queries))
         figures = np.stack(values, axis=2)
+        _check_rounds(figures)
         runs[method] = [
             (_run(protocol, after, {"queries": len(queries)}), _run(protocol, before, {})) for after, before in figures
         ]
@@ -61,6 +63,14 @@ def _rounds(
         after[:] = protocol.measure(query, scores, documents)
         before[:] = protocol.measure(query, first, documents)
     return figures
+
+
+def _check_rounds(figures: NDArray[np.float64]) -> None:
+    """Raise BadInput for the first of the rounds (rounds, 2, Q, M) in which no figure of any query is defined."""
+    empty = np.flatnonzero(np.isnan(figures).all(axis=(1, 2, 3)))
+    if len(empty):
+        message = f"after round {empty[0] + 1} no query has a relevant document that was not judged"
+        raise BadInput(message, expected="more judged documents, or fewer --judgements or --rounds")
 
 
 def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: FeedbackOptions) -> dict[str, dict[str, Run]]:
