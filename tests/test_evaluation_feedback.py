@@ -138,7 +138,7 @@ def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> N
 def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBench, Graded]) -> None:
     bench, _ = graded
     row = next(row for row, text in enumerate(bench.documents) if "fire" in text)
-    task = Graded(Collection("c", ["0"] * 40, bench.documents, ["q"], ["fire"], [{row: 1.0}], 0))
+    task = Graded(Collection("c", ["0"] * 40, list(bench.documents), ["q"], ["fire"], [{row: 1.0}], 0))
     with pytest.raises(BadInput, match="after round 1 no query has a relevant document that was not judged"):
         run_feedback(bench, task, FeedbackOptions(judgements=40))
 
