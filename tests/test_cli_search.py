@@ -173,6 +173,8 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     assert "available fields: sku, name, description" in refused
     assert "no field holds a text" in resift("index", "-", *where, status=2, input='{"price": 4, "sku": "1-2"}').stderr
     resift("verify", name, "--engine", engine_url, status=2)
+    warned = resift("index", "-", *where, "--fields", "nmae,description", input=json.dumps(PRODUCTS)).stderr
+    assert "warning: no text in 'nmae' of the first documents; available fields: sku, name, description" in warned
 
 
 def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:

@@ -33,6 +33,9 @@ def choose_fields(files: Files, fields: Fields | None) -> tuple[Fields, Records]
     elif not _have_text(documents, fields):
         message = f"no document of {' '.join(files.paths)} has a text in {', '.join(fields)}"
         raise BadInput(message, value=list(fields), expected=f"available fields: {_names(documents)}")
+    elif lacking := [name for name in fields if not _have_text(documents, [name])]:
+        there = f"available fields: {_names(documents)}"
+        click.echo(f"warning: no text in {', '.join(map(repr, lacking))} of the first documents; {there}", err=True)
     return fields, records
 
 
