@@ -102,6 +102,10 @@ def test_a_card_is_cut_short() -> None:
         "text": "First line\nand more",
     }
     assert fields.card({}, ["text"]) == {"title": "", "text": ""}
+    # the title does not come again where there is no text
+    named = {"title": "Lamp", "brand": "Halo", "text": None}
+    assert fields.card(named, ["title", "brand", "text"]) == {"title": "Lamp", "text": "Halo"}
+    assert fields.card({"title": "Lamp"}, ["title", "text"]) == {"title": "Lamp", "text": ""}
     assert CardFields().card({"a": 1, "b": "all that there is"}, []) == {
         "title": "all that there is",
         "text": "all that there is",

@@ -49,10 +49,11 @@ class CardFields:
         """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link`` and ``image`` if it has
         some.
 
-        A document without a title has the first line of its text for one. ``fields`` are the index's text fields, which
-        stand in for a text. Links and images are addresses of http and https and nothing else.
+        A document without a title has the first line of its text for one. ``fields`` are the index's text fields, of
+        which the others stand in for a text. Links and images are addresses of http and https and nothing else.
         """
-        text = _first(source, self.text) or document_text(source, fields)
+        others = [name for name in fields if name != self.title]
+        text = _first(source, self.text) or document_text(source, others or fields)
         found = {"title": _first(source, self.title)[:_TITLE_LENGTH] or first_line(text), "text": text[:_TEXT_LENGTH]}
         for part, name in (("link", self.link), ("image", self.image)):
             url = _first(source, name)

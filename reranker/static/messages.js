@@ -18,10 +18,10 @@ function message(kind, title, ...children) {
 
 /** Nothing was found. `again` is called with another query, `unfilter` without the filters. */
 export function sayEmpty(state, examples, again, unfilter) {
-  const tips = [];
-  if (state.filters.length) tips.push(element("button", { type: "button", onclick: unfilter }, "Search without the filters"));
+  const tips = [], within = state.filters.map(({ field, value }) => `${field}: ${value}`).join(", ");
+  if (within) tips.push(element("button", { type: "button", onclick: unfilter }, "Search without the filters"));
   const tried = examples.filter((one) => one !== state.query).map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => again(one) }, one));
-  message("empty", "Nothing found", element("p", { dir: "auto" }, `No document of ${state.index} has these words.`), ...tips, ...(tried.length ? [element("p", { class: "hint" }, "Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
+  message("empty", "Nothing found", element("p", { dir: "auto" }, `No document of ${state.index}${within && ` with ${within}`} has these words.`), ...tips, ...(tried.length ? [element("p", { class: "hint" }, "Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
 }
 
 /** What went wrong with a request: the service's own words and its stable code. */
