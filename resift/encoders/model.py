@@ -43,7 +43,7 @@ from resift.vectors.table import WordVectors
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-# chosen on Cranfield and CISI, as are the weights of adapted and trained models where they are made
+# chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
 ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
 _BLOCK = 512
