@@ -177,6 +177,15 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     assert "warning: no text in 'nmae' of the first documents; available fields: sku, name, description" in warned
 
 
+def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
+    lines = [{"sku": number % 3, "name": f"hose {number}"} for number in range(5)]
+    told = resift("index", "-", "--index", "docs", "--id", "sku", input="\n".join(map(json.dumps, lines))).stderr
+    assert "warning: 2 documents have the id of an earlier one, as '0' in line 4 of -, and replace it" in told
+    assert reported("indices")["indices"][0]["documents"] == 3
+    again = resift("index", "-", "--index", "docs", "--id", "sku", input=json.dumps(lines[:3])).stderr
+    assert "earlier one" not in again, "an index may be written anew"
+
+
 def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:
     (here / "docs.jsonl").write_text('{"text": "bush fire"}\n{broken\n{"text": "army gun"}\n')
     result = resift("encode", "docs.jsonl", "--out", "x.txt", "--json", status=3)

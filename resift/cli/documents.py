@@ -19,7 +19,7 @@ from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
 from resift.cli.train_self import adapt_files
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound, ResiftError
+from resift.errors import BadInput, IndexNotFound, ResiftError, shorten
 from resift.files import replaced
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.number_columns import NumberColumns
@@ -27,6 +27,8 @@ from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.plugin.documents import ANALYZERS, check_name
 from resift.plugin.engine import Engine
+
+_REMEMBERED = 1_000_000  # ids that later ones are compared with
 
 
 def _parse_renames(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -123,7 +125,7 @@ def index(
         if own is None:
             _add_pipelines(target, index)
     _print_indexed(report, index, chosen, refused, as_json)
-    counted.tell_unnamed()
+    counted.tell_ids()
     _end(report, stop)
 
 
@@ -192,10 +194,13 @@ def _unclaimed_kept(source: ClaimedFiles, refused: DeadLetters) -> Iterator[None
 
 
 class _Counted:
-    """Records that are claimed from their source, with their ``numbers``, and how many have no id of their own."""
+    """Records that are claimed from their source, with their ``numbers``, and how many have no id of their own, or the
+    id of an earlier one (of the first million)."""
 
     def __init__(self, records: Records, source: ClaimedFiles, numbers: NumberColumns) -> None:
         self._records, self._source, self._numbers, self.unnamed = records, source, numbers, 0
+        self._ids: set[int] = set()  # as hashes, which are small
+        self.repeated, self._first = 0, ""
 
     def __iter__(self) -> Records:
         for record in self._records:
@@ -203,10 +208,22 @@ class _Counted:
             if isinstance(record, Record):
                 self._numbers.convert(record)
                 self.unnamed += not record.named
+                self._compare(record)
             yield record
 
-    def tell_unnamed(self) -> None:
-        """Say on standard error how many have no id of their own, if any do, and what that means."""
+    def _compare(self, record: Record) -> None:
+        known = hash(record.id)
+        if known in self._ids:
+            self.repeated += 1
+            self._first = self._first or f"{shorten(record.id)!r} in line {record.line} of {record.file}"
+        elif len(self._ids) < _REMEMBERED:
+            self._ids.add(known)
+
+    def tell_ids(self) -> None:
+        """Say on standard error how many have no id of their own, or another one's, if any do, and what that means."""
+        if self.repeated:
+            told = f"{self.repeated} documents have the id of an earlier one, as {self._first}, and replace it"
+            click.echo(f"warning: {told}", err=True)
         if self.unnamed:
             click.echo(
                 f"{self.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
