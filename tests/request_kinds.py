@@ -83,6 +83,7 @@ BODIES: dict[str, Body] = {
     "profile": {"profile": True},
     # not "*", of which the node warns as soon as it has system indices
     "indices_boost": {"indices_boost": [{"resift-*": 1.7}]},
+    "ext of a rerank processor": {"ext": {**ASKED, "rerank": {"query_context": {"query_text": "fire"}}}},
     "named queries": {"query": {"bool": {"should": [{"match": {"text": {"query": "fire", "_name": "mine"}}}]}}},
     "from beyond the last hit": {"from": 9_000},
     "suggest": {"suggest": {"s": {"text": "fier", "term": {"field": "text"}}}},

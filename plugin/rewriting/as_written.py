@@ -10,28 +10,37 @@ from typing import Any
 from resift.plugin.query_dsl import Body
 
 UBI = "ubi"
-_UBI_FIELDS = ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes")
+# What plugins' parts of ext show as fields of ext itself.
+_SHOWN = {
+    UBI: ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
+    "rerank": ("query_context",),
+}
 
 
 def as_written(body: Body) -> Body:
     """The body as its client wrote it; the very same one where nothing is to be put back.
 
     The UBI plugin shows what stands in ``ext.ubi`` as fields of ``ext`` itself, which OpenSearch then refuses to read,
-    and the Search Relevance Workbench hides the query in a ``wrapper``.
+    and so does neural search with ``ext.rerank``; the Search Relevance Workbench hides the query in a ``wrapper``.
 
     >>> as_written({"ext": {"client_id": "anna", "user_query": None}})
     {'ext': {'ubi': {'client_id': 'anna'}}}
     """
-    changed = {**_with_ubi(body.get("ext")), **_unwrapped(body.get("query"))}
+    changed = {**_with_parts(body.get("ext")), **_unwrapped(body.get("query"))}
     return {**body, **changed} if changed else body
 
 
-def _with_ubi(ext: Any) -> Body:
-    if not isinstance(ext, Mapping) or UBI in ext or not any(name in ext for name in _UBI_FIELDS):
+def _with_parts(ext: Any) -> Body:
+    if not isinstance(ext, Mapping):
         return {}
-    # what the client did not say is null here, which the plugin does not read
-    said = {name: ext[name] for name in _UBI_FIELDS if ext.get(name) is not None}
-    return {"ext": {**{name: value for name, value in ext.items() if name not in _UBI_FIELDS}, UBI: said}}
+    found = dict(ext)
+    for part, names in _SHOWN.items():
+        if part in ext or not any(name in ext for name in names):
+            continue
+        shown = {name: found.pop(name, None) for name in names}
+        # what the client did not say is null here, which UBI's plugin does not read
+        found[part] = {name: value for name, value in shown.items() if value is not None}
+    return {"ext": found} if found != ext else {}
 
 
 def _unwrapped(query: Any) -> Body:
