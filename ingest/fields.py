@@ -137,8 +137,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
                 yield from _strings(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, list):
         for inner in value:
-            if isinstance(inner, (str, list)):
-                yield from _strings(inner, name)
+            yield from _strings(inner, name)
 
 
 @dataclass

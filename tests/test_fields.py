@@ -47,6 +47,7 @@ LONG = "It rained all day, and nobody came to the market."
             [{"author": {"name": "Ann Lee"}, "body": {"text": LONG}, "headline": "Rain"}],
             "headline author.name body.text",
         ),
+        ([{"page": {"parts": [{"text": LONG, "n": [1]}, {"text": LONG}]}, "ids": [["a1"]]}], "page.parts.text"),
         ([{"post_title": "Rain again", "x": LONG}, {"x": LONG}], "post_title x"),
         ([{"path": "/usr/share/doc", "file": "C:\\doc\\a.txt", "mail": "a@b.c", "note": LONG}], "note"),
     ],
