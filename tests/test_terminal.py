@@ -21,13 +21,13 @@ NAME = "a-rather-long-name-of-an-index-that-nobody-would-like-to-type"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, model: Model) -> Path:
+def folder(here: Path, model: Model) -> Path:
     """A folder with an index of a long name."""
-    engine = SqliteEngine(str(tmp_path / "resift.db"))
+    engine = SqliteEngine(str(here / "resift.db"))
     engine.create(NAME, ["text"], model)
     engine.bulk(NAME, [Document("1", {"text": "fire"}, model.encode_one("fire"))])
     engine.close()
-    return tmp_path
+    return here
 
 
 def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
