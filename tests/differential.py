@@ -133,6 +133,8 @@ def text_clauses(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.integers(0, 5)) == 0:
         settings["zero_terms_query"] = "all"
     if draw(st.booleans()):
+        settings["lenient"] = draw(st.booleans())
+    if draw(st.booleans()):
         return {"match": {draw(st.sampled_from(FIELDS)): settings}}
     names = draw(st.lists(st.sampled_from([*FIELDS, "title^3", "te*", "meta.*"]), min_size=1, max_size=3, unique=True))
     if draw(st.booleans()):

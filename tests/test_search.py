@@ -63,10 +63,10 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
     assert ids(post(client, "/v1/search", index=filled, query="fire forest", alpha=0)) == [hit["_id"] for hit in hits]
 
 
-def test_an_adapted_models_similarity_weighs_more(tmp_path: Path, model: Model, config: Config) -> None:
+def test_a_models_own_weight_of_the_similarity_counts_unless_another_is_set(tmp_path: Path, model: Model, config: Config) -> None:
     from resift.plugin.sqlite.engine import SqliteEngine
 
-    adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5)
+    adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
     found = {}
     for name, given, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
@@ -78,7 +78,7 @@ def test_an_adapted_models_similarity_weighs_more(tmp_path: Path, model: Model, 
         scored = post(app, "/v1/score", query="fire", documents=["rain", "fire"], engine_scores=[1, 0])["scores"]
         assert scored == pytest.approx([1 - found[name], found[name]])
         engine.close()
-    assert found == {"plain": 0.3, "adapted": 0.5, "set": 0.9}
+    assert found == {"plain": 0.5, "adapted": 0.7, "set": 0.9}
 
 
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:
