@@ -63,7 +63,7 @@ def test_alpha_zero_is_the_engines_order(client: FlaskClient, filled: str, engin
     assert ids(post(client, "/v1/search", index=filled, query="fire forest", alpha=0)) == [hit["_id"] for hit in hits]
 
 
-def test_a_models_own_weight_of_the_similarity_counts_unless_another_is_set(tmp_path: Path, model: Model, config: Config) -> None:
+def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model: Model, config: Config) -> None:
     from resift.plugin.sqlite.engine import SqliteEngine
 
     adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
