@@ -12,6 +12,7 @@ import numpy as np
 from resift.arrays import Floats
 from resift.errors import BadInput, ModelMismatch
 from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
+from resift.vectors.similarity import lengths_of
 
 ANALYZERS = ("english", "standard")
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
@@ -26,7 +27,7 @@ class IndexInfo:
     Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
     the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
     among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
-    those of another model that are searched together with these.
+    those of another model that are searched together with these, joined at ``lengths``.
     """
 
     name: str
@@ -39,13 +40,15 @@ class IndexInfo:
     graph: bool = True
     others: tuple[IndexInfo, ...] = ()
     beside: IndexInfo | None = None
+    lengths: tuple[float, ...] = ()
 
     @property
     def searched(self) -> VectorFields:
         """The field, or fields, of the vectors that are searched."""
         if self.beside is None:
             return self.vector_field
-        return JoinedFields((self.vector_field, self.beside.vector_field), (self.dim or 0, self.beside.dim or 0))
+        both = (self, self.beside)
+        return JoinedFields(tuple(one.vector_field for one in both), tuple(one.dim or 0 for one in both), self.lengths)
 
     def find(self, model: ModelDescription) -> IndexInfo | None:
         """What the index records about its vectors of ``model``; None if it has none of them."""
@@ -66,7 +69,7 @@ class IndexInfo:
             expected=f"{model.hash}: use the index's model, or index the documents again with this one",
         )
 
-    def searched_by(self, model: ModelDescription, queries: ModelDescription | None = None) -> IndexInfo:
+    def searched_by(self, model: WeighedModel, queries: WeighedModel | None = None) -> IndexInfo:
         """The same for searches by a model and, if there are any, static ``queries`` together with it.
 
         An index that has no vectors at all may be searched. Raises ModelMismatch if it has some, and none of either.
@@ -81,7 +84,8 @@ class IndexInfo:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
             expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"
             raise ModelMismatch(message, value=self.name, expected=expected)
-        return replace(found, beside=beside, graph=found.graph and beside.graph)
+        lengths = lengths_of((model.alpha, queries.alpha))
+        return replace(found, beside=beside, lengths=lengths, graph=found.graph and beside.graph)
 
     @classmethod
     def made_by(
@@ -162,6 +166,12 @@ class ModelDescription(Protocol):
     @property
     def space_type(self) -> str:
         """The k-NN space that finds its candidates."""
+
+
+class WeighedModel(ModelDescription, Protocol):
+    """A model that searches go by."""
+
+    alpha: float
 
 
 @dataclass(frozen=True)

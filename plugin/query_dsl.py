@@ -36,10 +36,11 @@ class NestedField(str):
 
 class JoinedFields(NamedTuple):
     """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.joined` joins them; one of them may
-    be missing from a document: their ``names``, and the number of dimensions of each."""
+    be missing from a document: their ``names``, and each one's number of dimensions and length."""
 
     names: tuple[str, ...]
     dims: tuple[int, ...]
+    lengths: tuple[float, ...]
 
 
 VectorFields = str | JoinedFields  # whose vectors a search is about

@@ -18,8 +18,9 @@ from reranker_app import ids, post
 import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
-from resift.encoders.joint import JointModel, joint_weights
-from resift.encoders.queries import SPREAD, StaticQueries
+from resift.encoders.joint import JointModel
+from resift.encoders.model import ALPHA
+from resift.encoders.queries import QUERY_ALPHA, SPREAD, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.documents import IndexInfo
@@ -28,8 +29,7 @@ from resift.plugin.opensearch.mappings import vector_mapping
 from resift.plugin.query_dsl import JoinedFields
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app
-from resift.vectors.similarity import beta_of
-from resift.vectors.similarity import joined as joined_rows
+from resift.vectors.similarity import beta_of, lengths_of
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
 COUNT, DIM, QUERY = 40, 5, "fire rain"
@@ -101,10 +101,13 @@ def application(cluster: OpenSearchEngine, model: Model, saved: str, folder: Pat
 
 
 def joined(parts: Any) -> np.ndarray[Any, Any]:
-    """Two vectors by the textbook: each at length 1, or zero, then side by side."""
+    """Two vectors by the textbook, side by side: each at length 1, or zero, times the root of its beta's share."""
     dims = (8, DIM)
     rows = [np.zeros(dim) if part is None else np.asarray(part, float) for part, dim in zip(parts, dims, strict=True)]
-    return np.concatenate([row / (np.linalg.norm(row) or 1) for row in rows])
+    betas = [QUERY_ALPHA / (1 - QUERY_ALPHA) if dim == DIM else ALPHA / (1 - ALPHA) for dim in dims]
+    return np.concatenate(
+        [row / (np.linalg.norm(row) or 1) * (beta / sum(betas)) ** 0.5 for row, beta in zip(rows, betas, strict=True)]
+    )
 
 
 def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: StaticQueries) -> None:
@@ -114,8 +117,7 @@ def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: Stati
     np.testing.assert_allclose(found[0], joint.encode_one("fire bush"), atol=1e-6)
     assert not found[3].any()
     apart = [part.score(part.encode_one("fire"), part.encode(["fire bush", "army gun"])) for part in (model, queries)]
-    documents = joined_rows([part.encode(["fire bush", "army gun"]) for part in (model, queries)])
-    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one("fire"), documents)
+    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one("fire"), found[:2])
     alone = [part.alpha / (1 - part.alpha) * cosines for part, cosines in zip((model, queries), apart, strict=True)]
     np.testing.assert_allclose(weighed, alone[0] + alone[1], atol=1e-5)
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
@@ -134,13 +136,9 @@ def test_both_count_as_they_do_by_themselves_whatever_their_weights(
     assert narrow.alpha == pytest.approx(12 / 13)
     joint = JointModel(model, narrow)
     assert 0 < joint.alpha <= joint.max_alpha <= 1
-    (ours, theirs), (joined_alpha, _) = joint_weights((alpha, max_alpha), (narrow.alpha, narrow.max_alpha))
-    assert (ours, theirs) == pytest.approx((beta_of(alpha), 12))
-    assert joined_alpha == joint.alpha
-    documents = joined_rows([part.encode(texts()[:9]) for part in (model, narrow)])
     a, b = (part.score(part.encode_one(QUERY), part.encode(texts()[:9])) for part in (model, narrow))
-    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), documents)
-    np.testing.assert_allclose(weighed, ours * a + 12 * b, rtol=1e-5, atol=1e-5)
+    weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one(QUERY), joint.encode(texts()[:9]))
+    np.testing.assert_allclose(weighed, beta_of(alpha) * a + 12 * b, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQueries) -> None:
@@ -152,7 +150,7 @@ def test_a_model_of_fuzzy_sets_is_refused(vectors: WordVectors, queries: StaticQ
 def test_vectors_of_both_fields_come_joined(
     cluster: OpenSearchEngine, both: str, stored: list[tuple[Any, Any]], source: Any
 ) -> None:
-    fields = JoinedFields(("resift_vector", "embedding"), (8, DIM))
+    fields = JoinedFields(("resift_vector", "embedding"), (8, DIM), lengths_of((ALPHA, QUERY_ALPHA)))
     body = {"query": {"match_all": {}}, "size": COUNT, "_source": source}
     result = cluster.search(both, body, fields)
     assert len(result.hits) == COUNT
@@ -168,8 +166,8 @@ def test_vectors_of_both_fields_come_joined(
                 assert vector is None
                 assert exact[hit["_id"]][1] is None
             else:
-                np.testing.assert_allclose(vector, joined(parts) / 2**0.5, atol=1e-4)
-                np.testing.assert_allclose(exact[hit["_id"]][1], joined(parts) / 2**0.5, atol=1e-6)
+                np.testing.assert_allclose(vector, joined(parts), atol=1e-4)
+                np.testing.assert_allclose(exact[hit["_id"]][1], joined(parts), atol=1e-6)
     assert lacking == 4
 
 
@@ -299,6 +297,6 @@ def test_a_model_is_learned_beside_static_queries(
     run("attach", name, opensearch_url, "--no-adapt")
     info = cluster.info(name)
     assert info.searched_by(resift.load_model(), queries).searched == JoinedFields(
-        ("resift_vector", "embedding"), (256, DIM)
+        ("resift_vector", "embedding"), (256, DIM), lengths_of((ALPHA, QUERY_ALPHA))
     )
     cluster.drop(name)

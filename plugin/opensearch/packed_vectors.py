@@ -10,7 +10,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.plugin.opensearch.documents import stored_vector
-from resift.plugin.query_dsl import Body, VectorFields, patterns, vector_field_names, without_vector
+from resift.plugin.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.plugin.resource_files import read_resource
 from resift.vectors.similarity import joined
 
@@ -57,19 +57,19 @@ def take_vectors(hits: Sequence[dict[str, Any]], vectors: VectorFields) -> list[
     Those of several fields are joined.
     """
     columns = [_column(hits, name, field) for name, field in _scripted(vectors)]
-    return columns[0] if isinstance(vectors, str) else _joined(columns, vectors.dims)
+    return columns[0] if isinstance(vectors, str) else _joined(columns, vectors)
 
 
-def _joined(columns: Sequence[Sequence[Floats | None]], dims: Sequence[int]) -> list[Floats | None]:
+def _joined(columns: Sequence[Sequence[Floats | None]], fields: JoinedFields) -> list[Floats | None]:
     """Of each hit the vectors in its ``columns`` joined, zero for one that it lacks; None where it lacks all."""
     held = [row for row, parts in enumerate(zip(*columns, strict=True)) if any(part is not None for part in parts)]
-    zeros = [np.zeros(dim, np.float32) for dim in dims]
+    zeros = [np.zeros(dim, np.float32) for dim in fields.dims]
     filled = [
         np.reshape([zero if column[row] is None else column[row] for row in held], (len(held), dim))
-        for column, zero, dim in zip(columns, zeros, dims, strict=True)
+        for column, zero, dim in zip(columns, zeros, fields.dims, strict=True)
     ]
     vectors: list[Floats | None] = [None] * len(columns[0])
-    for row, vector in zip(held, joined(filled), strict=True):
+    for row, vector in zip(held, joined(filled, fields.lengths), strict=True):
         vectors[row] = vector
     return vectors
 

@@ -102,7 +102,11 @@ def similarity_clause(
     params: Body = {"beta": round(beta, 6)}
     if isinstance(fields, JoinedFields):
         name = "joined_cosine"
-        params |= {"fields": list(fields.names), "queries": _parts(fields, vector)}
+        params |= {
+            "fields": list(fields.names),
+            "lengths": _numbers(np.array(fields.lengths)),
+            "queries": _parts(fields, vector),
+        }
         params |= {} if mask is None else {"masks": _parts(fields, mask)}
     else:
         name = SCRIPTS[similarity]

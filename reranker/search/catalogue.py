@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
-from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.plugin.documents import IndexInfo, WeighedModel
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import document_text, values_of
 from resift.plugin.rewriting.clauses import question_clause
@@ -37,7 +37,7 @@ class Catalogue:
         self._examples: TtlCache[list[str]] = TtlCache(_INDICES, _SECONDS)
 
     def indices(
-        self, model: ModelDescription, queries: ModelDescription | None = None, headers: Headers = None
+        self, model: WeighedModel, queries: WeighedModel | None = None, headers: Headers = None
     ) -> list[dict[str, Any]]:
         """The first 200 indices that are served, and can be searched with ``model`` and static ``queries`` beside it.
 
@@ -121,7 +121,7 @@ def _title(source: Mapping[str, Any], fields: CardFields) -> str:
     return next((value for value in values if isinstance(value, str)), "")
 
 
-def _is_searchable(info: IndexInfo, model: ModelDescription, queries: ModelDescription | None) -> bool:
+def _is_searchable(info: IndexInfo, model: WeighedModel, queries: WeighedModel | None) -> bool:
     """Whether an index has the vectors that are searched by, or none at all."""
     try:
         info.searched_by(model, queries)

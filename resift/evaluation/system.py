@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.joint import joint_weights
+from resift.encoders.joint import joint_weight
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
-from resift.vectors.similarity import joined
+from resift.vectors.similarity import joined, lengths_of
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
@@ -78,13 +78,14 @@ class Joint(Encoder):
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Joined vectors of the documents, (N, K)."""
-        vectors = joined([part.fit(documents) for part in self._parts])
+        vectors = [part.fit(documents) for part in self._parts]
         self.table = getattr(self._parts[0], "table", None) or self.table
-        self._weights, (self.alpha, self.max_alpha) = joint_weights(*map(weights_of, self._parts))
-        return vectors
+        alphas, most = zip(*map(weights_of, self._parts), strict=True)
+        self.alpha, self.max_alpha, self._lengths = joint_weight(alphas), joint_weight(most), lengths_of(alphas)
+        return joined(vectors, self._lengths)
 
     def _queries(self, texts: Sequence[str]) -> Floats:
-        return joined([part.queries(texts) for part in self._parts], self._weights)
+        return joined([part.queries(texts) for part in self._parts], self._lengths)
 
 
 def weights_of(system: System) -> tuple[float, float]:

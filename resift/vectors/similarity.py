@@ -28,16 +28,28 @@ def unit_rows(matrix: NDArray[Any]) -> Floats:
     return units
 
 
-def joined(parts: Sequence[NDArray[Any]], weights: Sequence[float] | None = None) -> Floats:
-    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at a length of its own, or zero.
+def joined(parts: Sequence[NDArray[Any]], lengths: Sequence[float]) -> Floats:
+    """Vectors side by side, (..., K₁ + K₂ + …), float32: n ``parts`` (..., Kᵢ), each at one of n ``lengths``, or zero.
 
-    The lengths are in proportion to the ``weights``, and the whole has length 1 (l2) if no part is zero. So if two are
-    joined, one of them without weights, their cosine is in proportion to the weighted sum of the cosines of their
-    parts; without weights it is their mean.
+    The squares of the lengths add up to 1, so the whole has length 1 (l2) if no part is zero, and the cosine of two
+    joined vectors is the sum of their parts' cosines, each times the square of its length.
     """
-    lengths = unit_rows(np.ones(len(parts)) if weights is None else np.asarray(weights))
     scaled: Floats = np.concatenate([unit_rows(part) * length for part, length in zip(parts, lengths, strict=True)], -1)
     return scaled
+
+
+def lengths_of(alphas: Sequence[float]) -> tuple[float, ...]:
+    """The lengths at which vectors are :func:`joined` whose cosines shall count as by weights ``alphas`` of their own.
+
+    Their squares are in proportion to these weights' betas (:func:`beta_of`): score · exp(Σ βᵢ · cosineᵢ) is then
+    score · exp(β · cosine) of the joined vectors, with the betas' sum. What a ridge regression learns from joined
+    documents weighs their parts in the same way.
+
+    >>> lengths_of((0.5, 0.75))
+    (0.5, 0.8660254037844386)
+    """
+    betas = [beta_of(alpha) for alpha in alphas]
+    return tuple(sqrt(beta / (sum(betas) or 1)) for beta in betas)
 
 
 def cosine(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
