@@ -2,7 +2,7 @@
 
 TABLE holds word vectors of many languages, as ``benchmarks/unpack_e5.py`` writes them; the collections are folders of
 ``benchmarks/multilingual_texts.py``. nDCG@10 x 100 of BM25 (the embedded engine's); alone, of resift-en and of the
-table; with BM25, as they are searched, of the table, of resift-en adapted to the documents (``resift train self``,
+table; with BM25, as they are searched, of both, of resift-en adapted to the documents (``resift train self``,
 without labels), and of the table adapted likewise. "known": per cent of the documents' words, with numbers left out,
 that the table has a row for. "across": queries of the language find English pages, by the table alone and by resift-en,
 which knows what is spelt as in English.
@@ -24,7 +24,7 @@ from resift.training.self_supervised import adapt
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
-HEADS = ("known", "BM25", "en", "table", "table +", "en ad. +", "ad. +", "across en", "across")
+HEADS = ("known", "BM25", "en", "table", "en +", "table +", "en ad. +", "ad. +", "across en", "across")
 
 
 def known(table: WordVectors, texts: list[str]) -> float:
@@ -53,8 +53,9 @@ def figures(folder: Path, name: str) -> list[float]:
     """A collection's figures, in the order of HEADS."""
     collection, across = read_collection(folder), folder.with_name(f"{folder.name}-en")
     mixed, lexical, alone = run_hybrid(build_system("mean", name), collection, None, ServedSearch)
-    english = run_retrieval(build_system("mean"), collection)
-    found = [known(load_vectors(name), collection.documents), *map(figure, (lexical, english, alone, mixed))]
+    english = run_hybrid(build_system("mean"), collection, None, ServedSearch)
+    runs = (lexical, english[2], alone, english[0], mixed)
+    found = [known(load_vectors(name), collection.documents), *map(figure, runs)]
     found += [adapted(start, collection) for start in (DEFAULT, name)]
     if across.is_dir():
         pairs = read_collection(across)

@@ -30,7 +30,7 @@ def by_hand(model: LateInteraction, query: list[str], document: list[str]) -> fl
     rows = dict(zip(WORDS, unit_rows(model.table.rows()), strict=True))
     total = weight = 0.0
     for word in query:
-        w = float(model.table.weights[WORDS.index(word)]) if word in rows else model._unknown_weight
+        w = float(model.table.weights[WORDS.index(word)]) if word in rows else model.table.unknown_weight
         weight += w
         row = None if word not in rows else rows[word] + model.shifts.get(word, 0)
         cosines = [
@@ -115,7 +115,7 @@ def test_a_query_is_decided_as_far_as_its_words_are_known(model: LateInteraction
     documents = ["qux fire", "qux", "fire"]
     assert model.support("fire bush", documents).tolist() == model.scores("fire bush", documents).tolist()
     assert model.factors("qux quux", documents).tolist() == model.factors("", documents).tolist() == [1, 1, 1]
-    known = 2 / (2 + model._unknown_weight)
+    known = 2 / (2 + model.table.unknown_weight)
     np.testing.assert_allclose(model.support("fire qux", documents), known * model.scores("fire qux", documents))
     beta = model.alpha / (1 - model.alpha)
     np.testing.assert_allclose(

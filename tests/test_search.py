@@ -81,6 +81,26 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
     assert found == {"plain": 0.5, "adapted": 0.7, "set": 0.9}
 
 
+def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path, model: Model, config: Config) -> None:
+    from resift.plugin.sqlite.engine import SqliteEngine
+
+    engine = SqliteEngine(str(tmp_path / "docs.db"))
+    records = [Record("f", row, str(row), {"text": text}) for row, text in enumerate(TEXTS)]
+    Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(records, ["text"])
+    app = create_app(replace(config, alpha=None), engine=engine, model=model).test_client()
+
+    def alpha(query: str, **asked: Any) -> float:
+        return float(post(app, "/v1/search", index="docs", query=query, **asked)["resift"]["alpha"])
+
+    whole, half, little = (alpha(f"fire {other}".strip()) for other in ("", "zzyzx", "zzyzx qwfp"))
+    assert whole == model.alpha > half > little > 0
+    assert alpha("fire zzyzx", alpha=0.5) == 0.5, "who names a weight gets it"
+    post(app, "/v1/feedback", session="a", index="docs", query="fire zzyzx", relevant=["1"], irrelevant=[])
+    assert half < alpha("fire zzyzx", session="a") < model.alpha, "marks make up for words without vectors"
+    assert alpha("fire", session="a") == model.alpha
+    engine.close()
+
+
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:
     whole = ids(post(client, "/v1/search", index=filled, query="fire forest smoke rain", size=7))
     assert len(whole) == 6

@@ -193,3 +193,12 @@ def test_train_is_repeatable_and_learns_neighbours() -> None:
 def test_batched() -> None:
     assert list(batched(iter(range(5)), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batched([], 2)) == []
+
+
+def test_the_known_part_of_a_text_is_weighed() -> None:
+    weights = np.array([1, 2, 4], np.float32)
+    table = WordVectors(["the", "fire", "flame"], np.eye(3, dtype=np.float32), weights)
+    assert table.unknown_weight == pytest.approx(np.quantile(weights, 0.99))
+    for text, known, unknown in [("the Fire", 3, 0), ("fire zzyzx", 2, 1), ("the qq the qq flame", 6, 2), ("qq", 0, 1)]:
+        assert table.known_part(text) == pytest.approx(known / (known + unknown * table.unknown_weight))
+    assert table.known_part("?") == 1

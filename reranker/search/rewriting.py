@@ -23,6 +23,7 @@ from resift.reranker.search.judged_documents import JudgedDocuments
 from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.sessions import Sessions, is_id
+from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
 Headers = Mapping[str, str] | None
@@ -209,11 +210,14 @@ class Rewriter:
 
     def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
         config, model = self.config, self.model
-        alpha = asked.alpha
+        alpha, known = config.alpha if asked.alpha is None else asked.alpha, 1.0
         if alpha is None:
-            alpha = model.alpha if config.alpha is None else config.alpha
-        if feedback is not None:
-            alpha = feedback.adjusted_alpha(alpha, model.max_alpha)
+            # a weight that somebody named counts as it is
+            alpha, known = model.alpha, model.table.known_part(asked.text or "")
+        if feedback is None:
+            alpha = known_alpha(alpha, known)
+        else:
+            alpha = feedback.adjusted_alpha(alpha, model.max_alpha, known)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
         # for all indices that are served one number is set, and some may have no graph
         knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0

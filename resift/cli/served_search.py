@@ -21,6 +21,7 @@ from resift.reranker.config import Config
 from resift.reranker.search.index_sample import IndexSamples
 from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.reranker.sessions import MAX_QUERY
+from resift.vectors.similarity import known_alpha
 
 INDEX, _FIELD = "documents", "text"
 _WORDS = 1000  # of a query that is a whole document: engines take 1024 clauses, and some are the session's
@@ -79,9 +80,11 @@ class IndexSearch:
         return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)
 
     def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
-        alpha, window = asked.alpha, self.defaults.window
-        if feedback is not None:
-            alpha, window = feedback.adjusted_alpha(alpha, asked.max_alpha), self.defaults.session_window
+        if feedback is None:
+            alpha, window = known_alpha(asked.alpha, asked.known), self.defaults.window
+        else:
+            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, asked.known)
+            window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn, judged=self.judged)
 

@@ -18,7 +18,7 @@ from resift.evaluation.pairwise import Matrix, similarity_blocks
 from resift.evaluation.same_class import SameClassScores, same_class_scores
 from resift.evaluation.served import Asked, Search, Serve, scores_of, served_by
 from resift.evaluation.significance import bootstrap_mean, paired_randomization
-from resift.evaluation.system import System, weights_of
+from resift.evaluation.system import System, known_part, weights_of
 from resift.ranking.fusion import factors_of, z_score
 from resift.ranking.late_interaction import fingerprints
 
@@ -124,7 +124,7 @@ def run_hybrid(
         return _run_late(system, collection, alpha, serve, progress)
     lexical = BM25()
     terms, database = lexical.fit(collection.documents), system.fit(collection.documents)
-    alpha = weights_of(system)[0] if alpha is None else alpha
+    own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     search = _search(serve, system, collection, database)
     mixed, first, second = (_Rankings(collection) for _ in range(3))
@@ -134,8 +134,10 @@ def run_hybrid(
         if search is None:
             mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         else:
-            asked = zip(collection.queries[rows], queries[rows], strict=True)
-            found = [search.hits(Asked(text, vector, alpha, alpha)) for text, vector in asked]
+            found = [
+                search.hits(Asked(text, vector, alpha, alpha, known=known_part(system, text) if own else 1.0))
+                for text, vector in zip(collection.queries[rows], queries[rows], strict=True)
+            ]
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
         first.add(rows, bm25)
         second.add(rows, semantic)

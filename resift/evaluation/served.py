@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.evaluation.system import System, weights_of
+from resift.evaluation.system import System, known_part, weights_of
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.judgements import JudgedDocument
 
@@ -26,7 +26,8 @@ class Asked:
     """One search: a query's ``text`` and ``vector`` (K,), and what was ``judged`` in its session.
 
     Documents' ids are their positions. ``alpha``: weight of the similarity without feedback; ``max_alpha``: what it
-    comes near to with feedback. ``method``: how the session learns. ``whole``: the whole collection is rescored and
+    comes near to with feedback. ``known``: the part of the text's words that the vector stands for, 0 to 1, if the
+    weights are the model's own. ``method``: how the session learns. ``whole``: the whole collection is rescored and
     ranked, and not only as many hits as are served.
     """
 
@@ -37,6 +38,7 @@ class Asked:
     judged: Sequence[JudgedDocument] = ()
     method: str = DEFAULT_METHOD
     whole: bool = False
+    known: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,9 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     # how rare a word is matters only to what sessions learn, and here are none
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
-    return lambda query: search.hits(Asked(query, system.queries([query])[0], alpha, alpha))
+    return lambda query: search.hits(
+        Asked(query, system.queries([query])[0], alpha, alpha, known=known_part(system, query))
+    )
 
 
 def scores_of(ranking: NDArray[np.int64], count: int) -> NDArray[np.float64]:

@@ -88,6 +88,12 @@ class Joint(Encoder):
         return joined([part.queries(texts) for part in self._parts], self._lengths)
 
 
+def known_part(system: System, text: str) -> float:
+    """The part of a text's words, 0 to 1, that a fitted system has vectors of; 1 if it does not say."""
+    table = getattr(system, "table", None)
+    return 1.0 if table is None else float(table.known_part(text))
+
+
 def weights_of(system: System) -> tuple[float, float]:
     """A fitted system's weights against BM25, without feedback and at most with it."""
     return getattr(system, "alpha", ALPHA), getattr(system, "max_alpha", MAX_ALPHA)

@@ -36,7 +36,7 @@ from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
 from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
-from resift.vectors.similarity import unit_rows
+from resift.vectors.similarity import known_alpha, unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
 RIDGE_PRIOR = 0.3
@@ -158,14 +158,18 @@ class Feedback:
         """How much the judgements weigh together, explicit ones 1 each."""
         return float(np.abs(self.grades).sum())
 
-    def adjusted_alpha(self, alpha: float, max_alpha: float) -> float:
+    def adjusted_alpha(self, alpha: float, max_alpha: float, known: float = 1.0) -> float:
         """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
-        (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged.
+        (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
+        to 1, has vectors (:func:`resift.vectors.similarity.known_alpha`): in the same proportion judgements make up for
+        the rest.
         """
+        learned = self.evidence / (HALF + self.evidence)
         # an alpha of 0 means the engine's scores alone, which feedback must not override
-        return alpha and alpha + max(0.0, max_alpha - alpha) * self.evidence / (HALF + self.evidence)
+        weight = alpha and alpha + max(0.0, max_alpha - alpha) * learned
+        return known_alpha(weight, known + (1 - known) * learned)
 
     def against(self, background: Background) -> Feedback:
         """The same feedback, which tells the judged documents apart from a ``background``."""

@@ -121,11 +121,6 @@ class LateInteraction:
         """Names of the indices that it is for, because its queries are theirs; none if nothing is known of that."""
         return tuple(self.info.get("indices", ()))
 
-    @cached_property
-    def _unknown_weight(self) -> float:
-        """What a word that the table lacks weighs in a query: it is rare, so as much as the heaviest hundredth."""
-        return float(np.quantile(self.table.weights, 0.99))
-
     def prepare(self, texts: Sequence[str]) -> PreparedDocuments:
         """Texts as word numbers, which several queries can be scored against. Raises BadInput for a non-string."""
         unknown_words: dict[str, int] = {}
@@ -236,7 +231,7 @@ class LateInteraction:
 
     def _weights(self, words: Sequence[str]) -> Floats:
         ids = self._ids(words).tolist()
-        return np.array([self.table.weights[id] if id >= 0 else self._unknown_weight for id in ids], np.float32)
+        return np.array([self.table.weights[id] if id >= 0 else self.table.unknown_weight for id in ids], np.float32)
 
     def _length_norms(self, prepared: PreparedDocuments) -> Floats:
         return np.asarray(1 + self.length * prepared.lengths / self.mean_length, np.float32)

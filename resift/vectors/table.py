@@ -181,6 +181,24 @@ class WordVectors:
         rows = sums[known] / weights[known, None]
         return WordVectors(list(compress(named, known)), rows, weights[known], info=self.info)
 
+    @cached_property
+    def unknown_weight(self) -> float:
+        """What a word without a row weighs where all words of a text count: it is rare, so as much as the heaviest
+        hundredth."""
+        return float(np.quantile(self.weights, 0.99))
+
+    def known_part(self, text: str) -> float:
+        """The part of a text's weight, 0 to 1, that the words with a row have; 1 of a text without words.
+
+        Pieces spell any word, so there it is always 1.
+        """
+        if self.pieces is not None:
+            return 1.0
+        rows = [self.index[word] for word in tokenize(text)]
+        weights = [self.unknown_weight if row < 0 else float(self.weights[row]) for row in rows]
+        known = sum(weight for weight, row in zip(weights, rows, strict=True) if row >= 0)
+        return known / total if (total := sum(weights)) > 0 else 1.0
+
     def idf(self, word: str) -> float:
         """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row.
 

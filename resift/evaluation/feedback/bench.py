@@ -14,7 +14,7 @@ from resift.errors import needs_extra
 from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.pairwise import Matrix
 from resift.evaluation.served import Asked, Search, Serve, scores_of
-from resift.evaluation.system import System, weights_of
+from resift.evaluation.system import System, known_part, weights_of
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.vectors.packaged import load_vectors
@@ -51,6 +51,7 @@ class FeedbackBench:
         # only now, because an adapted system has another table and other weights once it is fitted
         own, self.max_alpha = weights_of(system)
         self.alpha = own if alpha is None else alpha
+        self._system, self._own = system, alpha is None
         self._table = getattr(system, "table", None)
         self._given_idf = idf
         self._serve, self._similarity = serve, system.similarity
@@ -118,8 +119,9 @@ class FeedbackBench:
         They are -inf for documents that it does not find. ``method`` is one of
         :data:`resift.ranking.feedback.METHODS`.
         """
-        vector = self.query_vectors[query]
-        asked = Asked(self.queries[query], vector, self.alpha, self.max_alpha, judged, method, self.whole)
+        text, vector = self.queries[query], self.query_vectors[query]
+        known = known_part(self._system, text) if self._own else 1.0
+        asked = Asked(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
         return scores_of(self.search.hits(asked).positions, len(self.documents))
 
 
