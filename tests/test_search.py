@@ -99,6 +99,8 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     assert half < alpha("fire zzyzx", session="a") < model.alpha, "marks make up for words without vectors"
     assert alpha("fire", session="a") == model.alpha
     engine.close()
+    learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
+    assert (model.known_part("fire zzyzx"), learned.known_part("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
 
 
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:

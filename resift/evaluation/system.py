@@ -89,9 +89,10 @@ class Joint(Encoder):
 
 
 def known_part(system: System, text: str) -> float:
-    """The part of a text's words, 0 to 1, that a fitted system has vectors of; 1 if it does not say."""
-    table = getattr(system, "table", None)
-    return 1.0 if table is None else float(table.known_part(text))
+    """By how much of a query's words, 0 to 1, a fitted system's vector is trusted, as
+    :meth:`resift.encoders.model.Model.known_part` says; 1 if it has no table."""
+    table, (alpha, max_alpha) = getattr(system, "table", None), weights_of(system)
+    return 1.0 if table is None or max_alpha > alpha else float(table.known_part(text))
 
 
 def weights_of(system: System) -> tuple[float, float]:
