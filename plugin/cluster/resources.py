@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -24,7 +25,7 @@ PIPELINES = ("hybrid", "rerank")
 _DEPLOY_SECONDS = 60
 _FORGOTTEN_SECONDS = 5.0  # that OpenSearch 2 may take to forget a model that was deleted
 _IN_USE = "still using this connector"
-_NO_KEY_YET = "Fetching master key timed out"
+_NO_KEY_YET = r"Fetching master key timed out|No shard available for .*\[master_key\]"
 LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
@@ -222,13 +223,13 @@ class RemoteModel(Resource):
             time.sleep(0.1)
 
     def _insist(self, refusal: str, attempt: Callable[[], Any], seconds: float = _DEPLOY_SECONDS) -> Any:
-        """Do something that is refused for this reason as long as something else has not ended; what it returns."""
+        """Do something that is refused for this reason, a pattern, until something else has ended; what it returns."""
         deadline = time.monotonic() + seconds
         while True:
             try:
                 return attempt()
             except EngineError as error:
-                if refusal not in error.message or time.monotonic() > deadline:
+                if not re.search(refusal, error.message) or time.monotonic() > deadline:
                     raise
             time.sleep(0.2)
 
