@@ -120,6 +120,7 @@ def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: Stati
     weighed = joint.alpha / (1 - joint.alpha) * joint.score(joint.encode_one("fire"), found[:2])
     alone = [part.alpha / (1 - part.alpha) * cosines for part, cosines in zip((model, queries), apart, strict=True)]
     np.testing.assert_allclose(weighed, alone[0] + alone[1], atol=1e-5)
+    assert joint.alpha < joint.max_alpha < 1
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):

@@ -213,7 +213,7 @@ class Rewriter:
         alpha, known = config.alpha if asked.alpha is None else asked.alpha, 1.0
         if alpha is None:
             # a weight that somebody named counts as it is
-            alpha, known = model.alpha, model.known_part(asked.text or "")
+            alpha, known = model.alpha, model.known_part(asked.text)
         if feedback is None:
             alpha = known_alpha(alpha, known)
         else:

@@ -255,12 +255,8 @@ class Model:
         return scores
 
     def known_part(self, text: str) -> float:
-        """The part of a query's weight, 0 to 1, by which its vector is trusted: that of the words with a row.
-
-        It is 1 of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``: what it
-        lacks, hardly any of them has.
-        """
-        return 1.0 if self.max_alpha > self.alpha else self.table.known_part(text)
+        """:func:`known_part` of a query."""
+        return known_part(self.table, self.alpha, self.max_alpha, text)
 
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
@@ -320,3 +316,13 @@ class Model:
             info.get("alpha", ALPHA),
             info.get("max_alpha", ALPHA),
         )
+
+
+def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) -> float:
+    """The part of a query's weight, 0 to 1, by which its vector is trusted: that of the words with a row in a model's
+    ``table``.
+
+    It is 1 of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``: what it lacks,
+    hardly any of them has.
+    """
+    return 1.0 if max_alpha > alpha else table.known_part(text)

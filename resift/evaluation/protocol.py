@@ -18,7 +18,7 @@ from resift.evaluation.pairwise import Matrix, similarity_blocks
 from resift.evaluation.same_class import SameClassScores, same_class_scores
 from resift.evaluation.served import Asked, Search, Serve, scores_of, served_by
 from resift.evaluation.significance import bootstrap_mean, paired_randomization
-from resift.evaluation.system import System, known_part, weights_of
+from resift.evaluation.system import System, known_by, weights_of
 from resift.ranking.fusion import factors_of, z_score
 from resift.ranking.late_interaction import fingerprints
 
@@ -135,7 +135,7 @@ def run_hybrid(
             mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         else:
             found = [
-                search.hits(Asked(text, vector, alpha, alpha, known=known_part(system, text) if own else 1.0))
+                search.hits(Asked(text, vector, alpha, alpha, known=known_by(system, text) if own else 1.0))
                 for text, vector in zip(collection.queries[rows], queries[rows], strict=True)
             ]
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.evaluation.system import System, known_part, weights_of
+from resift.evaluation.system import System, known_by, weights_of
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.judgements import JudgedDocument
 
@@ -83,7 +83,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(
-        Asked(query, system.queries([query])[0], alpha, alpha, known=known_part(system, query))
+        Asked(query, system.queries([query])[0], alpha, alpha, known=known_by(system, query))
     )
 
 

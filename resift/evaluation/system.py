@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
 from resift.encoders.joint import joint_weight
-from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
+from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part
 from resift.vectors.similarity import joined, lengths_of
 from resift.vectors.table import WordVectors
 
@@ -88,11 +88,10 @@ class Joint(Encoder):
         return joined([part.queries(texts) for part in self._parts], self._lengths)
 
 
-def known_part(system: System, text: str) -> float:
-    """By how much of a query's words, 0 to 1, a fitted system's vector is trusted, as
-    :meth:`resift.encoders.model.Model.known_part` says; 1 if it has no table."""
-    table, (alpha, max_alpha) = getattr(system, "table", None), weights_of(system)
-    return 1.0 if table is None or max_alpha > alpha else float(table.known_part(text))
+def known_by(system: System, text: str) -> float:
+    """:func:`resift.encoders.model.known_part` of a query and a fitted system; 1 if that has no table."""
+    table = getattr(system, "table", None)
+    return 1.0 if table is None else known_part(table, *weights_of(system), text)
 
 
 def weights_of(system: System) -> tuple[float, float]:

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 
-_PRODUCTS = 2**20  # of words that dynamax holds at a time
-
-
 MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
+_PRODUCTS = 2**20  # of words that dynamax holds at a time
 
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
@@ -38,12 +36,29 @@ def joined(parts: Sequence[NDArray[Any]], lengths: Sequence[float]) -> Floats:
     return scaled
 
 
+def beta_of(alpha: float) -> float:
+    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
+
+    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
+    MAX_BETA, at which the score only tells apart what is similar alike.
+
+    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
+    [0.0, 1.0, 3.0, 32.0]
+    """
+    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
+
+
+def alpha_of(beta: float) -> float:
+    """The weight ``alpha``, 0 to 1, that :func:`beta_of` makes ``beta`` of."""
+    return beta / (1 + beta)
+
+
 def known_alpha(alpha: float, known: float) -> float:
     """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
 
     It is ``alpha`` for 1; else its beta counts times known²: what the other words ask for, only the engine knows. So
-    a model does no harm to texts in a language that it does not know. (The square was chosen on Finnish, Greek, French
-    and Italian help pages, see docs/other-languages.md.)
+    a model does little harm to texts in a language that it does not know. The square was chosen on pages in seven
+    languages other than English.
     """
     return alpha if known == 1 else alpha_of(beta_of(alpha) * known**2)
 
@@ -104,20 +119,3 @@ SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
     "cosine": cosine,
     "jaccard": fuzzy_jaccard,
 }
-
-
-def beta_of(alpha: float) -> float:
-    """What a similarity is multiplied with in score · exp(beta · similarity) for a weight ``alpha``, 0 to 1.
-
-    It is alpha / (1 - alpha), since (1 - alpha) · log(score) + alpha · similarity gives the same order; at most
-    MAX_BETA, at which the score only tells apart what is similar alike.
-
-    >>> [beta_of(alpha) for alpha in (0, 0.5, 0.75, 1)]
-    [0.0, 1.0, 3.0, 32.0]
-    """
-    return min(alpha / (1 - alpha), MAX_BETA) if alpha < 1 else MAX_BETA
-
-
-def alpha_of(beta: float) -> float:
-    """The weight ``alpha``, 0 to 1, that :func:`beta_of` makes ``beta`` of."""
-    return beta / (1 + beta)

@@ -14,7 +14,7 @@ from resift.errors import needs_extra
 from resift.evaluation.baselines.bm25 import BM25
 from resift.evaluation.pairwise import Matrix
 from resift.evaluation.served import Asked, Search, Serve, scores_of
-from resift.evaluation.system import System, known_part, weights_of
+from resift.evaluation.system import System, known_by, weights_of
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.vectors.packaged import load_vectors
@@ -120,7 +120,7 @@ class FeedbackBench:
         :data:`resift.ranking.feedback.METHODS`.
         """
         text, vector = self.queries[query], self.query_vectors[query]
-        known = known_part(self._system, text) if self._own else 1.0
+        known = known_by(self._system, text) if self._own else 1.0
         asked = Asked(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
         return scores_of(self.search.hits(asked).positions, len(self.documents))
 
