@@ -93,7 +93,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
         check_word_pairs(query, documents, every=False)
         return 2 * late.scores(query, documents) - 1
     if method != "dynamax":
-        return service.similarities(query, service.search_model.encode(documents), feedback)
+        return service.compared(query, service.search_model.encode(documents), feedback)[0]
     if feedback is not None:
         raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
     check_word_pairs(query, documents, every=True)
@@ -119,16 +119,17 @@ def score() -> dict[str, Any]:
     if not query and feedback is None:
         raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
     vectors = read.vectors(body, "vectors", service.search_model.dim)
+    asked = _alpha(body)
     late = _late_for_texts(body, has_texts_only=vectors is None and feedback is None)
     if late is not None:
         documents = read.texts(body, "documents", MAX_DOCUMENTS)
-        similar, alpha, normalization = late.support(query, documents), late.alpha, "z_score"
+        similar, normalization = late.support(query, documents), "z_score"
+        alpha = late.alpha if asked is None else asked
     else:
         if vectors is None:
             vectors = service.search_model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
-        similar, alpha, normalization = service.similarities(query, vectors, feedback), service.alpha, "min_max"
+        (similar, alpha), normalization = service.compared(query, vectors, feedback, asked), "min_max"
     engine = _engine_scores(body.get("engine_scores"), len(similar))
-    alpha = read.number(body, "alpha", alpha, 0, 1)
     normalization = _normalization(body, normalization)
     # as in a search, unless something else is asked for, or there are no scores that can be multiplied
     as_in_search = late is not None and not body.get("normalization") and body.get("engine_scores") is not None
@@ -137,6 +138,10 @@ def score() -> dict[str, Any]:
     else:
         scores = combine(engine, similar, alpha, normalization).astype(float)
     return {"scores": scores.round(6).tolist(), **note}
+
+
+def _alpha(body: dict[str, Any]) -> float | None:
+    return None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1)
 
 
 def _late_for_texts(body: dict[str, Any], has_texts_only: bool) -> LateInteraction | None:
@@ -193,7 +198,7 @@ def search() -> Response:
         size=read.natural(body, "size", 10, 10_000),
         start=read.natural(body, "from", 0, 10_000),
         window=None if body.get("window") is None else read.natural(body, "window", 0, MAX_WINDOW, low=1),
-        alpha=None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1),
+        alpha=_alpha(body),
         method=read.choice(body, "method", "auto", ["auto", "vectors", "late"]),
         widen=None if body.get("widen") is None else read.flag(body, "widen", False),
         knn=None if body.get("knn") is None else read.natural(body, "knn", 0, MAX_WINDOW),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from resift.plugin.documents import Document, SearchResult
 from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.search.hits import vectors_of
+from resift.vectors.similarity import alpha_of
 
 
 def test_search_reranks(client: FlaskClient, filled: str, engine: Engine, model: Model) -> None:
@@ -98,9 +100,28 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     post(app, "/v1/feedback", session="a", index="docs", query="fire zzyzx", relevant=["1"], irrelevant=[])
     assert half < alpha("fire zzyzx", session="a") < model.alpha, "marks make up for words without vectors"
     assert alpha("fire", session="a") == model.alpha
+    for asked in ({}, {"alpha": 0.5}, {"session": "a"}, {"session": "a", "alpha": 0.2}):
+        for query in ("fire", "fire zzyzx", "fire zzyzx qwfp"):
+            weight = alpha(query, **asked)
+            assert weight == pytest.approx(_weight_of_scores(app, query, asked), abs=1e-5), "every door weighs alike"
+            assert weight == pytest.approx(_weight_in_pipeline(app, query, asked), abs=1e-5)
     engine.close()
     learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
     assert (model.known_part("fire zzyzx"), learned.known_part("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
+
+
+def _weight_of_scores(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
+    """The similarity's weight in /v1/score: what the nearer of two documents gets that is the engine's last."""
+    scores = post(app, "/v1/score", query=query, documents=["rain", "fire"], engine_scores=[1, 0], **asked)["scores"]
+    return float(scores[1])
+
+
+def _weight_in_pipeline(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
+    """The same in a body as search pipelines have it rewritten."""
+    body = {"query": {"match": {"text": query}}, "ext": {"ml_inference": asked}}
+    rewritten = str(post(app, "/v1/rewrite", index="docs", body=body)["body"])
+    (beta,) = {float(found) for found in re.findall(r"'beta': ([\d.e-]+)", rewritten)}
+    return alpha_of(beta)
 
 
 def test_pages_are_parts_of_one_ranking(client: FlaskClient, filled: str) -> None:

@@ -122,6 +122,18 @@ class SessionQuery:
         return {"reason": self.reason} if self.reason else {}
 
 
+def similarity_weight(model: Model, config: Config, text: str, asked: float | None, feedback: Feedback | None) -> float:
+    """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
+
+    It is what the caller ``asked`` for, or the configuration's, or else the ``model``'s own, which counts less where
+    the model lacks words of the query. ``feedback`` is the part of what a session learned that concerns the query.
+    """
+    named = config.alpha if asked is None else asked
+    # a weight that somebody named counts as it is
+    alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, 1.0)
+    return known_alpha(alpha, known) if feedback is None else feedback.adjusted_alpha(alpha, model.max_alpha, known)
+
+
 class Rewriter:
     """Rewrites searches by a model and the sessions' judgements. May be used from several threads."""
 
@@ -209,15 +221,8 @@ class Rewriter:
         return not set(judged.indices).isdisjoint(info.indices)
 
     def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
-        config, model = self.config, self.model
-        alpha, known = config.alpha if asked.alpha is None else asked.alpha, 1.0
-        if alpha is None:
-            # a weight that somebody named counts as it is
-            alpha, known = model.alpha, model.known_part(asked.text)
-        if feedback is None:
-            alpha = known_alpha(alpha, known)
-        else:
-            alpha = feedback.adjusted_alpha(alpha, model.max_alpha, known)
+        config = self.config
+        alpha = similarity_weight(self.model, config, asked.text, asked.alpha, feedback)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
         # for all indices that are served one number is set, and some may have no graph
         knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0

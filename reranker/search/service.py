@@ -39,7 +39,7 @@ from resift.reranker.search.response import (
     add_sub_scores,
     points,
 )
-from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in
+from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in, similarity_weight
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.search.stopwatch import Stopwatch
 from resift.reranker.sessions import MAX_QUERY, Session, Sessions
@@ -120,18 +120,22 @@ class Reranker:
             return self.served_reranker.require()
         return self.served_reranker.get(info) if method == "auto" else None
 
-    def similarities(self, query: str, vectors: Floats, feedback: Feedback | None) -> Floats:
-        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates.
+    def compared(
+        self, query: str, vectors: Floats, feedback: Feedback | None, alpha: float | None = None
+    ) -> tuple[Floats, float]:
+        """Similarity (n,) of a query with ``vectors`` (n, K), its candidates, and its weight beside the engine's score.
 
-        The query is moved and masked by the part of ``feedback`` that concerns it.
+        The query is moved and masked by the part of ``feedback`` that concerns it. The weight is that of a search which
+        asks for ``alpha``, as :func:`resift.reranker.search.rewriting.similarity_weight` has it.
         """
         model = self.search_model
         vector = model.encode_one(query)
         scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
+        weight = similarity_weight(model, self.config, query, alpha, scoped)
         if scoped is None:
-            return model.score(vector, vectors)
+            return model.score(vector, vectors), weight
         mask = scoped.mask if scoped.method.masked else None
-        return model.score(scoped.transform_query(vector), vectors, mask)
+        return model.score(scoped.transform_query(vector), vectors, mask), weight
 
     def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
         """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
