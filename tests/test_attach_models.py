@@ -18,6 +18,7 @@ from werkzeug.serving import make_server
 
 from resift import Model
 from resift.errors import EngineError
+from resift.plugin.cluster.index_pipelines import IndexPipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -276,3 +277,37 @@ def test_an_installation_that_goes_hands_its_indices_on(
         run("detach", shop.name, opensearch_url)
     finally:
         second.uninstall()
+
+
+def test_of_several_installations_one_that_answers_serves_an_index(
+    cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
+) -> None:
+    # nothing listens there; by their names they come first
+    silent = [Installer(cluster, old.model, ["text"], "http://127.0.0.1:9", f"{one}-{shop.name}") for one in "ab"]
+
+    def attach() -> set[str]:
+        run("attach", shop.name, opensearch_url, "--model", old.folder)
+        return serving()
+
+    def serving() -> set[str]:
+        pipelines, names = IndexPipelines(shop.cluster, {}), [one.name for one in (*silent, old.installer)]
+        return {name for name in names for one in pipelines.asking(name) if one.index == shop.name}
+
+    try:
+        for one in silent:
+            one.install()
+        old.away = True
+        assert attach() == {silent[0].name}, "none answers"
+        old.away = False
+        assert attach() == {old.installer.name}
+        run("detach", shop.name, opensearch_url)
+        old.away = True
+        assert attach() == {silent[0].name}
+        old.away = False
+        silent[0].uninstall()
+        assert serving() == {old.installer.name}, "one that answers takes over, and not the next silent one"
+        run("detach", shop.name, opensearch_url)
+    finally:
+        old.away = False
+        for one in silent:
+            one.uninstall()
