@@ -14,6 +14,9 @@ from engine_documents import documents
 from resift import Model
 from resift.cli.main import main
 from resift.errors import IndexNotFound
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import pipelines_of
+from resift.plugin.cluster.install import Installer
 from resift.plugin.connect import open_session_store
 from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -40,7 +43,8 @@ def test_nothing_is_deleted_unless_somebody_says_yes(
 def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: str, indexed: str, model: Model) -> None:
     where = ["--engine", engine_url, "--json"]
     engine.create(f"{indexed}-2", ["title", "text"], model)
-    assert json.loads(drop(indexed, *where, status=0, input="y\n").stdout) == {"dropped": indexed, "documents": 5}
+    said = json.loads(drop(indexed, *where, status=0, input="y\n").stdout)
+    assert said == {"dropped": indexed, "documents": 5, "pipelines": {}}
     with pytest.raises(IndexNotFound):
         engine.info(indexed)
     assert json.loads(drop(f"{indexed}-2", *where, "--yes", status=0).stdout)["documents"] == 0
@@ -77,3 +81,29 @@ def test_aliases_and_hidden_and_closed_indices_stay(
     assert store.read("anna") is not None
     store.close()
     drop(f"{prefix}-docs", "--engine", opensearch_url, "--yes", status=0)
+
+
+def test_the_pipelines_of_an_index_go_with_it(
+    here: Path, cluster: OpenSearchEngine, opensearch_url: str, model: Model, prefix: str
+) -> None:
+    index, other, rest = f"{prefix}-docs", f"{prefix}-closed", Cluster(cluster)
+    installer = Installer(cluster, model, ["text"], "http://127.0.0.1:9", f"own-{prefix}")
+    for name in (index, other):
+        cluster.create(name, ["title", "text"], model)
+    installer.install()
+    try:
+        cluster.client.indices.put_settings(index=other, body={"index.final_pipeline": f"resift-{index}"})
+        dropped = drop(index, "--engine", opensearch_url, "--yes", status=0).stdout
+        assert f"search pipeline resift-{index} removed\n" in dropped
+        assert f"ingest pipeline resift-{index} stays: index.final_pipeline of index {other} names it" in dropped
+        assert pipelines_of(rest, index) == ["ingest"]
+        assert pipelines_of(rest, other) == ["search", "ingest"]
+        where = ["--engine", opensearch_url, "--json", "--yes"]
+        said = json.loads(drop(other, *where, status=0).stdout)["pipelines"]
+        assert said == {"search": "removed", "ingest": "removed"}
+        assert pipelines_of(rest, other) == []
+        left = [one.name for one in installer.resources() if one.state() == "ok"]
+        assert f"own-{prefix}-ingest" in left, "what is the installation's stays"
+    finally:
+        removed = installer.uninstall()
+    assert f"remove ingest pipeline resift-{index}" in removed

@@ -206,7 +206,12 @@ def pipelines_of(cluster: Cluster, index: str) -> list[str]:
 def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove the pipelines of an index that Resift made."""
     for kind in pipelines_of(cluster, index):
-        cluster.request("DELETE", _path(kind, index))
+        remove_pipeline(cluster, kind, index)
+
+
+def remove_pipeline(cluster: Cluster, kind: str, index: str) -> None:
+    """Remove one pipeline of an index."""
+    cluster.request("DELETE", _path(kind, index))
 
 
 def _path(kind: str, index: str) -> str:

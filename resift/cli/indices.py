@@ -9,9 +9,10 @@ import click
 from resift.cli.options import engine_option, json_option, model_option, opened, session_index_option
 from resift.cli.output import print_report, print_table
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound
+from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.plugin.documents import IndexInfo, check_name
 from resift.plugin.engine import Engine
+from resift.plugin.query_dsl import PIPELINE_PREFIX
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")
@@ -66,7 +67,10 @@ def count_documents(engine: Engine, index: str) -> int:
 @session_index_option
 @json_option
 def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) -> None:
-    """Delete INDEX with all its documents, after asking. Only what `resift indices` lists is deleted."""
+    """Delete INDEX with all its documents and its own pipelines, after asking.
+
+    Only what `resift indices` lists is deleted.
+    """
     check_name(index)
     with opened(engine) as target:
         _require_listed(target, index, session_index)
@@ -74,7 +78,37 @@ def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) 
         if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
             raise BadInput(f"not confirmed: index {index} stays", value=index, expected="y, or --yes")
         target.drop(index)
-    print_report({"dropped": index, "documents": documents}, as_json, f"{index} deleted, {documents} documents")
+        pipelines = _drop_pipelines(target, index)
+    lines = [f"{kind} pipeline {PIPELINE_PREFIX}{index} {done}" for kind, done in pipelines.items()]
+    report = {"dropped": index, "documents": documents, "pipelines": pipelines}
+    print_report(report, as_json, f"{index} deleted, {documents} documents", *lines)
+
+
+def _drop_pipelines(engine: Engine, index: str) -> dict[str, str]:
+    """Remove the pipelines that Resift made for an index that is gone; what became of each, by its kind.
+
+    One that something else names stays: what is written or searched through it would be refused.
+    """
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipeline
+    from resift.plugin.cluster.usage import pipeline_uses
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+    if not isinstance(engine, OpenSearchEngine):
+        return {}
+    cluster, done = Cluster(engine), {}
+    try:
+        kinds = pipelines_of(cluster, index)
+        uses = pipeline_uses(cluster, {pipeline_name(index)}) if kinds else []
+        for kind in kinds:
+            use = next((use for use in uses if use.pipeline_kind == f"{kind} pipeline"), None)
+            if use is None:
+                remove_pipeline(cluster, kind, index)
+            done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
+    except ResiftError as error:
+        # Who may delete an index may not change pipelines in every cluster, and the index is gone.
+        click.echo(f"its pipelines were not looked after: {error.message}", err=True)
+    return done
 
 
 def _require_listed(engine: Engine, index: str, session_index: str) -> None:
