@@ -12,6 +12,7 @@ from resift import Model, ResiftError, WordVectors, build_model
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch
 from resift.plugin.documents import Document, check_name
 from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 
@@ -284,3 +285,19 @@ def test_inner_fields(engine: Engine, index: str, model: Model) -> None:
     engine.refresh(index)
     assert ids(engine, index, {"match": {"meta.title": "forest"}}) == ["1"]
     assert ids(engine, index, {"match": {"text": "gun"}}) == ["1"]
+
+
+def test_a_number_and_a_text_that_is_written_like_it_are_one_value(engine: Engine, index: str, model: Model) -> None:
+    """OpenSearch counts them as one where the field is mapped as keywords, and so does the embedded engine."""
+    engine.create(index, ["text"], model)
+    if isinstance(engine, OpenSearchEngine):
+        keywords = {name: {"type": "keyword"} for name in ("year", "hot")}
+        engine.client.indices.put_mapping(index=index, body={"properties": keywords})
+    sources = [{"year": 2001, "hot": True}, {"year": "2001", "hot": "true"}, {"year": [2001, "2001"]}]
+    sources += [{"year": 1999, "hot": False}, {"year": 2001, "hot": 1}]
+    assert engine.bulk(index, [Document(str(n), source, None) for n, source in enumerate(sources)]) == []
+    engine.refresh(index)
+    counted = engine.value_counts(index, {"match_all": {}}, ["year", "hot"], 8)
+    assert counted == {"year": [("2001", 4), ("1999", 1)], "hot": [("true", 2), ("1", 1), ("false", 1)]}
+    found = engine.search(index, {"query": {"term": {"year": "2001"}}}).hits
+    assert len(found) == 4, "a facet's count is that of the documents that its filter leaves"

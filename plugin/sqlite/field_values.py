@@ -47,19 +47,38 @@ def count_values(
     """Of each field its ``size`` most frequent values with the number of documents that have them; of equally frequent
     ones the smaller first.
 
+    Where documents have texts in a field, all its values are texts, as in one that is mapped as keywords: a number and
+    what is written like it are one value, as they are to a ``term`` query.
+
     >>> count_values([{"year": 2001}, {"year": [2002, 2001]}, {}], ["year"], 5)
     {'year': [(2001, 2), (2002, 1)]}
+    >>> count_values([{"year": 2001}, {"year": "2001"}], ["year"], 5)
+    {'year': [('2001', 2)]}
     """
-    counts: dict[str, Counter[tuple[bool, Any]]] = {name: Counter() for name in fields}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in fields}
+    values: dict[str, dict[str, Any]] = {name: {} for name in fields}
+    texts = set()
     for source in sources:
         for name, count in counts.items():
             every = values_of(source, name.removesuffix(".keyword"))
-            values = (value for value in every if isinstance(value, float) or _is_exact(value))
-            # true is 1 to Python, and another value to everybody else
-            count.update({(isinstance(value, bool), value) for value in values})
-    return {name: _largest(count, size) for name, count in counts.items()}
+            kept = [value for value in every if isinstance(value, float) or _is_exact(value)]
+            found = {_as_text(value): value for value in kept}
+            count.update(found.keys())
+            values[name].update(found)
+            if any(isinstance(value, str) for value in kept):
+                texts.add(name)
+    return {name: _largest(counts[name], {} if name in texts else values[name], size) for name in fields}
 
 
-def _largest(count: Counter[tuple[bool, Any]], size: int) -> list[tuple[Any, int]]:
-    ordered = sorted(count.items(), key=lambda item: (-item[1], isinstance(item[0][1], str), item[0][1]))
-    return [(value, found) for (_, value), found in ordered[:size]]
+def _as_text(value: Any) -> str:
+    """A value as a text; 2001.0 is 2001, while true, which is 1 to Python, is another value to everybody else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _largest(count: Counter[str], values: dict[str, Any], size: int) -> list[tuple[Any, int]]:
+    found = [(values.get(text, text), number) for text, number in count.items()]
+    return sorted(found, key=lambda item: (-item[1], item[0]))[:size]
