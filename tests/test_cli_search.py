@@ -177,6 +177,19 @@ def test_a_new_index_is_not_made_of_fields_that_nothing_has(engine_url: str, nam
     assert "warning: no text in 'nmae' of the first documents; available fields: sku, name, description" in warned
 
 
+def test_a_field_with_a_comma_in_its_name_is_named_in_double_quotes(engine_url: str, name: str, here: Path) -> None:
+    where = ["--index", name, "--engine", engine_url]
+    products = json.dumps([{"id": "1", "title, long": "bush fire", "note": "rain"}])
+    refused = resift("index", "-", *where, "--fields", "title, long", status=2, input=products).stderr
+    assert """available fields: id, "title, long", note; with its double quotes: --fields '"title, long"'""" in refused
+    for half in ('"title, long', '"title", "', '"title" long'):
+        assert "names no field" in resift("index", "-", *where, "--fields", half, status=2, input=products).stderr
+    resift("index", "-", *where, "--fields", '"title, long", note', input=products)
+    assert reported("search", name, "bush", "--engine", engine_url)["hits"]["hits"][0]["_id"] == "1"
+    (found,) = [one for one in reported("indices", "--engine", engine_url)["indices"] if one["name"] == name]
+    assert found["fields"] == ["title, long", "note"]
+
+
 def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
     lines = [{"sku": number % 3, "name": f"hose {number}"} for number in range(5)]
     told = resift("index", "-", "--index", "docs", "--id", "sku", input="\n".join(map(json.dumps, lines))).stderr

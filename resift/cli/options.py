@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -205,20 +206,34 @@ port_option = click.option(
 
 
 def field_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    """Option callback: names between commas as a list."""
+    """Option callback: names between commas as a list; one in double quotes may have commas, as in a table's header."""
     if value is None:
         return None
-    names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    try:
+        cells = [cell for row in csv.reader([value], skipinitialspace=True, strict=True) for cell in row]
+    except csv.Error:
+        cells = []
+    names = list(dict.fromkeys(cell.strip() for cell in cells if cell.strip()))
     if not names:
-        raise BadInput(f"--fields {value!r} names no field", value=value, expected="names with commas between them")
+        expected = "names with commas between them, and those that have a comma in double quotes"
+        raise BadInput(f"--fields {value!r} names no field", value=value, expected=expected)
     return names
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Names of fields as ``--fields`` takes them.
+
+    >>> joined_names(["title", "text, long"])
+    'title, "text, long"'
+    """
+    return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 fields_option = click.option(
     "--fields",
     metavar="NAMES",
     show_default="guessed from the first documents",
-    help="The documents' text fields, separated by commas.",
+    help="The documents' text fields, separated by commas; a name that has a comma stands in double quotes.",
     callback=field_names,
 )
 format_option = click.option(
