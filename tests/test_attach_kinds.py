@@ -300,3 +300,21 @@ def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_
     assert (report["documents"], report["refused"], report["missing"]) == (1, 2, 2)
     assert cluster.info(name).model == own[0].hash
     run("detach", name, opensearch_url)
+
+
+def test_texts_whose_tags_the_analyser_leaves_out_are_noted(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    analyzers = {
+        "page": {"tokenizer": "standard", "char_filter": ["tags"]},
+        "short": {"tokenizer": "standard", "char_filter": "html_strip"},
+        "default": {"tokenizer": "standard"},
+    }
+    analysis = {"analyzer": analyzers, "char_filter": {"tags": {"type": "html_strip", "escaped_tags": ["b"]}}}
+    texts = {name: {"type": "text", "analyzer": name} for name in ("page", "short", "standard")}
+    mapped = {"properties": {**texts, "plain": {"type": "text"}}}
+    body = {"settings": {"analysis": analysis, **attachable(cluster)}, "mappings": mapped}
+    name = made(body, [dict.fromkeys(mapped["properties"], "<p>The fire in the bush is out.</p>")])
+    told = run("attach", name, opensearch_url, "--model", own[1], "--dry-run").stdout
+    assert "  note        page, short: HTML tags count as words in vectors" in told
+    assert "HTML" not in run("attach", name, opensearch_url, "--fields", "plain,standard", "--dry-run").stdout

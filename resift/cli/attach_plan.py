@@ -34,7 +34,7 @@ class IndexPlan:
 
     ``entry`` describes the vectors that it gets; ``lacking`` documents are without one, which take about ``seconds`` at
     ``rate`` documents encoded a second. ``defaults`` are the settings that are to be set, and ``hints`` say why others
-    are not.
+    are not, and what else a user should know of the index.
     """
 
     target: Target
@@ -125,7 +125,15 @@ def plan_index(
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
     free, taken = target.defaults(("search",) if own else ("ingest", "search")) if defaults else ({}, [])
-    return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, taken)
+    hints = taken if own else [*taken, *_html_hints(target, entry.fields)]
+    return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
+
+
+def _html_hints(target: Target, fields: Sequence[str]) -> list[str]:
+    """What is to be known of texts whose tags the engine leaves out, as encoding does not."""
+    names = ", ".join(name for name in fields if target.strips_html(name))
+    told = "HTML tags count as words in vectors, although the analyser leaves them out (docs/attach.md)"
+    return [f"{names}: {told}"] if names else []
 
 
 def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
