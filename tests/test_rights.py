@@ -30,8 +30,12 @@ from resift.reranker import Config, create_app
 
 INDICES, SESSIONS, UBI = ["mine-*"], "mine_sessions", ["mine_events", "mine_queries"]
 NAMED = "no permissions for ["
-# without it searches pass through our own default pipeline, which takes longer and finds the same
-OPTIONAL = [("serve", "indices:monitor/settings/get")]
+OPTIONAL = [
+    # without it searches pass through our own default pipeline, which takes longer and finds the same
+    ("serve", "indices:monitor/settings/get"),
+    # only of several installations with one model it is tried which of them answers
+    ("attach", "cluster:admin/opensearch/ml/predict"),
+]
 Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
 
 
