@@ -336,4 +336,5 @@ def test_function_words_are_not_learned() -> None:
 
 def test_a_text_without_words_or_weights_has_an_empty_or_zero_bag() -> None:
     assert bag_of_words("?!") == bag_of_words("the of") == {}
+    assert bag_of_words("love it ❤\ufe0f❤\ufe0f") == bag_of_words("love it")  # a variation selector is no word
     assert bag_of_words("fire bush", lambda word: 0.0) == {"fire": 0, "bush": 0}

@@ -78,7 +78,8 @@ def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> d
     {'fire': 0.8, 'bush': 0.6}
     """
     counts = Counter(word for word in tokenize(text) if word not in FUNCTION_WORDS)
-    weights = {word: count**0.5 * idf(word) for word, count in counts.items()}
+    # what emoji leave, a mark without a letter, is no word that anybody looks for
+    weights = {word: count**0.5 * idf(word) for word, count in counts.items() if any(map(str.isalnum, word))}
     length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
     # interned: the words of all documents are mostly the same, and those of many documents are kept
     return {sys.intern(word): weight / length for word, weight in weights.items()}
