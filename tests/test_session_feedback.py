@@ -72,6 +72,21 @@ def test_implicit_judgements_are_noted_with_their_grades(client: FlaskClient, fi
     assert [mark["counts"] for mark in again["judgements"]] == [False, True, True, False]
 
 
+def test_documents_that_are_gone_can_be_withdrawn_and_passed_over(client: FlaskClient, filled: str) -> None:
+    body = {"session": "a", "index": filled, "query": "fire"}
+    post(client, "/v1/feedback", **body, relevant=["rain"])
+    engine = client.application.extensions["resift"].engine
+    engine.delete(filled, ["rain"])
+    engine.refresh(filled)
+    answer = post(client, "/v1/feedback", **body, clicked=["bush"], skipped=["rain", "war"])
+    assert [one["document"] for one in answer["judgements"]] == ["rain", "bush", "war"]
+    answer = post(client, "/v1/feedback", **body, neutral=["rain"])
+    assert [one["document"] for one in answer["judgements"] if one["counts"]] == ["bush", "war"]
+    for marks in ({"clicked": ["rain"]}, {"skipped": ["rain"]}, {"clicked": ["rain"], "skipped": ["war"]}):
+        refused = client.post("/v1/feedback", json={**body, **marks})
+        assert (refused.status_code, refused.get_json()["error"]["value"]) == (404, "rain")
+
+
 def test_a_model_marks_by_scores(client: FlaskClient, filled: str) -> None:
     marks = {"relevant": ["tree"], "scores": {"bush": 0.8, "army": -0.3, "war": 0}}
     answer = post(client, "/v1/feedback", session="a", index=filled, query="fire", **marks)

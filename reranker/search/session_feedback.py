@@ -11,7 +11,7 @@ from resift.encoders.model import Model
 from resift.errors import NotFound
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.judgements import GRADES, JudgedDocument, Judgement
 from resift.reranker.cache import TtlCache
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.sessions import Session, Sessions
@@ -53,13 +53,17 @@ class SessionFeedback:
     ) -> dict[str, Any]:
         """Add one step of ``marks`` (document id → grade) made for ``query``; returns the session and what changed.
 
-        Raises NotFound if a document does not exist, IndexNotFound, ModelMismatch, SessionBusy if other writers were
-        always faster, and BadInput if there are more marks than a session holds.
+        A document that does not exist can be withdrawn, and is left out where it was passed over beside others. Raises
+        NotFound for others that do not exist, IndexNotFound, ModelMismatch, SessionBusy if other writers were always
+        faster, and BadInput if there are more marks than a session holds.
         """
         existing = self.documents.fetch(index, list(marks), headers)
-        unknown = [id for id in marks if id not in existing]
+        gone = [id for id, grade in marks.items() if id not in existing and grade != GRADES["neutral"]]
+        # a hit that was deleted since it was shown must not cost the click on another one
+        unknown = [id for id in gone if marks[id] != GRADES["skipped"] or len(gone) == len(marks)]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
+        marks = {id: grade for id, grade in marks.items() if id not in gone}
         before = self.learned(self.documents.of(self.sessions.find(session, wait=True), headers))
         changed = self.sessions.add(session, query, [Judgement(index, id, grade) for id, grade in marks.items()])
         after = self.learned(self.documents.of(changed, headers))
