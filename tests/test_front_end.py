@@ -124,6 +124,74 @@ def test_ids_may_be_numbers(open_page: Open) -> None:
     assert page.run("return sent.map((one) => [one.relevant, one.clicked])") == [[["7"], None], [None, ["8"]]]
 
 
+RECORD = """
+window.sent = [];
+window.fetch = async (path, {body, keepalive}) => {
+  const asked = JSON.parse(body);
+  sent.push({...asked, keepalive});
+  if (!path.endsWith("search")) return Response.json({});
+  const start = asked.from ?? asked.query.from ?? 0, count = asked.size ?? 10;
+  await new Promise((done) => setTimeout(done, asked.query === "slow" ? 300 : 0));
+  const hits = Array.from({length: count}, (_, at) => ({_index: at % 2 ? "odd" : "even", _id: String(start + at)}));
+  return Response.json({hits: {hits}});
+};
+"""
+
+
+def sent(page: Page, script: str) -> dict[str, object]:
+    """The marks that a script sent last, of a page that reaches nobody."""
+    page.run(f"return (async () => {{ {script} }})()")
+    return dict(page.run("return sent.at(-1)"))
+
+
+def test_hits_above_a_click_count_against(open_page: Open) -> None:
+    page = open_page()
+    page.run(RECORD)
+    marks = sent(
+        page, "await Resift.search('fire', {size: 50}); await Resift.clicked('40'); await Resift.clicked('44')"
+    )
+    # the nearest ten of its index: a call takes a hundred at most, and what is in another index it does not find
+    assert marks["skipped"] == [str(n) for n in range(22, 44, 2) if n != 40]
+    assert (marks["clicked"], marks["index"], marks["query"]) == (["44"], "even", "fire")
+    more = "await Resift.search('fire', {size: 4}); await Resift.search('fire', {size: 4, from: 4});"
+    assert sent(page, f"{more} await Resift.clicked('4')")["skipped"] == ["0", "2"]
+    assert sent(page, f"{more} await Resift.search('x', {{from: 4}}); await Resift.clicked('4')")["skipped"] == []
+    assert sent(page, f"{more} await Resift.search('x', {{size: 0}}); await Resift.clicked('2')")["query"] == "fire"
+
+
+def test_clicks_are_of_the_search_that_was_asked_last(open_page: Open) -> None:
+    page = open_page()
+    page.run(RECORD)
+    both = "await Promise.all([Resift.search('slow'), Resift.search('fire')]); await Resift.clicked('0')"
+    assert sent(page, both)["query"] == "fire"
+    body = "{query: {match: {text: 'x'}}, sort: ['year'], ext: Resift.ext('wood')}"
+    assert sent(page, f"await Resift.search({body}); await Resift.mark('0')")["query"] == "wood"
+    assert sent(page, "await Resift.search({match_all: {}}); await Resift.mark('0')")["query"] == ""
+    assert sent(page, "await Resift.search('fire'); Resift.ext('wood'); await Resift.clicked('4')") == {
+        **{"index": INDEX, "session": page.run("return Resift.session"), "query": "wood", "keepalive": True},
+        **{"clicked": ["4"], "skipped": []},  # what the plain search showed is not known
+    }
+    assert page.run("return Resift.search(null).then((found) => found !== undefined)")
+
+
+def test_what_waits_is_sent_when_the_page_is_left(open_page: Open) -> None:
+    page = open_page()
+    page.run(RECORD)
+    page.run("fetch = (path, {body}) => { sent.push(JSON.parse(body)); return new Promise(() => undefined); }")
+    page.run("Resift.mark('1'); Resift.clicked('2'); for (const _ of '12') dispatchEvent(new Event('pagehide'))")
+    page.wait("return sent.length === 2")
+    assert page.run("return sent.map((one) => one.relevant || one.clicked)") == [["1"], ["2"]]
+
+
+def test_a_session_without_marks_is_forgotten_without_an_error(open_page: Open) -> None:
+    page = open_page()
+    session = page.run("return Resift.session")
+    page.run("return Resift.forget()")
+    assert page.run("return Resift.error") is None
+    assert page.run("return Resift.session") != session
+    page.errors()  # the browser tells of the 404
+
+
 def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
     tag = f'<script src="{TEMPLATE}/resift.js" data-index="{INDEX}"></script>'
     page = open_page("allowed", ("</ol>", "</ol><script>window.before = 1</script>"))
@@ -151,9 +219,10 @@ def test_a_failure_is_not_the_pages(open_page: Open, reranker: str, script: str)
     page.run(script)
     page.one("form button").click()
     page.wait("return document.querySelector('[role=status]').textContent.includes('own search')")
-    found = page.run("return Promise.all([Resift.clicked('1'), Resift.mark('1'), Resift.search('x'), Resift.forget()])")
-    assert found[:3] == [None, None, None]
+    found = page.run("return Promise.all([Resift.clicked('1'), Resift.mark('1'), Resift.search('x')])")
+    assert found == [None, None, None]
     assert page.run("return Resift.error instanceof Error")
+    page.run("return Resift.forget()")
     assert page.run("return window.thrown") == []
 
 

@@ -16,8 +16,11 @@
   const script = document.currentScript, data = script ? script.dataset : {};
   const base = script ? script.src.replace(/[^/]*$/, "") : "/";
   let memory = null;         // the session where the browser keeps nothing for this page
-  let query = "", shown = [], clicked = new Set();
+  const SKIPPED = 10;        // hits above a clicked one that count against
+  let query = "", shown = [], clicked = new Set(); // the search that clicks are of
+  let asked = 0;             // searches so far: of several under way the last one counts
   let marking = Promise.resolve(); // marks that are under way: the next search waits for them
+  const waiting = [];        // marks that wait for an earlier one
 
   function remembered(session) {
     try {
@@ -43,7 +46,7 @@
       // keepalive: what is sent on a click arrives although the click leads away from the page
       const response = await fetch(base + path, { method, headers, signal: stop.signal, keepalive: path === "v1/feedback", body: body && JSON.stringify(body) });
       const answer = await response.json();
-      if (!response.ok) throw new Error(answer.error.message);
+      if (!response.ok) throw Object.assign(new Error(answer.error.message), { code: answer.error.code });
       Resift.error = null;
       return answer;
     } catch (error) {
@@ -53,9 +56,26 @@
     } finally { clearTimeout(timer); }
   }
 
-  function tell(index, marks, about) {
-    marking = marking.then(() => call("POST", "v1/feedback", { index, session: Resift.session, query: about, ...marks }));
+  function tell(index, marks) {
+    const body = { index, session: Resift.session, query, ...marks };
+    waiting.push(body);
+    marking = marking.then(() => waiting.includes(body) ? send(body) : null);
     return marking;
+  }
+
+  function send(body) {
+    waiting.splice(waiting.indexOf(body), 1);
+    return call("POST", "v1/feedback", body);
+  }
+
+  // the page is left: now or never
+  addEventListener("pagehide", () => [...waiting].forEach(send));
+
+  // Pages that follow one another are one list: what was passed over on the first was passed over.
+  function remember(text, from, hits) {
+    if (!from || text !== query) [shown, clicked] = [[], new Set()];
+    query = text;
+    shown = [...shown.slice(0, from), ...hits];
   }
 
   const Resift = window.Resift = {
@@ -66,13 +86,15 @@
 
     get session() { return remembered() || remembered(random()); },
 
-    // options: size, from, filter, index and whatever else /v1/search takes
-    async search(text, options = {}) {
+    // asks: a text, or a search body, with ext: Resift.ext(text); options: size, from, filter and whatever else
+    // /v1/search takes. A search for no hits (size: 0) leaves the one that clicks are of.
+    async search(asks, options) {
+      const { size = options?.size, from = options?.from, ext } = Object(asks);
+      const mine = size === 0 ? null : ++asked;
       await marking;
-      const answer = await call("POST", "v1/search", { index: Resift.index, session: Resift.session, ...options, query: text });
-      query = typeof text === "string" ? text : "";
-      shown = answer ? answer.hits.hits : [];
-      clicked = new Set();
+      const answer = await call("POST", "v1/search", { index: Resift.index, session: Resift.session, ...options, query: asks });
+      const text = typeof asks === "string" ? asks : ext?.ml_inference?.query ?? "";
+      if (mine === asked) remember(text, from ?? 0, answer ? answer.hits.hits : []);
       return answer;
     },
 
@@ -81,21 +103,27 @@
       const id = String(given); // a document's own id may be a number
       clicked.add(id);
       const place = shown.findIndex((hit) => hit._id === id);
-      const skipped = shown.slice(0, Math.max(place, 0)).map((hit) => hit._id).filter((other) => !clicked.has(other));
-      return tell(place < 0 ? Resift.index : shown[place]._index, { clicked: [id], skipped }, query);
+      const index = place < 0 ? Resift.index : shown[place]._index;
+      const above = shown.slice(0, Math.max(place, 0)).filter((hit) => hit._index === index && !clicked.has(hit._id));
+      return tell(index, { clicked: [id], skipped: above.slice(-SKIPPED).map((hit) => hit._id) });
     },
 
     async mark(given, how = "relevant") {
       const id = String(given);
       const hit = shown.find((one) => one._id === id);
-      return tell(hit ? hit._index : Resift.index, { [how]: [id] }, query);
+      return tell(hit ? hit._index : Resift.index, { [how]: [id] });
     },
 
-    ext(text) { return { ml_inference: { query: text, session: Resift.session } }; },
+    ext(text) {
+      asked++;
+      if (text !== query) remember(text, 0, []);
+      return { ml_inference: { query: text, session: Resift.session } };
+    },
 
     async forget() {
       await marking;
       const answer = await call("DELETE", `v1/sessions/${Resift.session}`);
+      if (Resift.error?.code === "session_not_found") Resift.error = null; // nothing was marked
       remembered(random());
       return answer;
     },
