@@ -225,7 +225,10 @@ def test_the_page_has_nothing_that_its_policy_forbids(plain: FlaskClient) -> Non
             forbidden.extend(name for name in given if name == "style" or name.startswith("on"))
             if tag == "style" or (tag == "script" and "src" not in given):
                 forbidden.append(tag)
-            forbidden.extend(url for url in (given.get("src"), given.get("href")) if url and "//" in url)
+            # a proxy may serve it all under a path of its own
+            forbidden.extend(
+                url for url in (given.get("src"), given.get("href")) if url and url.startswith(("/", "http"))
+            )
 
     Inline().feed(plain.get("/").get_data(as_text=True))
     assert forbidden == []
