@@ -57,6 +57,20 @@ def test_a_document_of_a_megabyte_is_a_card_until_it_is_read(page: Page) -> None
     assert not page.all(".whole")
 
 
+def test_the_texts_are_read_and_not_all_that_a_document_holds(page: Page) -> None:
+    page.open(q="both", index="odd").click(f"{card('linked')} .read")
+    assert page.text(f"{card('linked')} .whole") == "fire with both"
+
+
+def test_nothing_sticks_out_of_the_narrowest_window(page: Page) -> None:
+    page.resize(320, 640)
+    page.open(q="fire", index="odd").click("#right .card .thumb")
+    right = "Math.round(one.getBoundingClientRect().right)"
+    cards = page.run(f"return [...document.querySelectorAll('#right .card')].map((one) => {right})")
+    inside = page.run(f"return [...document.querySelectorAll('#right .card *')].map((one) => {right})")
+    assert max(inside) < min(cards)
+
+
 def test_scripts_from_right_to_left_and_without_spaces(page: Page) -> None:
     page.open(q="حريق في الغابة", index="odd")
     heading = page.one(f"{card('rtl')} h3")

@@ -69,6 +69,27 @@ def test_filters_that_leave_nothing_can_be_taken_away(page: Page) -> None:
     assert page.text("#total") == "16 documents"
 
 
+def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
+    page.open(q="fire", index="odd", page=7)
+    assert page.text("#message").splitlines()[0] == "There is no page 7"
+    assert "16 documents" in page.text("#message")
+    page.click("#message button")
+    assert page.one("#right .card .rank").text == "1"
+    page.driver.back()
+    page.wait("return document.querySelector('#message h2').textContent === 'There is no page 7'")
+
+
+def test_a_browser_that_keeps_nothing_shows_hits(page: Page) -> None:
+    blocked = "Object.defineProperty(window, 'sessionStorage', {get() { throw new Error('blocked'); }})"
+    added = page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": blocked})  # type: ignore[no-untyped-call]
+    try:
+        page.open(q="fire", index="odd").click("#right .card .thumb")
+        assert page.text("#toggle") == "Session · 1 mark"
+        assert page.run("return import('./static/api.js').then((api) => (api.setKey('rsf_x'), api.hasKey()))")
+    finally:
+        page.emulate("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_a_misspelt_query_is_mended(page: Page, page_app: Flask) -> None:
     def suggestion() -> str | None:
         answer = page_app.test_client().post("/v1/search", json={"index": "resift-demo", "query": "attorny", "size": 1})

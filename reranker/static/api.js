@@ -14,13 +14,29 @@ export class ApiError extends Error {
 /** Nobody answers: the network or the service is away. */
 export class Unreachable extends Error {}
 
-export const hasKey = () => Boolean(sessionStorage.getItem(KEY));
-export const setKey = (key) => key ? sessionStorage.setItem(KEY, key) : sessionStorage.removeItem(KEY);
+let memory = ""; // the key where the browser keeps nothing for this page
+
+function givenKey() {
+  try {
+    return sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    return memory;
+  }
+}
+
+export const hasKey = () => Boolean(givenKey());
+
+export function setKey(key) {
+  memory = key;
+  try {
+    sessionStorage.setItem(KEY, key);
+  } catch {} // storage is blocked
+}
 
 /** The JSON answer to a request, and its headers. Raises ApiError, Unreachable, or AbortError where it was given up. */
 export async function request(method, path, body, { signal, keepalive } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  if (hasKey()) headers["X-Api-Key"] = sessionStorage.getItem(KEY);
+  if (hasKey()) headers["X-Api-Key"] = givenKey();
   const late = AbortSignal.timeout(PATIENCE);
   let response, answer;
   try {

@@ -40,7 +40,7 @@ export function fill(card, hit, titleField, act) {
   card.node.dataset.id = hit._id;
   const { title, text, link, image } = hit.resift.card;
   const name = title || hit._id;
-  card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer", onclick: () => act.open(hit) }, name) : name);
+  card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer", onclick: () => act.open(hit), onauxclick: ({ button }) => button === 1 && act.open(hit) }, name) : name);
   card.title.title = name.length > 90 ? name : "";
   const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
   const nodes = fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [...(at ? [" … "] : []), ...highlighted(one)]) : [text === title ? "" : text];

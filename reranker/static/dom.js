@@ -54,6 +54,9 @@ export function cut(text, most) {
   return `${text.slice(0, most).replace(/[\ud800-\udbff]$/, "").trimEnd()}…`;
 }
 
+/** What people call a field. */
+export const shortName = (field) => field.replace(/\.keyword$/, "");
+
 /** A number with a sign that is as wide as a plus. */
 export const signed = (number) => number > 0 ? `+${number}` : number < 0 ? `−${-number}` : "±0";
 

@@ -1,6 +1,6 @@
 // The drawer: what the session holds, what it learned, and the settings of the search. On a phone a sheet from below.
 
-import { $, cut, element, thumb } from "./dom.js";
+import { $, cut, element, shortName, thumb } from "./dom.js";
 import { drawMap } from "./map.js";
 import { keyOf, SIZE } from "./searching.js";
 
@@ -95,8 +95,8 @@ function showFacets(found, state, act) {
   const chosen = (field, value) => state.filters.some((one) => one.field === field && one.value === String(value));
   const groups = Object.entries(found ?? {}).filter(([, values]) => values.length);
   facets.hidden = !groups.length;
-  facets.replaceChildren(element("h3", {}, "Narrow down"), ...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": field.replace(/\.keyword$/, "") },
-    element("p", {}, field.replace(/\.keyword$/, "")),
+  facets.replaceChildren(element("h3", {}, "Narrow down"), ...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": shortName(field) },
+    element("p", {}, shortName(field)),
     ...values.map(({ value, count }) => element("button", { type: "button", "aria-pressed": String(chosen(field, value)), onclick: () => act.filter(field, String(value)) },
       element("span", { dir: "auto" }, cut(String(value), 60)), element("span", { class: "count" }, String(count)))))));
 }

@@ -1,6 +1,6 @@
 // What the page says in place of hits: nothing found, an error, nobody there; and the key that a service asks for.
 
-import { $, element } from "./dom.js";
+import { $, element, shortName } from "./dom.js";
 import { setKey } from "./api.js";
 
 let polling = null, timer = null;
@@ -18,10 +18,15 @@ function message(kind, title, ...children) {
 
 /** Nothing was found. `again` is called with another query, `unfilter` without the filters. */
 export function sayEmpty(state, examples, again, unfilter) {
-  const tips = [], within = state.filters.map(({ field, value }) => `${field}: ${value}`).join(", ");
+  const tips = [], within = state.filters.map(({ field, value }) => `${shortName(field)}: ${value}`).join(", ");
   if (within) tips.push(element("button", { type: "button", onclick: unfilter }, "Search without the filters"));
   const tried = examples.filter((one) => one !== state.query).map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => again(one) }, one));
   message("empty", "Nothing found", element("p", { dir: "auto" }, `No document of ${state.index}${within && ` with ${within}`} has these words.`), ...tips, ...(tried.length ? [element("p", { class: "hint" }, "Queries that find something:"), element("div", { class: "pills" }, tried)] : []));
+}
+
+/** There are hits, but none on this page. `first` is called to go to the first one. */
+export function sayBeyond(page, found, first) {
+  message("empty", `There is no page ${page}`, element("p", {}, `The search finds ${found} now.`), element("button", { type: "button", onclick: first }, "To the first page"));
 }
 
 /** What went wrong with a request: the service's own words and its stable code. */
@@ -64,6 +69,6 @@ export function askKey(reason, go) {
     setKey(input.value.trim());
     go();
   } }, element("label", { for: "key" }, "API key"), input, element("div", { class: "ends" }, element("button", { class: "primary" }, "Go on")));
-  $("dialog").replaceChildren(element("h2", { id: "dialog-title" }, "This service asks for a key"), element("p", { class: "hint" }, `${reason}. The key stays in this tab.`), form);
+  $("dialog").replaceChildren(element("h2", { id: "dialog-title" }, "This service asks for a key"), element("p", { class: "hint" }, `${reason[0].toUpperCase()}${reason.slice(1)}. The key stays in this tab.`), form);
   if (!$("dialog").open) $("dialog").showModal();
 }

@@ -4,7 +4,7 @@ import { read, write } from "./address.js";
 import { ApiError, Unreachable, call, hasKey } from "./api.js";
 import { hideText, showText } from "./cards.js";
 import * as columns from "./columns.js";
-import { $, element, plural } from "./dom.js";
+import { $, element, plural, shortName } from "./dom.js";
 import * as drawer from "./drawer.js";
 import { curl, offer, qrels, ubi } from "./export.js";
 import { listen } from "./keys.js";
@@ -119,11 +119,12 @@ function paint() {
   messages.clearMessage();
   suggest(right.resift.did_you_mean);
   paintFilters();
-  if (none) messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
-  else columns.show(shown, sessions.grades(session), known?.card.title, act);
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
+  if (!none) columns.show(shown, sessions.grades(session), known?.card.title, act);
+  else if (total.value) messages.sayBeyond(state.page, count, () => turnTo(1));
+  else messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
   $("total").textContent = count;
-  $("status").textContent = none ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
+  $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
   $("page-number").textContent = `Page ${state.page}`;
   $("previous").disabled = state.page === 1;
   $("next").disabled = total.relation === "eq" && state.page * SIZE >= total.value;
@@ -149,8 +150,8 @@ function suggest(query) {
 }
 
 function paintFilters() {
-  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${one.field}: ${one.value}`, onclick: () => act.filter(one.field, one.value) },
-    element("span", { dir: "auto" }, `${one.field.replace(/\.keyword$/, "")}: ${one.value}`), " ×")));
+  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${shortName(one.field)}: ${one.value}`, onclick: () => act.filter(one.field, one.value) },
+    element("span", { dir: "auto" }, `${shortName(one.field)}: ${one.value}`), " ×")));
 }
 
 function hideResults() {
@@ -183,6 +184,15 @@ function filters(chosen) {
   attempt(update);
 }
 
+function turnTo(page) {
+  go({ page });
+  columns.closeTexts();
+  attempt(async () => {
+    await update();
+    scrollTo({ top: 0 });
+  });
+}
+
 function began() {
   if (!state.session) go({ session: sessions.newId() }, { replace: true });
   return state.session;
@@ -211,7 +221,7 @@ const act = {
     if (card.snippet.hidden) return hideText(card);
     const { _index: index, _id: id } = card.hit;
     const found = await call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1 } });
-    showText(card, textOf(found.hits.hits[0]?._source ?? {}));
+    showText(card, wholeText(found.hits.hits[0]?._source ?? {}, card.hit.resift.card.title));
     if (!sessions.grades(session).get(keyOf(card.hit))) {
       await judge(card.hit, 0.5);
       drawer.show(session, shown, state, alpha, act);
@@ -271,10 +281,19 @@ const act = {
   close: () => toggle(false),
 };
 
-/** All texts of a document, one below another. */
-function textOf(source) {
-  const values = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(values) : [];
-  return values(source).join("\n\n");
+const texts = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(texts) : [];
+
+/** The texts of a field, in lists and inner objects too; a name with dots may be a key as it is. */
+function textsOf(value, field) {
+  if (Array.isArray(value)) return value.flatMap((one) => textsOf(one, field));
+  return Object.entries(Object(value)).flatMap(([key, inner]) => key === field ? texts(inner) : field.startsWith(`${key}.`) ? textsOf(inner, field.slice(key.length + 1)) : []);
+}
+
+/** The texts of a document that are searched, one below another, without the title above them; of others all texts. */
+function wholeText(source, title) {
+  const fields = new Set([known.card.title, known.card.text, ...known.fields].filter(Boolean));
+  const found = [...fields].flatMap((field) => textsOf(source, field)).filter((text) => text.trim() !== title);
+  return (found.length ? found : texts(source)).join("\n\n");
 }
 
 function toggle(open) {
@@ -316,14 +335,7 @@ for (const side of ["left", "right"]) {
 $("tabs").addEventListener("click", (event) => event.target.dataset.side && choose(event.target.dataset.side));
 $("toggle").addEventListener("click", () => toggle(!state.drawer));
 for (const [id, step] of [["previous", -1], ["next", 1]]) {
-  $(id).addEventListener("click", () => {
-    go({ page: state.page + step });
-    columns.closeTexts();
-    attempt(async () => {
-      await update();
-      scrollTo({ top: 0 });
-    });
-  });
+  $(id).addEventListener("click", () => turnTo(state.page + step));
 }
 $("home").addEventListener("click", (event) => {
   event.preventDefault();
