@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
+import pytest
 from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
 
 from resift import Model
@@ -46,6 +48,16 @@ def test_attached_and_detached_leaves_everything_as_it_was(
     # the field that was left is had again
     run("attach", shop.name, opensearch_url, "--model", folder)
     assert_right(shop, model, report["fields"])
+
+
+def test_without_scipy_attaching_says_how_it_works_without(
+    shop: Index, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("scipy", "scipy.sparse"):
+        monkeypatch.setitem(sys.modules, name, None)
+    told = run("attach", shop.name, opensearch_url, status=1).output
+    assert "pip install 'resift[adapt]'" in told
+    assert "or --no-adapt for the packaged model" in told
 
 
 def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(

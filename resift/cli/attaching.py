@@ -18,7 +18,7 @@ from resift.cli.paths import NewFolder
 from resift.cli.train_self import adapt_texts
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, ResiftError
+from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
@@ -150,6 +150,8 @@ class Attaching:
         except BadInput as error:  # too few documents
             click.echo(f"nothing is learned: {error.message}; the packaged model is used", err=True)
             model = None
+        except MissingExtra as error:
+            raise MissingExtra(error.message, expected="that package, or --no-adapt for the packaged model") from error
         if model is None:
             return load_model(DEFAULT)
         model.save(self.out)
