@@ -104,10 +104,11 @@ def test_names_that_stand_for_nothing_or_for_what_nobody_may_write(
 
 
 def test_texts_that_are_only_kept_and_cannot_be_searched_are_no_texts_of_an_index(
-    made: Any, own: tuple[Model, str], opensearch_url: str
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     texts = {"title": "Fire in the hills", "kept": "Crews fight the fire in the forest west of the city."}
-    name = made({"mappings": {"properties": {**TEXTS, "kept": {"type": "text", "index": False}}}}, [texts])
+    mapped = {"properties": {**TEXTS, "kept": {"type": "text", "index": False}}}
+    name = made({"settings": attachable(cluster), "mappings": mapped}, [texts])
     told = run("attach", name, opensearch_url, "--fields", "title,kept", "--model", own[1], status=2).output
     assert "where kept is not indexed" in told
     assert "its text fields: text, title\n" in told

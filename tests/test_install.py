@@ -12,6 +12,7 @@ from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.resources import REMOTE
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -136,3 +137,23 @@ def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Mod
     installer.uninstall()
     assert rest.find(path, f"{name}-ingest")["description"] == "mine"
     rest.request("DELETE", path)
+
+
+def test_a_model_that_a_cluster_did_not_deploy_at_first_is_deployed_once_more(
+    cluster: OpenSearchEngine, packaged: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:9", f"resift-{uuid.uuid4().hex[:8]}")
+    request = installer.cluster.request
+
+    def without_deploying(method: str, path: str, body: Any = None, **params: Any) -> Any:
+        return request(method, path, body, **{name: value for name, value in params.items() if name != "deploy"})
+
+    monkeypatch.setattr(installer.cluster, "request", without_deploying)
+    installer.install()
+    try:
+        assert own_states(installer) == {"ok"}
+        models = [id for which in REMOTE for id, _ in installer.cluster.named("models", f"{installer.name}-{which}")]
+        states = [request("GET", f"/_plugins/_ml/models/{id}")["model_state"] for id in models]
+        assert states == ["DEPLOYED"] * len(REMOTE)
+    finally:
+        installer.uninstall()

@@ -89,6 +89,7 @@ def test_pipelines_defaults_and_what_they_did_not_encode(
         installer.uninstall()
 
 
+@pytest.mark.since(3, "shards without index.knn fail when the mapping changes")
 def test_what_cannot_be_checked_or_is_under_way(
     rest: Cluster, cluster: OpenSearchEngine, hand_made: str, model: Model, opensearch_url: str, here: Path
 ) -> None:

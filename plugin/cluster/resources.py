@@ -29,6 +29,8 @@ _NO_KEY_YET = r"Fetching master key timed out|No shard available for .*\[master_
 LAZY = "deploys when first used"  # ML Commons does so with remote models, unless a setting forbids it
 _AUTO_DEPLOY = "plugins.ml_commons.model_auto_deploy.enable"
 _LAZY_STATES = ("REGISTERED", "UNDEPLOYED", "PARTIALLY_DEPLOYED", "DEPLOYING")
+_STUCK_STATES = ("REGISTERED", "PARTIALLY_DEPLOYED", "DEPLOY_FAILED")
+_STUCK_SECONDS = 3.0  # after which a model in one of these states is deployed once more
 
 
 class Resource(ABC):
@@ -247,18 +249,22 @@ class RemoteModel(Resource):
         return id
 
     def _await_deployed(self) -> None:
+        path = f"{self.path}/models/{self.model_id}"
         deadline = time.monotonic() + _DEPLOY_SECONDS
+        again = time.monotonic() + _STUCK_SECONDS
         state = "unknown"
         while time.monotonic() < deadline:
             try:
-                state = self.cluster.request("GET", f"{self.path}/models/{self.model_id}")["model_state"]
+                state = self.cluster.request("GET", path)["model_state"]
             except NotFound:
                 state = "not registered yet"  # registering is a task of the cluster: its answer comes first
             # OpenSearch 2 finds it a second later, and by what is found pipelines are made, and models removed
             if state == "DEPLOYED" and any(id == self.model_id for id, _ in self.cluster.named("models", self.name)):
                 return
-            if state == "DEPLOY_FAILED":
-                break
+            if state in _STUCK_STATES and time.monotonic() > again:
+                # a node of OpenSearch 2 that has no key yet does not try again by itself
+                self.cluster.request("POST", f"{path}/_deploy")
+                again = time.monotonic() + _STUCK_SECONDS
             time.sleep(0.2)
         raise EngineError(
             f"remote model {self.name} was not deployed: {state}",
