@@ -16,6 +16,7 @@ from selenium.webdriver.common.keys import Keys
 from resift import Model
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
 
 KEY = "rsf_" + "k" * 43
 STATES = {
@@ -67,6 +68,31 @@ def test_filters_that_leave_nothing_can_be_taken_away(page: Page) -> None:
     assert page.text("#message p") == "No document of odd with kind: none of these has these words."
     page.click("#message button")
     assert page.text("#total") == "16 documents"
+
+
+def test_a_link_to_a_session_of_another_key_begins_one_of_its_own(page: Page, page_app: Flask, tmp_path: Path) -> None:
+    service = page_app.extensions["resift"]
+    file = KeyFile(str(tmp_path / "keys.jsonl"))
+    anna, bob = (file.create(name, ["search", "feedback"]) for name in ("anna", "bob"))
+    config = Config(engine=service.config.engine, store=str(tmp_path / "s.db"), keys=str(file.path))
+    give = "sessionStorage.setItem('resift-key', arguments[0])"
+    with served(create_app(config, engine=service.engine, model=service.model)) as server:
+        shared = Page(page.driver, f"http://127.0.0.1:{server.server_port}")
+        shared.driver.get(f"{shared.base}/healthz")
+        shared.run(give, anna)
+        shared.open(q="fire", index="odd").click("#right .card .thumb")
+        link = shared.driver.current_url
+        shared.run(give, bob)
+        shared.driver.get(link)
+        shared.settle().click("#right .card:nth-child(2) .thumb").click("#right .card:nth-child(3) .thumb")
+        assert shared.text("#toggle") == "Session · 2 marks"
+        assert "somebody else’s" in shared.text("#toast")
+        assert shared.driver.current_url != link
+        shared.run(give, anna)
+        shared.driver.get(link)
+        assert shared.settle().text("#toggle") == "Session · 1 mark"
+        shared.run("sessionStorage.clear()")
+    page.errors()
 
 
 def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:

@@ -198,8 +198,16 @@ function began() {
   return state.session;
 }
 
-async function judge(hit, grade) {
-  session = await sessions.judge(began(), { index: hit._index, document: hit._id, query: state.query }, grade);
+async function judge(hit, grade, options) {
+  const judged = { index: hit._index, document: hit._id, query: state.query };
+  try {
+    session = await sessions.judge(began(), judged, grade, options);
+  } catch (error) {
+    if (error.code !== "session_not_found") throw error;
+    go({ session: sessions.newId() });
+    messages.toast("The session of this link is somebody else’s. Yours begins with this mark.");
+    session = await sessions.judge(state.session, judged, grade, options);
+  }
 }
 
 const act = {
@@ -215,7 +223,7 @@ const act = {
     await update();
   }),
   open: (hit) => {
-    if (!sessions.grades(session).get(keyOf(hit))) sessions.judge(began(), { index: hit._index, document: hit._id, query: state.query }, 0.5, { keepalive: true }).then((changed) => { session = changed; }, () => undefined);
+    if (!sessions.grades(session).get(keyOf(hit))) judge(hit, 0.5, { keepalive: true }).catch(() => undefined);
   },
   read: (card) => attempt(async () => {
     if (card.snippet.hidden) return hideText(card);
