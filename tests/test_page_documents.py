@@ -91,6 +91,8 @@ def test_links_and_images_are_those_of_the_web(page: Page) -> None:
         page.run("return document.querySelector(arguments[0]).referrerPolicy", f"{card('linked')} img") == "no-referrer"
     )
     page.wait("return document.querySelector(arguments[0]).hidden", f"{card('linked')} .picture")  # it cannot be loaded
+    page.click(f"{card('linked')} .thumb")
+    assert not page.one(f"{card('linked')} .picture").is_displayed()
     page.errors()
 
 

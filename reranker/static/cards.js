@@ -45,12 +45,11 @@ export function fill(card, hit, titleField, act) {
   const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
   const nodes = fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [...(at ? [" … "] : []), ...highlighted(one)]) : [text === title ? "" : text];
   card.snippet.replaceChildren(...shortened(nodes));
-  card.picture.hidden = !image;
-  if (image && card.picture.dataset.image !== image) {
-    card.picture.dataset.image = image;
-    const picture = element("img", { src: image, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } });
-    card.picture.replaceChildren(picture);
-  }
+  const src = image ?? "";
+  if ((card.picture.dataset.image ?? "") === src) return; // one that cannot be loaded stays hidden
+  card.picture.dataset.image = src;
+  card.picture.hidden = !src;
+  card.picture.replaceChildren(...(src ? [element("img", { src, alt: "", loading: "lazy", referrerPolicy: "no-referrer", onerror: () => { card.picture.hidden = true; } })] : []));
 }
 
 /** As much of the nodes as a snippet may show: engines cut between words, which some texts have none of. */
