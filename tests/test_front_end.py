@@ -192,6 +192,14 @@ def test_a_session_without_marks_is_forgotten_without_an_error(open_page: Open) 
     page.errors()  # the browser tells of the 404
 
 
+@pytest.mark.parametrize("tag", ['<script type="module" src=', "<script defer src="])
+def test_the_script_may_be_loaded_in_other_ways(open_page: Open, tag: str) -> None:
+    page = open_page("allowed", ("<script src=", tag), ("/resift.js", "/resift.js?v=1/2"))
+    page.wait("return window.Resift")
+    page.one("form button").click()
+    page.wait(f"{HITS} === 5")
+
+
 def test_two_copies_of_the_script_are_one(open_page: Open) -> None:
     tag = f'<script src="{TEMPLATE}/resift.js" data-index="{INDEX}"></script>'
     page = open_page("allowed", ("</ol>", "</ol><script>window.before = 1</script>"))

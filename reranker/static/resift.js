@@ -13,8 +13,8 @@
 
 (() => {
   if (window.Resift) return; // a page may load this twice
-  const script = document.currentScript, data = script ? script.dataset : {};
-  const base = script ? script.src.replace(/[^/]*$/, "") : "/";
+  const script = document.currentScript ?? document.querySelector("script[src*='/resift.js']"); // a module has none
+  const data = script ? script.dataset : {}, base = script ? new URL(".", script.src).href : "/";
   let memory = null;         // the session where the browser keeps nothing for this page
   const SKIPPED = 10;        // hits above a clicked one that count against
   let query = "", shown = [], clicked = new Set(); // the search that clicks are of
