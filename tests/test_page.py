@@ -79,6 +79,11 @@ def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
     )
 
 
+def test_what_was_read_counts_as_marked(page: Page) -> None:
+    page.open(q=QUESTION).click(f"{RIGHT} .read")
+    assert (page.text("#toggle"), page.text("#note")) == ("Session · 1 mark", "")
+
+
 def test_arrows_lines_and_ranks_agree(page: Page) -> None:
     page.open(q=QUESTION)
     mark(page, 1)

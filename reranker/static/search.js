@@ -232,6 +232,7 @@ const act = {
     showText(card, wholeText(found.hits.hits[0]?._source ?? {}, card.hit.resift.card.title));
     if (!sessions.grades(session).get(keyOf(card.hit))) {
       await judge(card.hit, 0.5);
+      $("note").textContent = "";
       drawer.show(session, shown, state, alpha, act);
     }
     return undefined;
