@@ -40,6 +40,13 @@ NEWS = [
             [],
             CardFields("name", "description", "productUrl", "img", ("brand.keyword", "stock")),
         ),
+        (
+            SHOP,
+            ["name", "description", "brand"],
+            ["brand.keyword", "sku", "stock"],
+            ["link=", "image=", "facet=brand", "facet=stock", "facet=attributes.colour"],
+            CardFields("name", "description", None, None, ("brand.keyword", "stock", "attributes.colour")),
+        ),
         (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", "www", None, ())),
         (NEWS, [], ["www"], [], CardFields(None, "body", "www", None, ())),
         (

@@ -99,8 +99,15 @@ def card_fields(
     image = _said(said, "image", _by_name("image", others) or _of_form(_IMAGE, others, values))
     left = [name for name in others if name not in (title, image)]
     link = _said(said, "link", _by_name("link", left) or _of_form(_URL, left, values))
+    if "facet" in said:
+        return CardFields(title, text, link, image, tuple(_exact_name(name, exact) for name in said["facet"]))
     facets = [name for name in exact if _stem(name) not in (text, title, image, link) and _groups(sources, name)]
-    return CardFields(title, text, link, image, said.get("facet", tuple(facets[:_FACETS])))
+    return CardFields(title, text, link, image, tuple(facets[:_FACETS]))
+
+
+def _exact_name(name: str, exact: Sequence[str]) -> str:
+    """A field, or where it is a text the part of it whose values are compared as a whole: no others can be counted."""
+    return next((one for one in exact if _stem(one) == name and name not in exact), name)
 
 
 def _said(said: Mapping[str, tuple[str, ...]], role: str, guess: str | None) -> str | None:
