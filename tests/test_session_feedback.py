@@ -18,6 +18,7 @@ from reranker_app import plain as plain
 
 from resift import Model
 from resift.errors import SessionsUnavailable
+from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
@@ -111,6 +112,23 @@ def test_a_session_follows_what_its_documents_became(client: FlaskClient, filled
     assert [one["document"] for one in fresh.get("/v1/sessions/b").get_json()["learned"]["because"]] == ["war"]
     engine.drop(filled)
     assert fresh.get("/v1/sessions/b").get_json()["steps"] == 1
+
+
+def test_an_index_that_is_gone_does_not_fail_searches_of_another(
+    client: FlaskClient, filled: str, engine: Engine, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, model = f"{filled}-old", _model(client)
+    engine.create(old, ["text"], model)
+    engine.bulk(old, [Document("1", {"text": TEXTS["bush"]}, model.encode_one(TEXTS["bush"]))])
+    engine.refresh(old)
+    monkeypatch.setattr(client.application.extensions["resift"]._infos, "clock", clock)
+    post(client, "/v1/feedback", session="a", index=old, query="fire", relevant=["1"])
+    engine.drop(old)
+    clock.now = 6  # the index is known for five seconds, and its documents for five minutes
+    for _ in range(2):
+        found = post(client, "/v1/search", index=filled, query="fire", session="a", judged="hide")
+        assert found["resift"]["session"] == "a"
+        assert ids(found)[0] == "bush"
 
 
 def _model(client: FlaskClient) -> Model:

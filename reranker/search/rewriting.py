@@ -9,7 +9,15 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, EngineError, EngineUnavailable, SessionsUnavailable
+from resift.errors import (
+    BadInput,
+    EngineError,
+    EngineUnavailable,
+    IndexNotFound,
+    IndexNotServed,
+    ModelMismatch,
+    SessionsUnavailable,
+)
 from resift.plugin.documents import IndexInfo
 from resift.plugin.rewriting.query_text import find_text
 from resift.plugin.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
@@ -217,7 +225,10 @@ class Rewriter:
 
     def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
         """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
-        judged = info if index == info.name else self.documents.info(index, headers)
+        try:
+            judged = info if index == info.name else self.documents.info(index, headers)
+        except (IndexNotFound, IndexNotServed, ModelMismatch):
+            return False  # its documents are remembered for a while longer than the index was there
         return not set(judged.indices).isdisjoint(info.indices)
 
     def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
