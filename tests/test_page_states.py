@@ -95,6 +95,20 @@ def test_a_link_to_a_session_of_another_key_begins_one_of_its_own(page: Page, pa
     page.errors()
 
 
+@pytest.mark.parametrize("button", ["Undo", "Forget all"])
+def test_a_session_that_is_over_is_no_error(page: Page, page_app: Flask, button: str) -> None:
+    page.open(q="fire", index="odd", drawer=1).click("#right .card .thumb")
+    session = page.driver.current_url.partition("session=")[2].partition("&")[0]
+    assert page_app.test_client().delete(f"/v1/sessions/{session}").get_json()["deleted"]
+    find = "[...document.querySelectorAll('#drawer .tools button')].find((one) => one.textContent === arguments[0])"
+    page.run(f"{find}.click()", button)
+    page.wait("return document.querySelector('#toggle').textContent === 'Session'")
+    assert "over already" in page.text("#toast")
+    assert page.settle().one("#right .card").is_displayed()
+    assert not page.one("#message").is_displayed()
+    page.errors()
+
+
 def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
     page.open(q="fire", index="odd", page=7)
     assert page.text("#message").splitlines()[0] == "There is no page 7"

@@ -32,7 +32,11 @@ async function attempt(work) {
     if (error.name === "AbortError") return;
     if (error instanceof Unreachable) messages.sayOffline(() => attempt(begin));
     else if (error instanceof ApiError && error.status === 401) messages.askKey(error.message, () => attempt(begin));
-    else {
+    else if (error.code === "session_not_found") {
+      session = null;
+      messages.toast("The session was over already: it was not used for long, or ended elsewhere.");
+      attempt(update);
+    } else {
       if (!(error instanceof ApiError)) console.error(error);
       hideResults();
       messages.sayError(error, () => attempt(begin));
