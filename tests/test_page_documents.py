@@ -40,6 +40,13 @@ def test_a_long_title_is_cut_where_it_is_shown_and_nowhere_else(page: Page) -> N
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_mark_is_called_as_its_card(page: Page) -> None:
+    page.open(q="long title", index="odd", drawer=1).click(f"{card('long title')} .thumb")
+    title = page.texts(f"{card('long title')} h3")[0]
+    (name,) = page.texts("#drawer .marks .what")
+    assert name == f"{title[:200].strip()}…"  # and not as the service cuts the first line of its texts
+
+
 def test_a_document_of_a_megabyte_is_a_card_until_it_is_read(page: Page) -> None:
     page.open(q="fire", index="odd", filter="kind:long")
     snippets = page.texts("#right .snippet")

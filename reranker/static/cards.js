@@ -1,6 +1,7 @@
 // A hit as a card. Its node is made once for a document and a column, and changed as the document moves.
 
 import { cut, element, highlighted, thumb } from "./dom.js";
+import { titleOf } from "./searching.js";
 import { arrow, places, sentence } from "./why.js";
 
 const SNIPPET = 420;
@@ -91,7 +92,8 @@ export function explain(card, ranks, name) {
   const found = places(ranks), shown = arrow(found, name);
   card.moved.className = `moved ${shown.kind}`;
   card.moved.replaceChildren(element("span", { "aria-hidden": "true" }, shown.text), element("span", { class: "unseen" }, shown.spoken));
-  const { text, like } = sentence(found, card.hit.resift.because, card.hit._id, name, ranks.depth);
+  const { because } = card.hit.resift;
+  const { text, like } = sentence(found, because && { ...because, title: titleOf(because) }, card.hit._id, name, ranks.depth);
   const end = !like ? ["."] : like.itself ? [`: ${like.itself} it.`] : [": like ", element("q", { dir: "auto" }, cut(like.title, 90)), `, which ${like.verb}.`];
   card.why.replaceChildren(text, ...end, element("span", { class: "scores" }, scores(card.hit)));
   card.ask.hidden = false;

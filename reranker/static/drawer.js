@@ -2,7 +2,7 @@
 
 import { $, cut, element, shortName, thumb } from "./dom.js";
 import { drawMap } from "./map.js";
-import { keyOf, SIZE } from "./searching.js";
+import { keyOf, SIZE, titleOf } from "./searching.js";
 
 const PARTS = { rewrite: "session and words", engine: "search engine", rest: "reasons and cards", network: "network and page" };
 
@@ -81,7 +81,7 @@ function showMarks(session, act) {
   ...(session ? [element("div", { class: "tools" }, undo, forget)] : []));
 }
 
-const titles = (session) => new Map((session?.learned?.because ?? []).map((one) => [JSON.stringify([one.index, one.document]), one.title]));
+const titles = (session) => new Map((session?.learned?.because ?? []).map((one) => [JSON.stringify([one.index, one.document]), titleOf(one)]));
 
 function showWords(learned) {
   words.hidden = !learned;

@@ -49,6 +49,11 @@ export function by({ left, right, session }) {
 
 export const keyOf = (hit) => JSON.stringify([hit._index, hit._id]);
 
+const titles = new Map(); // of the cards that were shown, by their keys
+
+/** What a judged document is called: as its card was, or as the service says. */
+export const titleOf = ({ index, document, title }) => titles.get(JSON.stringify([index, document])) || title;
+
 const ranksOf = (answer) => new Map(answer?.hits.hits.map((hit, at) => [keyOf(hit), at + 1]));
 
 /** Everything that a state shows: both pages of hits, the ranks of the left method, and how long the parts took. */
@@ -58,6 +63,7 @@ export async function search(state, facets, signal) {
   const ask = (body) => body === undefined ? Promise.resolve({}) : request("POST", "v1/search", body, { signal });
   const timed = ask(asking.right).then((found) => ({ ...found, milliseconds: performance.now() - started }));
   const [right, left, base, words] = await Promise.all([timed, ask(asking.left), ask(asking.base), ask(asking.words)]);
+  for (const { answer } of [left, right]) for (const hit of answer.hits.hits) titles.set(keyOf(hit), hit.resift.card.title);
   return {
     state,
     depth: asking.depth,
