@@ -107,7 +107,7 @@ def _drop_pipelines(engine: Engine, index: str) -> dict[str, str]:
             done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
     except ResiftError as error:
         # Who may delete an index may not change pipelines in every cluster, and the index is gone.
-        click.echo(f"its pipelines were not looked after: {error.message}", err=True)
+        click.echo(f"its pipelines may still be there: {error.message}", err=True)
     return done
 
 
