@@ -129,6 +129,10 @@ def test_an_index_that_is_gone_does_not_fail_searches_of_another(
         found = post(client, "/v1/search", index=filled, query="fire", session="a", judged="hide")
         assert found["resift"]["session"] == "a"
         assert ids(found)[0] == "bush"
+    marks = {"session": "a", "index": old, "query": "fire"}
+    assert post(client, "/v1/feedback", 404, **marks, relevant=["2"], neutral=["1"])["error"]["value"] == old
+    taken_back = post(client, "/v1/feedback", **marks, neutral=["1"])
+    assert (taken_back["steps"], taken_back["learned"]) == (2, None)
 
 
 def _model(client: FlaskClient) -> Model:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from resift.encoders.model import Model
-from resift.errors import NotFound
+from resift.errors import IndexNotFound, NotFound
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import GRADES, JudgedDocument, Judgement
@@ -53,11 +53,16 @@ class SessionFeedback:
     ) -> dict[str, Any]:
         """Add one step of ``marks`` (document id → grade) made for ``query``; returns the session and what changed.
 
-        A document that does not exist can be withdrawn, and is left out where it was passed over beside others. Raises
-        NotFound for others that do not exist, IndexNotFound, ModelMismatch, SessionBusy if other writers were always
-        faster, and BadInput if there are more marks than a session holds.
+        What does not exist can be withdrawn, and a document that does not is left out where it was passed over beside
+        others. Raises NotFound and IndexNotFound for all else that does not exist, ModelMismatch, SessionBusy if other
+        writers were always faster, and BadInput if there are more marks than a session holds.
         """
-        existing = self.documents.fetch(index, list(marks), headers)
+        try:
+            existing = self.documents.fetch(index, list(marks), headers)
+        except IndexNotFound:
+            if any(grade != GRADES["neutral"] for grade in marks.values()):
+                raise
+            existing = {}
         gone = [id for id, grade in marks.items() if id not in existing and grade != GRADES["neutral"]]
         # a hit that was deleted since it was shown must not cost the click on another one
         unknown = [id for id in gone if marks[id] != GRADES["skipped"] or len(gone) == len(marks)]
