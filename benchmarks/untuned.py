@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from multilingual import figure
 
 from resift import Model, load_model
 from resift.cli.served_search import ServedSearch
 from resift.evaluation.data import Collection, read_collection
-from resift.evaluation.protocol import Run, run_hybrid
+from resift.evaluation.protocol import run_hybrid
 from resift.evaluation.system import Encoder
 from resift.training.options import AdaptOptions
 from resift.training.self_supervised import adapt
@@ -23,16 +24,11 @@ SEEDS = range(3)
 HEADS = ("documents", "queries", "BM25", "text", "packaged", "adapted", "±", "kept")
 
 
-def ndcg(run: Run) -> float:
-    """nDCG@10 x 100."""
-    return 100 * run.means()["ndcg@10"]
-
-
 def served(collection: Collection, model: Model, alpha: float) -> tuple[float, float]:
     """With the vectors of a model and this weight, and BM25 alone."""
     system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
     mixed, lexical, _ = run_hybrid(system, collection, None, ServedSearch)
-    return ndcg(mixed), ndcg(lexical)
+    return figure(mixed), figure(lexical)
 
 
 def figures(folder: Path) -> list[float]:
