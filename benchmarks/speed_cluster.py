@@ -28,7 +28,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.query_dsl import VECTOR_FIELD
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -152,7 +152,7 @@ def set_up(
         if not graph:
             bare = {**mappings(FIELDS, model)}
             bare["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
-            engine.client.indices.create(index=index, body={"mappings": bare})
+            engine.client.indices.create(index=index, body={"settings": {"analysis": ANALYSIS}, "mappings": bare})
         Indexer(engine, model, index, DeadLetters(folder / "dead.jsonl")).run(records(documents), FIELDS)
         ports = free_ports(2)
         reranker, proxy = (f"http://127.0.0.1:{port}" for port in ports)

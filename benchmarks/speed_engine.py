@@ -21,7 +21,7 @@ from resift import Model, WordVectors, build_model, load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 
 PARTS = {
     "filled": "vectors filled in by the client",
@@ -103,7 +103,7 @@ def pipeline_ways(
     processors = client.ingest.get_pipeline(id=pipeline)[pipeline]["processors"]
     ml = f"/_plugins/_ml/_predict/text_embedding/{processors[1]['text_embedding']['model_id']}"
     ours, theirs, index = Client(setup.reranker), Client(setup.url), f"parts-{setup.name}"
-    with_vectors = {"settings": {"index.knn": True}, "mappings": mappings(FIELDS, model)}
+    with_vectors = {"settings": SETTINGS, "mappings": mappings(FIELDS, model)}
 
     def action(row: Record, vector: Any) -> dict[str, Any]:
         filled = {} if vector is None else {"resift_vector": vector.tolist()}

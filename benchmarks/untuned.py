@@ -1,4 +1,4 @@
-"""English collections on which nothing was tuned: ``python benchmarks/untuned.py COLLECTION...``.
+"""English collections on which no vectors were tuned: ``python benchmarks/untuned.py COLLECTION...``.
 
 They are folders of ``benchmarks/multilingual_texts.py --english``, or any others that ``resift eval retrieval`` reads.
 nDCG@10 x 100 of BM25; of a search by the query's text without vectors (``--alpha 0``); with the packaged vectors; with

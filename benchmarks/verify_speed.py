@@ -27,7 +27,7 @@ from resift.ingest.verify import BATCH, verify
 from resift.plugin.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 FIELDS = ["title", "text"]
@@ -40,7 +40,9 @@ def index_of(engine: OpenSearchEngine, model: Model, file: str, graph: bool) -> 
     mapped = mappings(FIELDS, model)
     if not graph:
         mapped["properties"][VECTOR_FIELD] = {"type": "knn_vector", "dimension": model.dim}
-    engine.client.indices.create(index=name, body={"settings": {"index.knn": graph}, "mappings": mapped})
+    engine.client.indices.create(
+        index=name, body={"settings": {"index.knn": graph, "analysis": ANALYSIS}, "mappings": mapped}
+    )
     try:
         records = (record for record in Files([file]) if isinstance(record, Record))
         for some in batched(records, BATCH):

@@ -23,7 +23,7 @@ from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import RemoteModel
 from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.reranker import Config, create_app
 
 COUNT = 60
@@ -138,7 +138,7 @@ def rewritten_node(
 def _create(cluster: OpenSearchEngine, model: Model, index: str, other: str) -> None:
     mapped = mappings(FIELDS, model)
     mapped["properties"]["comments"] = {"type": "nested", "properties": {"says": {"type": "text"}}}
-    settings = {"number_of_shards": 2, "index.knn": True, "number_of_replicas": 0}
+    settings = {**SETTINGS, "number_of_shards": 2, "number_of_replicas": 0}
     aliases = {f"{index}-alias": {}}
     cluster.client.indices.create(index=index, body={"mappings": mapped, "settings": settings, "aliases": aliases})
     cluster.client.indices.create(index=other)

@@ -23,7 +23,7 @@ from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.session_store import StoredSession
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
@@ -288,7 +288,10 @@ def test_documents_that_cannot_be_read_are_not_missing(cluster: OpenSearchEngine
     nodes = len(cluster.client.nodes.info(metric="os")["nodes"])
     settings = {"number_of_shards": nodes + 1, "number_of_replicas": 0}
     settings["routing.allocation.total_shards_per_node"] = 1
-    body = {"settings": {"index": {"knn": True, **settings}}, "mappings": mappings(["title", "text"], model)}
+    body = {
+        "settings": {"index": {"knn": True, "analysis": ANALYSIS, **settings}},
+        "mappings": mappings(["title", "text"], model),
+    }
     cluster.client.indices.create(index=index, body=body, params={"wait_for_active_shards": "0"})
     cluster.client.cluster.health(index=index, params={"wait_for_active_shards": str(nodes)})
     with pytest.raises(EngineError, match=r"1 shards of .* did not answer") as refused:

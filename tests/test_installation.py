@@ -22,7 +22,7 @@ from resift.plugin.cluster.resources import LAZY
 from resift.plugin.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 URL = "http://127.0.0.1:18090"
@@ -171,7 +171,7 @@ def test_status_finds_what_refuses_every_document(
     rest.request("PUT", f"/strict-{name}", {"mappings": strict, "settings": pipeline})
     nearly = {**mappings(["text"], packaged), "dynamic": "strict"}
     nearly["properties"] = {key: nearly["properties"][key] for key in ("text", "resift_vector")}
-    rest.request("PUT", f"/nearly-{name}", {"mappings": nearly, "settings": {"index.knn": True, **pipeline}})
+    rest.request("PUT", f"/nearly-{name}", {"mappings": nearly, "settings": {**SETTINGS, **pipeline}})
     try:
         found = rows(installed)
         assert "no resift_vector (dynamic is strict: documents are refused), but" in found[f"strict-{name}"].state

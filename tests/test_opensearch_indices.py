@@ -13,7 +13,7 @@ from reranker_app import app, client, config, filled, post
 from resift import Model
 from resift.errors import IndexNotFound
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 __all__ = ["app", "client", "config", "filled"]
@@ -40,7 +40,7 @@ def test_other_texts_are_whole_values_however_long(engine: OpenSearchEngine, ind
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
 def test_vectors_find_documents_that_are_routed(engine: OpenSearchEngine, index: str, model: Model) -> None:
-    body = {"settings": {"index.knn": True, "number_of_shards": 5}, "mappings": mappings(["text"], model)}
+    body = {"settings": {**SETTINGS, "number_of_shards": 5}, "mappings": mappings(["text"], model)}
     engine.client.indices.create(index=index, body=body)
     for number in range(5):
         engine.client.index(index=index, id=f"{number}", body={"text": "fire"}, routing=f"r{number}")
@@ -75,7 +75,7 @@ def test_vectors_find_documents_that_are_routed(engine: OpenSearchEngine, index:
 def test_why_an_index_cannot_hold_its_models_vectors(
     engine: OpenSearchEngine, index: str, model: Model, changes: dict[str, Any], fault: str
 ) -> None:
-    body = {"settings": {"index.knn": True}, "mappings": {**mappings(["text"], model), **changes}}
+    body = {"settings": SETTINGS, "mappings": {**mappings(["text"], model), **changes}}
     engine.client.indices.create(index=index, body=body)
     assert engine.vector_fault(engine.info(index)) == fault
 

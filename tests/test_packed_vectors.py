@@ -12,7 +12,7 @@ import pytest
 from resift import Model
 from resift.errors import EngineError
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.query_dsl import VECTOR_FIELD
 
 DIM = 8
@@ -65,7 +65,7 @@ def filled(
     mapping = {**mappings(["title", "text"], model), "date_detection": False}
     # without a graph, which takes no tiny vectors: what `resift attach` adds to an index
     mapping["properties"] |= {"n": {"type": "long"}, "resift_vector": {"type": "knn_vector", "dimension": DIM}}
-    settings = {"index.number_of_shards": 3}
+    settings = {"index.number_of_shards": 3, "analysis": ANALYSIS}
     cluster.client.indices.create(index=index, body={"settings": settings, "mappings": mapping})
     texts = ["fire fire gun", "gun fire", "fire in the forest", "a river", "fire brigade ö", "fire fire fire"]
     for n, text in enumerate(texts):

@@ -193,6 +193,23 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path, model:
         assert ids(engine, "docs", {"match": {"text": "running"}}) == []
 
 
+def test_compound_names_of_a_file_of_format_1_are_cut_when_it_is_opened(path: Path, model: Model) -> None:
+    with closing(SqliteEngine(str(path))) as engine:
+        engine.create("plain", ["text"], model, "standard")
+        assert engine.bulk("plain", [Document("p", {"text": "os.path.join_all runs in the U.S."})]) == []
+    with closing(sqlite3.connect(path)) as db:  # as that format had it
+        db.execute("DELETE FROM words_2")
+        db.execute("INSERT INTO words_2 (rowid, c0) VALUES (1, 'os.path.join_all runs in the u.s')")
+        db.execute("UPDATE lengths_2 SET c0 = 5")
+        db.commit()
+    set_format(path, 1)
+    with closing(SqliteEngine(str(path))) as engine:
+        for word in ("path", "join", "runs", "the", "u.s"):
+            assert ids(engine, "plain", {"match": {"text": word}}) == ["p"]
+        assert ids(engine, "plain", {"match": {"text": "run"}}) == []
+        assert set(ids(engine, "docs", FIRE)) == {"0", "1"}
+
+
 @contextmanager
 def full_disk(limit: int) -> Iterator[None]:
     """No file can be made longer than ``limit`` bytes."""

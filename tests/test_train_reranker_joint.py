@@ -24,7 +24,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.connect import open_session_store
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.sessions import Sessions
@@ -51,7 +51,7 @@ def judged_index(
     method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
     mapping["properties"]["embedding"] = {"type": "knn_vector", "dimension": knowing.dim, "method": method}
     mapping["_meta"]["resift"]["others"] = [IndexInfo.made_by(knowing, ["text"], vector_field="embedding").meta()]
-    Cluster(cluster).request("PUT", f"/{name}", {"settings": {"index.knn": True}, "mappings": mapping})
+    Cluster(cluster).request("PUT", f"/{name}", {"settings": SETTINGS, "mappings": mapping})
     asked = [f"{'when' if 'year' in text else 'where'} {text.split()[0]}" for text in found.documents]
     held = zip(found.document_ids, found.documents, knowing.encode(asked).tolist(), strict=True)
     records = [Record("f", n, id, {"text": text, "embedding": row}) for n, (id, text, row) in enumerate(held)]

@@ -42,7 +42,7 @@ from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import index_states, pipeline_uses
 from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.mappings import mappings
+from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
@@ -101,6 +101,7 @@ class Installer:
             "fields": list(fields),
             "key": key,
             "gather_text": read_resource("gather_text.painless"),
+            "settings": SETTINGS,
             "mappings": mappings(fields, model),
         }
 

@@ -29,7 +29,14 @@ from resift.plugin.opensearch.client import call, connect, error_reason, from_js
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
-from resift.plugin.opensearch.mappings import exact_names, is_mapped_alike, mappings, nested_path, vector_fault
+from resift.plugin.opensearch.mappings import (
+    SETTINGS,
+    exact_names,
+    is_mapped_alike,
+    mappings,
+    nested_path,
+    vector_fault,
+)
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
@@ -62,7 +69,7 @@ class OpenSearchEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        body = {"settings": {"index.knn": True}, "mappings": mappings(fields, model, analyzer)}
+        body = {"settings": SETTINGS, "mappings": mappings(fields, model, analyzer)}
         try:
             call(self.client.indices.create, index=index, body=body)
         except EngineError as error:

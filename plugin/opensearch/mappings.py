@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.plugin.documents import COMPOUND_JOINTS, IndexInfo, ModelDescription
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
+# How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
+# except that compound names (os.path, read_csv) are several words, as they are for the encoders.
+ANALYSIS: dict[str, Any] = {
+    "char_filter": {"resift_compounds": {"type": "pattern_replace", "pattern": COMPOUND_JOINTS, "replacement": " "}},
+    "filter": {"resift_possessive": {"type": "stemmer", "language": "possessive_english"}},
+    "analyzer": {
+        "resift_english": {
+            "type": "custom",
+            "char_filter": ["resift_compounds"],
+            "tokenizer": "standard",
+            "filter": ["resift_possessive", "lowercase", "stop", "porter_stem"],
+        },
+        "resift_standard": {
+            "type": "custom",
+            "char_filter": ["resift_compounds"],
+            "tokenizer": "standard",
+            "filter": ["lowercase"],
+        },
+    },
+}
+SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 _CONSEQUENCES = {
@@ -27,7 +48,8 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 
 
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
-    """The mappings of an index: its text ``fields``, other strings as keywords, the vector, and ``_meta``.
+    """The mappings of an index with ``SETTINGS``: its text ``fields``, other strings as keywords, the vector, and
+    ``_meta``.
 
     A field's name with dots stands for an inner field.
     """
@@ -37,7 +59,7 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
         *path, last = name.split(".")
         for part in path:
             level = level.setdefault("properties", {}).setdefault(part, {})
-        level.setdefault("properties", {})[last] = {"type": "text", "analyzer": analyzer}
+        level.setdefault("properties", {})[last] = {"type": "text", "analyzer": f"resift_{analyzer}"}
     texts["properties"][VECTOR_FIELD] = vector_mapping(model)
     texts["properties"][GUARD_FIELD] = GUARD_MAPPING
     # Lucene refuses a document with a term of more than 32766 bytes; 8191 characters in UTF-8 never take that many.

@@ -1,7 +1,9 @@
-"""Texts as words, in the way of OpenSearch's analysers ``standard`` and ``english``.
+"""Texts as words, in the way of the analysers that our indices have in OpenSearch
+(:data:`resift.plugin.opensearch.mappings.ANALYSIS`).
 
-Both cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it) and lower the words.
-``english`` also takes the possessive 's away, leaves stop words out, and stems the rest by Porter's rules.
+Both cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it), and compound names such as
+``os.path`` or ``read_csv`` at their signs as well, and lower the words. ``english`` also takes the possessive 's away,
+leaves stop words out, and stems the rest by Porter's rules.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
+from resift.plugin.documents import COMPOUND_JOINTS
 from resift.plugin.sqlite.porter import stem
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
@@ -26,9 +29,11 @@ _PICTURES = (
     r"\U0001F546-\U0001F64F\U0001F680-\U0001F6FF\U0001F774-\U0001F77F\U0001F7D5-\U0001F7FF\U0001F8AE-\U0001F8FF"
     r"\U0001F90C-\U0001F93A\U0001F93C-\U0001F945\U0001F947-\U0001FFFD"
 )
-_ASCII_UNIT = "(?:[0-9]+(?:[.,;'][0-9]+)*|[A-Za-z]+(?:[.:'][A-Za-z]+)*)+"
-# Underscores join and stay. The look-behind keeps a long run of them from being tried from each of its characters.
-_ASCII = re.compile(f"(?:(?<!_)_+)?{_ASCII_UNIT}(?:_+{_ASCII_UNIT})*_*")
+_ASCII = re.compile(
+    r"(?:[0-9]+(?:[.,;'][0-9]+)*"
+    # dots and colons join single letters alone, as in U.S. and e.g.
+    r"|[A-Za-z]+(?:(?:'|(?<![A-Za-z]{2})[.:](?![A-Za-z]{2}))[A-Za-z]+)*)+"
+)
 
 
 class Word(NamedTuple):
@@ -46,9 +51,12 @@ def terms_of(text: str, analyzer: str) -> list[str]:
     ['dog', '3.14', 'covid19', 'run']
     >>> terms_of("Straße 東京 l'été", "standard")
     ['straße', '東', '京', "l'été"]
+    >>> terms_of("os.path.join_all in the U.S.", "standard")
+    ['os', 'path', 'join', 'all', 'in', 'the', 'u.s']
     """
     term = _TERMS[analyzer]
-    words = _pattern(text).findall(text)
+    pattern, text = _cut(text)
+    words = pattern.findall(text)
     if len(text) > MAX_WORD:
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return [found for found in map(term, words) if found]
@@ -56,7 +64,8 @@ def terms_of(text: str, analyzer: str) -> list[str]:
 
 def words_of(text: str, analyzer: str) -> Iterator[Word]:
     """The same terms with their places in the text."""
-    for match in _pattern(text).finditer(text):
+    pattern, text = _cut(text)
+    for match in pattern.finditer(text):
         for start in range(match.start(), match.end(), MAX_WORD):
             end = min(start + MAX_WORD, match.end())
             term = _TERMS[analyzer](text[start:end])
@@ -64,13 +73,18 @@ def words_of(text: str, analyzer: str) -> Iterator[Word]:
                 yield Word(term, start, end)
 
 
-def _pattern(text: str) -> Any:
-    return _ASCII if text.isascii() else _unicode()
+def _cut(text: str) -> tuple[Any, str]:
+    """The pattern of a text's words, and the text to look for them in, where compound names are cut by blanks."""
+    if text.isascii():
+        return _ASCII, text
+    words, joints = _unicode()
+    return words, joints.sub(" ", text)
 
 
 @cache
-def _unicode() -> Any:
-    """A word of any text: the rules of Lucene's grammar (``StandardTokenizerImpl.jflex``), one by one."""
+def _unicode() -> tuple[Any, Any]:
+    """A word of any text, by the rules of Lucene's grammar (``StandardTokenizerImpl.jflex``), one by one; and the signs
+    at which compound names are cut."""
     # re knows no properties of Unicode. Imported here since texts in ASCII, most of English, do not need it.
     import regex
 
@@ -90,7 +104,7 @@ def _unicode() -> Any:
     emoji = rf"\u200D*{picture}{after}(?:(?<=\u200D){picture}{after})*"
     # Scripts that write no spaces: South-East Asian ones by the run, Han and Hiragana by the character.
     unspaced = rf"(?:\p{{LB=SA}}{after})+|[\p{{Script=Han}}\p{{Script=Hiragana}}]{after}"
-    return regex.compile(rf"{keycap}|{word}|{flag}|{emoji}|{unspaced}")
+    return regex.compile(rf"{keycap}|{word}|{flag}|{emoji}|{unspaced}"), regex.compile(COMPOUND_JOINTS)
 
 
 @lru_cache(1 << 17)

@@ -21,7 +21,7 @@ from resift.plugin.documents import ANALYZERS, Document, IndexInfo
 from resift.plugin.query_dsl import document_text
 from resift.plugin.sqlite.analysis import terms_of
 
-FORMAT = 1  # of the whole file, kept as user_version; it counts up when what is stored changes
+FORMAT = 2  # of the whole file, kept as user_version; it counts up when what is stored changes
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, "
     "meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0)",
@@ -183,17 +183,19 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
 
 
 def reindex_all(db: sqlite3.Connection) -> None:
-    """Index the texts of all documents again, of a file with format 0.
+    """Index the texts of all documents again, of a file with an earlier format.
 
-    There FTS5 cut the texts itself, by rules of its own, and its table's definition said by which analyser.
+    In format 1 compound names were single words. In format 0 FTS5 cut the texts itself, by rules of its own, and its
+    table's definition said by which analyser.
     """
     for number, name, text in db.execute("SELECT number, name, meta FROM indices").fetchall():
         ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (f"words_{number}",)).fetchall()
         analyzer = "english" if "porter" in sql else "standard"
-        meta = {**stored_object(text, f"index {name!r}"), "analyzer": analyzer}
+        meta = {"analyzer": analyzer, **stored_object(text, f"index {name!r}")}
         db.execute("UPDATE indices SET meta = ? WHERE number = ?", (json.dumps(meta), number))
         tables = find_tables(db, name)
-        db.execute(f"DROP TABLE {tables.words}")
+        for table in (tables.postings, tables.words, tables.lengths):
+            db.execute(f"DROP TABLE IF EXISTS {table}")
         _create_word_tables(db, tables)
         for row, source in db.execute(f"SELECT row, source FROM {tables.documents} ORDER BY row"):
             _write_words(db, tables, row, stored_object(source, f"row {row}"))
