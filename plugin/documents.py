@@ -16,8 +16,8 @@ from resift.vectors.similarity import lengths_of
 
 ANALYZERS = ("english", "standard")
 # The signs at which new indices cut compound names: those in os.path and read_csv, but not in U.S. Java and Python read
-# the expression alike.
-COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}])[.:](?=[\p{L}\p{M}]{2})"
+# the expression alike. A letter beyond U+FFFF is two to Java when it looks back, hence the {2,4} and {1,2} there.
+COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"
 MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
 
 

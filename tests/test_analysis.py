@@ -25,6 +25,7 @@ ODD = [
     "a\u200bb a\u00adb a\u200db a\ufeffb a\u2060b a\u00a0b a\u202fb a\u0000b a\u0085b",
     "os.path U.S. U.S e.g. Ph.D a.bc ab.c ab:cd utf_8 log4j2.xml foo_bar.baz:qux a..bc ab.:cd x1.ab ab.1 EU:n end.The",
     "हिन्दी.शब्द école.fr l'été.a ١.ab ab.日本 か.ab é.é éé.é e\u0301.é שא.א ab\u0301.c ab.\u0301c 😀.ab _日_",
+    "𐐀𐐁.𐐂 𐐀.𐐁𐐂 𐐀.𐐁 a.𐐀𐐁 a𐐀:b 𝐀𝐁.𝐂_𝐃 𝐱.𝐲 𞤀𞤁:𞤂 1𐐀.𐐁 𠀀𠀁.𠀂",
     "カ_カ a_カ_1 カa 1カ ー 々〆〇 ｶﾞ か゛ 𠀀𠀁 㐀 豈 ㄅㄆ ꀀꀁ",
 ]
 # Characters that the rules of words tell apart, in any order.
