@@ -85,7 +85,7 @@ def test_only_what_is_served_and_can_be_searched_is_listed(
 
 def test_an_index_says_how_it_is_shown(client: FlaskClient, kinds: str) -> None:
     answer = get(client, f"/v1/indices/{kinds}")
-    assert (answer["documents"], answer["fields"]) == (7, ["title", "text"])
+    assert (answer["indices"], answer["documents"], answer["fields"]) == ([kinds], 7, ["title", "text"])
     assert answer["card"] == {"title": "title", "text": "text", "link": "url", "image": None}
     assert sorted(answer["facets"]) == ["hot", "kind", "year"]
     assert 1 <= len(answer["examples"]) <= 3

@@ -55,11 +55,14 @@ class Catalogue:
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
         """How an index is shown: its text fields, the fields of its cards, its facets, and queries that find something.
 
+        ``indices`` are the own names of what it stands for.
+
         Raises what the engine raises.
         """
         fields = self.fields(info, headers)
         return {
             "index": info.name,
+            "indices": list(info.indices),
             "documents": self._total(info.name, headers),
             "fields": list(info.fields),
             "card": fields.parts,

@@ -17,7 +17,7 @@
   const data = script ? script.dataset : {}, base = script ? new URL(".", script.src).href : "/";
   let memory = null;         // the session where the browser keeps nothing for this page
   const SKIPPED = 10;        // hits above a clicked one that count against
-  let query = "", shown = [], clicked = new Set(); // the search that clicks are of
+  let query = "", searched, shown = [], clicked = new Set(); // the search that clicks are of
   let asked = 0;             // searches so far: of several under way the last one counts
   let marking = Promise.resolve(); // marks that are under way: the next search waits for them
   const waiting = [];        // marks that wait for an earlier one
@@ -56,27 +56,31 @@
     } finally { clearTimeout(timer); }
   }
 
-  function tell(index, marks) {
-    const body = { index, session: Resift.session, query, ...marks };
-    waiting.push(body);
-    marking = marking.then(() => waiting.includes(body) ? send(body) : null);
+  // Under the name that was searched: an alias outlives its index. Where several have the id, under the hit's own.
+  function tell(hit, marks) {
+    const body = { index: hit ? searched : Resift.index, session: Resift.session, query, ...marks };
+    const send = async () => {
+      waiting.splice(waiting.indexOf(send), 1);
+      const answer = await call("POST", "v1/feedback", body);
+      if (answer || !hit || Resift.error?.code !== "ambiguous_document") return answer;
+      return call("POST", "v1/feedback", { ...body, index: hit._index });
+    };
+    waiting.push(send);
+    marking = marking.then(() => waiting.includes(send) ? send() : null);
     return marking;
   }
 
-  function send(body) {
-    waiting.splice(waiting.indexOf(body), 1);
-    return call("POST", "v1/feedback", body);
-  }
-
   // the page is left: now or never
-  addEventListener("pagehide", () => [...waiting].forEach(send));
+  addEventListener("pagehide", () => [...waiting].forEach((send) => send()));
 
   // Pages that follow one another are one list: what was passed over on the first was passed over.
-  function remember(text, from, hits) {
+  function remember(text, from, hits, index) {
     if (!from || text !== query) [shown, clicked] = [[], new Set()];
-    query = text;
+    [query, searched] = [text, index];
     shown = [...shown.slice(0, from), ...hits];
   }
+
+  const found = (id) => shown.find((hit) => hit._id === id);
 
   const Resift = window.Resift = {
     index: data.index || "",
@@ -92,9 +96,10 @@
       const { size = options?.size, from = options?.from, ext } = Object(asks);
       const mine = size === 0 ? null : ++asked;
       await marking;
-      const answer = await call("POST", "v1/search", { index: Resift.index, session: Resift.session, ...options, query: asks });
+      const body = { index: Resift.index, session: Resift.session, ...options, query: asks };
+      const answer = await call("POST", "v1/search", body);
       const text = typeof asks === "string" ? asks : ext?.ml_inference?.query ?? "";
-      if (mine === asked) remember(text, from ?? 0, answer ? answer.hits.hits : []);
+      if (mine === asked) remember(text, from ?? 0, answer ? answer.hits.hits : [], body.index);
       return answer;
     },
 
@@ -102,16 +107,13 @@
     async clicked(given) {
       const id = String(given); // a document's own id may be a number
       clicked.add(id);
-      const place = shown.findIndex((hit) => hit._id === id);
-      const index = place < 0 ? Resift.index : shown[place]._index;
-      const above = shown.slice(0, Math.max(place, 0)).filter((hit) => hit._index === index && !clicked.has(hit._id));
-      return tell(index, { clicked: [id], skipped: above.slice(-SKIPPED).map((hit) => hit._id) });
+      const hit = found(id);
+      const above = shown.slice(0, shown.indexOf(hit)).filter((one) => one._index === hit?._index && !clicked.has(one._id));
+      return tell(hit, { clicked: [id], skipped: above.slice(-SKIPPED).map((one) => one._id) });
     },
 
     async mark(given, how = "relevant") {
-      const id = String(given);
-      const hit = shown.find((one) => one._id === id);
-      return tell(hit ? hit._index : Resift.index, { [how]: [id] });
+      return tell(found(String(given)), { [how]: [String(given)] });
     },
 
     ext(text) {

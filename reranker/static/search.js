@@ -112,7 +112,7 @@ async function update() {
   if (!state.query || !state.index) return hideResults();
   running?.abort();
   running = new AbortController();
-  shown = await search(state, known?.facets ?? [], running.signal);
+  shown = await search(state, known, running.signal);
   paint();
 }
 

@@ -56,11 +56,20 @@ export const titleOf = ({ index, document, title }) => titles.get(JSON.stringify
 
 const ranksOf = (answer) => new Map(answer?.hits.hits.map((hit, at) => [keyOf(hit), at + 1]));
 
-/** Everything that a state shows: both pages of hits, the ranks of the left method, and how long the parts took. */
-export async function search(state, facets, signal) {
-  const asking = bodies(state, facets);
+/** An answer whose hits are named as their judgements are: an alias for one index outlives that index. */
+function named(found, index, known) {
+  if (known?.indices.length === 1) for (const hit of found.answer.hits.hits) hit._index = index;
+  return found;
+}
+
+/**
+ * Everything that a state shows: both pages of hits, the ranks of the left method, and how long the parts took.
+ * `known` says how the index is shown, and what its name stands for.
+ */
+export async function search(state, known, signal) {
+  const asking = bodies(state, known?.facets ?? []);
   const started = performance.now();
-  const ask = (body) => body === undefined ? Promise.resolve({}) : request("POST", "v1/search", body, { signal });
+  const ask = async (body) => body === undefined ? {} : named(await request("POST", "v1/search", body, { signal }), state.index, known);
   const timed = ask(asking.right).then((found) => ({ ...found, milliseconds: performance.now() - started }));
   const [right, left, base, words] = await Promise.all([timed, ask(asking.left), ask(asking.base), ask(asking.words)]);
   for (const { answer } of [left, right]) for (const hit of answer.hits.hits) titles.set(keyOf(hit), hit.resift.card.title);
