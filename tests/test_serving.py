@@ -208,6 +208,18 @@ def test_a_stop_lets_requests_that_have_begun_end(folder: Path) -> None:
         assert server.process.wait(30) == 0
 
 
+def test_what_is_served_is_told_without_passwords(folder: Path, packaged: Model) -> None:
+    cluster = "http://anna:se@cret@127.0.0.1:9, http://127.0.0.1:8"
+    stores = {(): f"{folder}/resift.db, sessions in {folder}/resift.db"}
+    stores["--engine", cluster] = f"http://127.0.0.1:9,http://127.0.0.1:8, sessions in {folder}/sessions.db"
+    for options, expected in stores.items():
+        with serving(folder, "--workers", "1", *options) as server:
+            server.process.terminate()
+            _, log = server.process.communicate(timeout=60)
+        assert f"Documents in {expected}, model resift-en ({packaged.hash})\n" in log
+        assert "cret" not in log
+
+
 def test_ctrl_c_is_told_by_the_exit_status(folder: Path) -> None:
     with serving(folder) as server:
         server.process.send_signal(signal.SIGINT)

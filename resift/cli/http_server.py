@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import socket
 import sys
@@ -15,6 +17,7 @@ from prometheus_client import multiprocess
 from resift.cli.failures import INTERRUPTED
 from resift.cli.http_worker import ENDING
 from resift.errors import BadInput
+from resift.plugin.addresses import is_cluster, without_credentials
 from resift.reranker import Config, create_app
 from resift.reranker.request_log import formatter, log_to_stderr
 
@@ -47,8 +50,13 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
     def load(self) -> Any:
         """The application."""
-        log_to_stderr(Config.from_environment().log)
-        app = create_app()
+        config = Config.from_environment()
+        log_to_stderr(config.log)
+        app = create_app(config)
+        model = app.extensions["resift"].search_model
+        told = f"{_shown(config.engine)}, sessions in {_shown(config.store)}, model {model.name} ({model.hash})"
+        # gunicorn's log, since ours tells of faults alone
+        logging.getLogger("gunicorn.error").info("Documents in %s", told)
         # The frequent words' rows, which explanations compare: what is in memory now is shared by all workers.
         app.extensions["resift"].model.top_words(0)
         return app
@@ -92,6 +100,11 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             super().spawn_worker()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
+def _shown(address: str) -> str:
+    """Where something is kept, for people: URLs without passwords, or a file's whole path."""
+    return without_credentials(address) if is_cluster(address) else os.path.abspath(address)
 
 
 def bind(host: str, port: int) -> socket.socket:
