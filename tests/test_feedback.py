@@ -16,7 +16,7 @@ from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS, bag_of_words
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import adam, learn_mask, spherical_entropy
-from resift.vectors.similarity import unit_rows
+from resift.vectors.similarity import known_alpha, unit_rows
 
 
 def torch_entropy(
@@ -235,6 +235,30 @@ def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> Non
     clicked = Feedback.learn(judged[0][:1], judged[1][:1], grades=[0.5, -0.25])
     assert clicked.evidence == 0.75
     assert clicked.adjusted_alpha(0.2, 0.9) == pytest.approx(0.2 + 0.7 * 0.75 / 3.75)
+
+
+def test_judged_documents_make_up_for_a_querys_unknown_words_as_far_as_their_own_are_known() -> None:
+    marks = [("fire", 1.0, "fire"), ("fire zyx", 0.5, "war")]
+    judged = [
+        JudgedDocument(Judgement("i", text, grade, query), np.eye(2, dtype=np.float32)[0], text)
+        for text, grade, query in marks
+    ]
+
+    def known_part(text: str) -> float:
+        return 1 / len(text.split())
+
+    def alpha(known: float) -> float:
+        return known_alpha(0.5, known)
+
+    feedback = Feedback.from_judged(judged, 2, known_part=known_part)
+    learned, theirs = 1.5 / 4.5, (1 + 0.5 * 0.5) / 1.5
+    for known in (0.0, 0.4, 1.0):
+        assert feedback.adjusted_alpha(0.5, 0.5, known) == pytest.approx(alpha(known + (theirs - known) * learned))
+    assert feedback.adjusted_alpha(0.5, 0.5) == 0.5
+    at = feedback.at_query("war")
+    assert at.adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(0.5 * 0.5 / 3.5))
+    assert Feedback.from_judged(judged, 2).adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(learned))
+    assert Feedback.from_judged([], 2, known_part=known_part).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
 
 
 def test_unknown_method(judged: tuple[np.ndarray, np.ndarray]) -> None:

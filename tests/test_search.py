@@ -87,7 +87,8 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     from resift.plugin.sqlite.engine import SqliteEngine
 
     engine = SqliteEngine(str(tmp_path / "docs.db"))
-    records = [Record("f", row, str(row), {"text": text}) for row, text in enumerate(TEXTS)]
+    texts = {"known": "fire fire", "unknown": "zzyzx qwfp fire", "other": "a river"}
+    records = [Record("f", row, id, {"text": text}) for row, (id, text) in enumerate(texts.items())]
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(records, ["text"])
     app = create_app(replace(config, alpha=None), engine=engine, model=model).test_client()
 
@@ -97,8 +98,10 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     whole, half, little = (alpha(f"fire {other}".strip()) for other in ("", "zzyzx", "zzyzx qwfp"))
     assert whole == model.alpha > half > little > 0
     assert alpha("fire zzyzx", alpha=0.5) == 0.5, "who names a weight gets it"
-    post(app, "/v1/feedback", session="a", index="docs", query="fire zzyzx", relevant=["1"], irrelevant=[])
+    for session, document in (("a", "known"), ("b", "unknown")):
+        post(app, "/v1/feedback", session=session, index="docs", query="fire zzyzx", relevant=[document], irrelevant=[])
     assert half < alpha("fire zzyzx", session="a") < model.alpha, "marks make up for words without vectors"
+    assert alpha("fire zzyzx", session="b") < half, "and for no more words than their own texts have vectors for"
     assert alpha("fire", session="a") == model.alpha
     for asked in ({}, {"alpha": 0.5}, {"session": "a"}, {"session": "a", "alpha": 0.2}):
         for query in ("fire", "fire zzyzx", "fire zzyzx qwfp"):

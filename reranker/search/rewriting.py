@@ -134,11 +134,12 @@ def similarity_weight(model: Model, config: Config, text: str, asked: float | No
     """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
 
     It is what the caller ``asked`` for, or the configuration's, or else the ``model``'s own, which counts less where
-    the model lacks words of the query. ``feedback`` is the part of what a session learned that concerns the query.
+    the model lacks words of the query and of what was judged. ``feedback`` is the part of what a session learned that
+    concerns the query.
     """
     named = config.alpha if asked is None else asked
     # a weight that somebody named counts as it is
-    alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, 1.0)
+    alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, None)
     return known_alpha(alpha, known) if feedback is None else feedback.adjusted_alpha(alpha, model.max_alpha, known)
 
 

@@ -44,7 +44,8 @@ class SessionFeedback:
         known = self._learned.get(key)
         if known is not None:
             return known
-        learned = Feedback.from_judged(judged, self.model.dim, self.model.table.idf, self.method)
+        model = self.model
+        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part)
         size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 

@@ -66,7 +66,8 @@ class IndexSearch:
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
         judged = [_as_kept(one) for one in asked.judged]
-        learned = Feedback.from_judged(judged, len(asked.vector), self.idf, asked.method) if judged else None
+        dim, known = len(asked.vector), asked.known_part
+        learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         text = " ".join(asked.text.split()[:_WORDS])
         info = self._info
         feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(info))
@@ -80,10 +81,11 @@ class IndexSearch:
         return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)
 
     def _settings(self, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+        known = None if asked.known_part is None else asked.known_part(asked.text)
         if feedback is None:
-            alpha, window = known_alpha(asked.alpha, asked.known), self.defaults.window
+            alpha, window = known_alpha(asked.alpha, known), self.defaults.window
         else:
-            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, asked.known)
+            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known)
             window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn, judged=self.judged)

@@ -173,7 +173,7 @@ def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[s
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
     return lambda query: search.hits(
-        Asked(query, model.encode_one(query), model.alpha, model.alpha, known=model.known_part(query))
+        Asked(query, model.encode_one(query), model.alpha, model.alpha, known_part=model.known_part)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,7 @@ def run_hybrid(
     own, alpha = alpha is None, weights_of(system)[0] if alpha is None else alpha
     term_queries, queries = lexical.queries(collection.queries), system.queries(collection.queries)
     search = _search(serve, system, collection, database)
+    known = partial(known_by, system) if own else None
     mixed, first, second = (_Rankings(collection) for _ in range(3))
     for rows, semantic in similarity_blocks(queries, database, system.similarity):
         # BM25's blocks may be smaller, because its rows are wider
@@ -135,7 +137,7 @@ def run_hybrid(
             mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
         else:
             found = [
-                search.hits(Asked(text, vector, alpha, alpha, known=known_by(system, text) if own else 1.0))
+                search.hits(Asked(text, vector, alpha, alpha, known_part=known))
                 for text, vector in zip(collection.queries[rows], queries[rows], strict=True)
             ]
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -26,8 +27,8 @@ class Asked:
     """One search: a query's ``text`` and ``vector`` (K,), and what was ``judged`` in its session.
 
     Documents' ids are their positions. ``alpha``: weight of the similarity without feedback; ``max_alpha``: what it
-    comes near to with feedback. ``known``: the part of the text's words that the vector stands for, 0 to 1, if the
-    weights are the model's own. ``method``: how the session learns. ``whole``: the whole collection is rescored and
+    comes near to with feedback. ``known_part``: of a text, how much of it its vector stands for, 0 to 1; None if the
+    weights count as they are. ``method``: how the session learns. ``whole``: the whole collection is rescored and
     ranked, and not only as many hits as are served.
     """
 
@@ -38,7 +39,7 @@ class Asked:
     judged: Sequence[JudgedDocument] = ()
     method: str = DEFAULT_METHOD
     whole: bool = False
-    known: float = 1.0
+    known_part: Callable[[str], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def served_by(serve: Serve, system: System, documents: Sequence[str]) -> Served:
     search = serve(documents, np.asarray(system.fit(documents)), system.similarity, lambda word: 1.0)
     alpha = weights_of(system)[0]
     return lambda query: search.hits(
-        Asked(query, system.queries([query])[0], alpha, alpha, known=known_by(system, query))
+        Asked(query, system.queries([query])[0], alpha, alpha, known_part=partial(known_by, system))
     )
 
 

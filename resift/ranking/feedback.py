@@ -95,8 +95,9 @@ class Feedback:
     ``vectors`` (m, K), float32: the judged documents' vectors at length 1. ``grades`` (m,): each judgement's sign and
     how much it counts, 1 for an explicit one. ``mask`` (K,), float32. ``bags``: the documents' m bags of words, or none
     if the method does not expand queries. ``queries``: the m texts that they were judged for, or none if unknown.
-    ``positions``: where each of the m documents stood in what was learned from, from 0. ``background``: documents of
-    the index that is searched, from which the ridge regression tells the judged ones apart; None if none are known.
+    ``positions``: where each of the m documents stood in what was learned from, from 0. ``known``: the part of each
+    document's words, 0 to 1, that its vector stands for, or none if all of them have vectors. ``background``: documents
+    of the index that is searched, from which the ridge regression tells the judged ones apart; None if none are known.
     """
 
     vectors: Floats
@@ -105,6 +106,7 @@ class Feedback:
     bags: tuple[Bag, ...] = ()
     queries: tuple[str, ...] = ()
     positions: tuple[int, ...] = ()
+    known: tuple[float, ...] = ()
     method: Method = field(default=METHODS[DEFAULT_METHOD])
     background: Background | None = None
 
@@ -143,10 +145,12 @@ class Feedback:
         dim: int,
         idf: Callable[[str], float] = lambda word: 1.0,
         method: str = DEFAULT_METHOD,
+        known_part: Callable[[str], float] | None = None,
     ) -> Feedback:
         """Learn from a session's judged documents, whose vectors have ``dim`` dimensions (K).
 
-        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS.
+        ``idf`` weighs words as in :func:`bag_of_words`; ``method`` is one of METHODS; ``known_part`` tells which part
+        of a text's words has vectors, 0 to 1, and without it all have.
         """
         positions = sorted(range(len(judged)), key=lambda position: judged[position].judgement.grade < 0)
         ordered = [judged[position] for position in positions]
@@ -155,25 +159,29 @@ class Feedback:
         bags = [bag_of_words(one.text, idf) for one in ordered] if METHODS[method].expands else []
         feedback = cls.learn(relevant, irrelevant, method, [one.judgement.grade for one in ordered], bags)
         queries = tuple(one.judgement.query for one in ordered)
-        return replace(feedback, queries=queries, positions=tuple(positions))
+        known = () if known_part is None else tuple(known_part(one.text) for one in ordered)
+        return replace(feedback, queries=queries, positions=tuple(positions), known=known)
 
     @property
     def evidence(self) -> float:
         """How much the judgements weigh together, explicit ones 1 each."""
         return float(np.abs(self.grades).sum())
 
-    def adjusted_alpha(self, alpha: float, max_alpha: float, known: float = 1.0) -> float:
+    def adjusted_alpha(self, alpha: float, max_alpha: float, known: float | None = None) -> float:
         """The similarity's weight against the engine's score with this feedback, if it is ``alpha`` without (0 to 1).
 
         It is alpha + max(0, max_alpha - alpha) · e / (3 + e) for an evidence of e, so it nears ``max_alpha``
         (:attr:`resift.encoders.model.Model.max_alpha`) the more is judged. Of the query's words the ``known`` part, 0
-        to 1, has vectors (:func:`resift.vectors.similarity.known_alpha`): in the same proportion judgements make up for
-        the rest.
+        to 1, has vectors (:func:`resift.vectors.similarity.known_alpha`), and in the same proportion that of the judged
+        documents' words takes its place. None: the weights count as they are.
         """
         learned = self.evidence / (HALF + self.evidence)
         # an alpha of 0 means the engine's scores alone, which feedback must not override
         weight = alpha and alpha + max(0.0, max_alpha - alpha) * learned
-        return known_alpha(weight, known + (1 - known) * learned)
+        if known is not None and learned:
+            judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
+            known += (judged - known) * learned
+        return known_alpha(weight, known)
 
     def against(self, background: Background) -> Feedback:
         """The same feedback, which tells the judged documents apart from a ``background``."""
@@ -243,6 +251,7 @@ class Feedback:
             bags=tuple(self.bags[i] for i in kept) if self.bags else (),
             queries=tuple(self.queries[i] for i in kept) if self.queries else (),
             positions=tuple(self.positions[i] for i in kept),
+            known=tuple(self.known[i] for i in kept) if self.known else (),
         )
         vars(found)["_shrunk"] = self._shrunk[kept]  # not multiplied again in each search
         return found

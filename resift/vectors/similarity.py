@@ -53,14 +53,14 @@ def alpha_of(beta: float) -> float:
     return beta / (1 + beta)
 
 
-def known_alpha(alpha: float, known: float) -> float:
+def known_alpha(alpha: float, known: float | None) -> float:
     """The weight of a similarity whose vector stands for the ``known`` part of a query's words, 0 to 1.
 
-    It is ``alpha`` for 1; else its beta counts times known²: what the other words ask for, only the engine knows. So
-    a model does little harm to texts in a language that it does not know. The square was chosen on pages in seven
-    languages other than English.
+    It is ``alpha`` for 1, and for None, which is a weight that counts as it is; else its beta counts times known²: what
+    the other words ask for, only the engine knows. So a model does little harm to texts in a language that it does not
+    know. The square was chosen on pages in seven languages other than English.
     """
-    return alpha if known == 1 else alpha_of(beta_of(alpha) * known**2)
+    return alpha if known in (None, 1) else alpha_of(beta_of(alpha) * known**2)
 
 
 def lengths_of(alphas: Sequence[float]) -> tuple[float, ...]:

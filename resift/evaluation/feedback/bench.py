@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ class FeedbackBench:
         :data:`resift.ranking.feedback.METHODS`.
         """
         text, vector = self.queries[query], self.query_vectors[query]
-        known = known_by(self._system, text) if self._own else 1.0
+        known = partial(known_by, self._system) if self._own else None
         asked = Asked(text, vector, self.alpha, self.max_alpha, judged, method, self.whole, known)
         return scores_of(self.search.hits(asked).positions, len(self.documents))
 
