@@ -193,7 +193,9 @@ def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path, model:
         assert ids(engine, "docs", {"match": {"text": "running"}}) == []
 
 
-def test_compound_names_of_a_file_of_format_1_are_cut_when_it_is_opened(path: Path, model: Model) -> None:
+def test_compound_names_of_a_file_of_format_1_are_cut_when_it_is_opened(
+    path: Path, model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     with closing(SqliteEngine(str(path))) as engine:
         engine.create("plain", ["text"], model, "standard")
         assert engine.bulk("plain", [Document("p", {"text": "os.path.join_all runs in the U.S."})]) == []
@@ -208,6 +210,9 @@ def test_compound_names_of_a_file_of_format_1_are_cut_when_it_is_opened(path: Pa
             assert ids(engine, "plain", {"match": {"text": word}}) == ["p"]
         assert ids(engine, "plain", {"match": {"text": "run"}}) == []
         assert set(ids(engine, "docs", FIRE)) == {"0", "1"}
+    SqliteEngine(str(path)).close()
+    # told as it takes a while in a large file; of a new file, and of one that is up to date, there is nothing to tell
+    assert caplog.messages == [f"{path} is of an earlier version: its texts are indexed again, this once"]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from resift.errors import ResiftError
 from resift.plugin.sqlite.tables import FORMAT, reindex_all
 
+log = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds that a writer waits for others
 # What SQLite says of a file that may be in order. Anything else that it says of our own statements is damage.
 _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
@@ -114,6 +116,7 @@ class Database:
         _use_write_ahead_log(db)
         db.execute("BEGIN IMMEDIATE")
         if self._check_format(db) < FORMAT and db.execute(has_table, ("indices",)).fetchone() == (1,):
+            log.warning("%s is of an earlier version: its texts are indexed again, this once", self.path)
             reindex_all(db)
         for statement in schema:
             db.execute(statement)
