@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attached_index import Index, assert_right, other, own, routed, run, shop, source
+from attached_index import Index, assert_right, other, own, own_model, routed, run, shop, source
 from flask import Response
 from opensearch_fixture import reranker_host
 from werkzeug.serving import make_server
 
-from resift import Model
+from resift import Model, WordVectors
 from resift.errors import EngineError
 from resift.plugin.cluster.index_pipelines import IndexPipelines
 from resift.plugin.cluster.install import Installer
@@ -279,6 +279,17 @@ def test_an_installation_that_goes_hands_its_indices_on(
         second.uninstall()
 
 
+def test_a_model_beside_that_of_an_installation_needs_a_name(
+    shop: Index, old: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
+) -> None:
+    _, folder = own_model(vectors, tmp_path, 3)
+    told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
+    command = f"resift install --model {folder} --reranker URL --name NAME"
+    assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
+    assert f"{command}, then resift attach {shop.name} --default-pipelines\n" in told
+    run("detach", shop.name, opensearch_url)
+
+
 def test_of_several_installations_one_that_answers_serves_an_index(
     cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
 ) -> None:
@@ -286,8 +297,11 @@ def test_of_several_installations_one_that_answers_serves_an_index(
     silent = [Installer(cluster, old.model, ["text"], "http://127.0.0.1:9", f"{one}-{shop.name}") for one in "ab"]
 
     def attach() -> set[str]:
-        run("attach", shop.name, opensearch_url, "--model", old.folder)
-        return serving()
+        told = run("attach", shop.name, opensearch_url, "--model", old.folder).output
+        found = serving()
+        for kind in ("search", "ingest"):
+            assert f"  {kind} pipeline resift-{shop.name} of installation {'/'.join(found)}\n" in told
+        return found
 
     def serving() -> set[str]:
         pipelines, names = IndexPipelines(shop.cluster, {}), [one.name for one in (*silent, old.installer)]

@@ -74,6 +74,8 @@ def test_pipelines_defaults_and_what_they_did_not_encode(
     try:
         line = status(opensearch_url, hand_made, *flags)["resift_vector"]
         assert (line["pipelines"], line["default_pipelines"], line["unencoded"]) == (["search", "ingest"], [], 0)
+        told = CliRunner().invoke(main, ["status", "--engine", opensearch_url, *flags]).output
+        assert f", or resift install {' '.join(flags)} --engine {opensearch_url} --reranker URL (" in told
         settings = {"index.final_pipeline": own, "index.search.default_pipeline": own}
         rest.request("PUT", f"/{hand_made}/_settings", settings)
         for id in ("a", "b"):

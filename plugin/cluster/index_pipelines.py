@@ -198,9 +198,15 @@ def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list
     return done
 
 
+def asked_installations(cluster: Cluster, index: str) -> dict[str, frozenset[str]]:
+    """By the kind of each pipeline of an index that Resift made the names of the installations that it asks."""
+    owners = {kind: _owners(cluster.find(_path(kind, index), pipeline_name(index)) or {}) for kind in _KINDS}
+    return {kind: names for kind, names in owners.items() if names}
+
+
 def pipelines_of(cluster: Cluster, index: str) -> list[str]:
     """The kinds of the pipelines of an index that Resift made, of ``search`` and ``ingest``."""
-    return [kind for kind in _KINDS if _owners(cluster.find(_path(kind, index), pipeline_name(index)) or {})]
+    return list(asked_installations(cluster, index))
 
 
 def remove_pipelines(cluster: Cluster, index: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from resift.cli.attach_plan import IndexPlan, learned_texts, plan_index
+from resift.cli.cluster import install_command
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFolder
@@ -24,7 +26,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
+from resift.plugin.cluster.index_pipelines import asked_installations, pipeline_name, settle_pipelines
 from resift.plugin.cluster.installation import installations
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -160,11 +162,16 @@ class Attaching:
     def _after(self, model: Model, found: list[dict[str, Any]]) -> list[str]:
         """What was done, what comes next, and how it is undone."""
         lines = [line for one in found for line in one.pop("lines")]
-        folder = next((f" --model {path}" for path in (self.options.model, self.out) if _is_model(path, model)), "")
+        folder = self.folder_flag(model)
         if not all(one["installed"] for one in found):
-            lines.append(f"next: resift serve{folder} and resift install{folder} --reranker URL, once for the cluster")
+            command = install_command(self.cluster, folder)
+            lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
         lines += [f"undo: resift detach {one['index']}" for one in found]
         return lines
+
+    def folder_flag(self, model: Model) -> str:
+        """The option that names the folder of a model; "" for the packaged one."""
+        return next((f" --model {path}" for path in (self.options.model, self.out) if _is_model(path, model)), "")
 
 
 class _Attached:
@@ -172,9 +179,9 @@ class _Attached:
 
     def __init__(self, run: Attaching, target: Target, model: Model) -> None:
         self.engine, self.cluster, self.options = run.engine, run.cluster, run.options
-        self.target, self.model = target, model
+        self.target, self.model, self.folder = target, model, run.folder_flag(model)
         self.plan = run._plan(target, model)
-        self.is_installed = any(one.model.hash == model.hash for one in installations(self.cluster).values())
+        self.able = {name for name, one in installations(self.cluster).items() if one.model.hash == model.hash}
 
     def run(self, stop: Stop) -> dict[str, Any]:
         """Do it; return the report."""
@@ -185,32 +192,33 @@ class _Attached:
                 total = max(self.plan.lacking, 1)
                 written = fill(self.engine, self.model, entry, stop, lambda done: progress(done, total))
         if stop.requested:
-            return self._report(written, verified, [], [])
+            return self._report(written, verified, {}, [])
         if 0 < target.documents <= len(written.refused) + written.left:
-            return self._report(written, verified, [], ["no document has a vector: searches stay as they were"])
+            return self._report(written, verified, {}, ["no document has a vector: searches stay as they were"])
         target = target.switch(entry)
         pipelines = self._settle()
         hints = self._set_defaults(target, pipelines)
         verified = None if self.plan.is_own else self._verify(entry, stop)
         return self._report(written, verified, pipelines, hints)
 
-    def _settle(self) -> list[str]:
+    def _settle(self) -> dict[str, frozenset[str]]:
+        """The kinds of the index's pipelines, and the installations that each asks."""
         try:
             settle_pipelines(self.cluster, self.target.name)
         except ResiftError as error:
             # the vectors are there, and who may write documents may not change pipelines in every cluster
             click.echo(f"no pipeline was made: {error.message}", err=True)
-        return pipelines_of(self.cluster, self.target.name)
+        return asked_installations(self.cluster, self.target.name)
 
-    def _set_defaults(self, target: Target, pipelines: list[str]) -> list[str]:
+    def _set_defaults(self, target: Target, pipelines: Mapping[str, frozenset[str]]) -> list[str]:
         """Set the default pipelines that are wanted; return what could not be set, and what to do."""
         if not self.options.default_pipelines:
             return []
         again = f"resift attach {self.target.name} --default-pipelines"
-        if not (self.is_installed and pipelines):
-            why = "the cluster has no installation for this model"
-            return [f"no default pipelines were set, since {why}: resift install, then {again}"]
-        free, hints = target.defaults(pipelines)
+        if not (self.able and pipelines):
+            why, command = "the cluster has no installation for this model", install_command(self.cluster, self.folder)
+            return [f"no default pipelines were set, since {why}: {command}, then {again}"]
+        free, hints = target.defaults(list(pipelines))
         target.set_defaults(free)
         lacking = [kind for kind in (["search"] if self.plan.is_own else ["ingest", "search"]) if kind not in pipelines]
         return [*hints, *(f"there is no {kind} pipeline to be the default: {again}" for kind in lacking)]
@@ -223,8 +231,16 @@ class _Attached:
         documents = self.engine.scan(entry.name, entry.vector_field, entry.fields, ids=ids)
         return check(self.engine, self.model, entry, documents, False, stop)
 
+    def _of(self, names: Sequence[str]) -> str:
+        """Which of several installations with the model those are that a pipeline asks; "" where there is no choice."""
+        return f" of installation {', '.join(names)}" if names and len(self.able) > 1 else ""
+
     def _report(
-        self, written: Written, verified: Verification | None, pipelines: list[str], hints: list[str]
+        self,
+        written: Written,
+        verified: Verification | None,
+        pipelines: Mapping[str, frozenset[str]],
+        hints: list[str],
     ) -> dict[str, Any]:
         entry = self.plan.entry
         rate = written.documents / written.seconds if written.seconds else 0
@@ -235,7 +251,8 @@ class _Attached:
             lines.append(f"  {verified.checked} documents verified: {wrong}")
             if verified.missing or verified.stale:
                 lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
-        lines += [f"  {kind} pipeline {pipeline_name(entry.name)}" for kind in pipelines]
+        asked = {kind: sorted(names & self.able) for kind, names in pipelines.items()}
+        lines += [f"  {kind} pipeline {pipeline_name(entry.name)}{self._of(names)}" for kind, names in asked.items()]
         lines += [f"  {hint}" for hint in hints]
         return {
             "index": entry.name,
@@ -247,8 +264,9 @@ class _Attached:
             "verified": None if verified is None else verified.checked,
             "missing": None if verified is None else verified.missing,
             "stale": None if verified is None else verified.stale,
-            "installed": self.is_installed,
-            "pipelines": pipelines,
+            "installed": bool(self.able),
+            "pipelines": list(pipelines),
+            "installations": asked,
             "hints": hints,
             "in_order": not (written.refused or hints or (verified and (verified.missing or verified.stale))),
             "lines": lines,

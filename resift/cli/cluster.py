@@ -17,6 +17,7 @@ from resift.plugin.addresses import without_credentials
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
+    from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
     from resift.plugin.documents import ModelDescription
     from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -132,6 +133,16 @@ def with_installer(command: Command) -> Command:
             command(Installer(engine, described, encoded, address, chosen, key), **rest)
 
     return run
+
+
+def install_command(cluster: Cluster, folder: str = "") -> str:
+    """What installs a model that no installation of a cluster has; ``folder`` is the option that names its folder.
+
+    Beside other installations it needs a name of its own: without one it would change the only one that there is.
+    """
+    from resift.plugin.cluster.installation import installations
+
+    return f"{INSTALL}{folder} --reranker URL" + (" --name NAME" if installations(cluster) else "")
 
 
 def _only_name(names: Sequence[str]) -> str:

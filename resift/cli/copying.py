@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from resift.cli.attaching import Attaching, Options, learned_folder
+from resift.cli.cluster import install_command
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
 from resift.encoders.registry import load_model
@@ -152,7 +153,7 @@ class Copying:
                 _put_out_of_service(copy)
             fields = self.plan.entry.fields
             mirror = Mirror(self.engine, copy, self.target.name, self.to, stop, model, fields)
-            done = self._copied(mirror, copy, is_new)
+            done = self._copied(mirror, copy, is_new, self.attaching.folder_flag(model))
         if done is None:
             click.echo(f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy", err=True)
             return 128 + (stop.signal or 2)
@@ -161,8 +162,11 @@ class Copying:
         print_report({**report, "model": model.hash, "seconds": seconds}, self.as_json, *lines)
         return NOT_RIGHT if report["hints"] else 0
 
-    def _copied(self, mirror: Mirror, copy: Copy, is_new: bool) -> tuple[dict[str, Any], list[str]] | None:
-        """Copy and compare all, and move the aliases; None if it was interrupted."""
+    def _copied(self, mirror: Mirror, copy: Copy, is_new: bool, folder: str) -> tuple[dict[str, Any], list[str]] | None:
+        """Copy and compare all, and move the aliases; None if it was interrupted.
+
+        ``folder`` is the option that names the model's.
+        """
         total, stop = max(1, self.target.documents), mirror.stop
         with progress_bar(f"copying {self.target.name}") as progress:
             mirror.everything(not is_new, lambda done: progress(done, max(total, done)))
@@ -173,7 +177,7 @@ class Copying:
             mirror.catch_up()
         if stop.requested:
             return None
-        pipelines, hints = self._pipelines(copy)
+        pipelines, hints = self._pipelines(copy, folder)
         documents, seconds = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
         names, index = ", ".join(self.aliases), self.target.name
         lines = [
@@ -186,7 +190,7 @@ class Copying:
         report = {"index": index, "copy": self.to, "aliases": self.aliases, "documents": documents}
         return {**report, "blocked_seconds": round(seconds, 3), "pipelines": pipelines, "hints": hints}, lines
 
-    def _pipelines(self, copy: Copy) -> tuple[list[str], list[str]]:
+    def _pipelines(self, copy: Copy, folder: str) -> tuple[list[str], list[str]]:
         """The kinds of pipelines that the copy has, and what to do about one that it should have."""
         hints = []
         try:
@@ -196,7 +200,7 @@ class Copying:
         found = pipelines_of(self.cluster, copy.name)
         used = pipeline_name(self.target.name) in map(copy.settings(self.target.name).get, PIPELINES)
         if (self.options.default_pipelines or used) and "search" not in found:
-            again = f"resift install, then resift attach {copy.name} --default-pipelines"
+            again = f"{install_command(self.cluster, folder)}, then resift attach {copy.name} --default-pipelines"
             hints.append(
                 f"no default pipelines were set, since the cluster has no installation for this model: {again}"
             )

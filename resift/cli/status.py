@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from resift.cli.cluster import INSTALL, with_installer
+from resift.cli.cluster import with_installer
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import json_option
 from resift.cli.output import print_report, print_table
@@ -162,9 +163,11 @@ def _engine_flag() -> str:
 
 
 def _pasted(fix: str) -> str:
-    """A fix that is to install, with the options that this command was given: without them it would change nothing."""
-    if not fix.startswith(INSTALL):
-        return " ".join(fix.split())  # what a cluster says of an error may have several lines
+    """A fix whose command has the options that this one was given: without them it would be of another installation."""
     given = {name: click.get_current_context().params[name] for name in ("model", "fields", "reranker", "name")}
-    flags = [f"--{name} {','.join(value) if name == 'fields' else value}" for name, value in given.items() if value]
-    return " ".join([INSTALL, *flags]) + _engine_flag() + fix.removeprefix(INSTALL)
+    if " --reranker " in fix:
+        given["reranker"] = None
+    flags = [f" --{name} {','.join(value) if name == 'fields' else value}" for name, value in given.items() if value]
+    more = "".join(flags) + _engine_flag()
+    # what a cluster says of an error may have several lines
+    return re.sub(r"resift (install|guard)\b", lambda found: found[0] + more, " ".join(fix.split()), count=1)
