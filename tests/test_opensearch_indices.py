@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +19,10 @@ from reranker_app import app, client, config, filled, post
 
 from resift import Model
 from resift.errors import IndexNotFound
+from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
+from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, Body
 
 __all__ = ["app", "client", "config", "filled"]
 
@@ -104,3 +112,71 @@ def test_another_index_whose_fields_take_no_words_is_searched_beside(
                 assert query != {"match_all": {}} or "only" in [hit["_id"] for hit in answer["hits"]["hits"]]
     finally:
         engine.client.indices.delete(index=other)
+
+
+@pytest.fixture(scope="module")
+def named(cluster: OpenSearchEngine, packaged: Model) -> Iterator[tuple[OpenSearchEngine, str]]:
+    """An index of texts with names, which the analyser ``standard`` has cut too, in ``title``."""
+    index = f"names-{uuid.uuid4().hex[:8]}"
+    mapped = mappings(["text"], packaged)
+    mapped["properties"]["title"] = {"type": "text", "analyzer": "resift_standard"}
+    cluster.client.indices.create(index=index, body={"settings": SETTINGS, "mappings": mapped})
+    texts = ["os.path.join", "OS path", "a path of the os", "read_csv", "to_csv", "is_not"]
+    rows = [Document(f"{n}", {"title": text, "text": text}) for n, text in enumerate(texts, 1)]
+    assert not cluster.bulk(index, rows)
+    cluster.refresh(index)
+    yield cluster, index
+    cluster.drop(index)
+
+
+@pytest.mark.parametrize(
+    ("clause", "found"),
+    [
+        ({"match": {"text": "os.path"}}, ["1", "2", "3"]),
+        ({"match_phrase": {"text": "os.path"}}, ["1", "2"]),
+        ({"query_string": {"query": '"os.path"', "default_field": "text"}}, ["1", "2"]),
+        ({"query_string": {"query": "os.pa*", "default_field": "text"}}, []),
+        ({"simple_query_string": {"query": "os.pa*", "fields": ["text"]}}, []),
+        ({"prefix": {"text": "os.pa"}}, []),
+        ({"prefix": {"text": "pa"}}, ["1", "2", "3"]),
+        ({"wildcard": {"text": "pa*"}}, ["1", "2", "3"]),
+        ({"match_phrase_prefix": {"text": "os.pa"}}, ["1", "2"]),
+        ({"terms": {"text": ["os.path", "csv"]}}, ["4", "5"]),
+        ({"match": {"text": "to_csv"}}, ["4", "5"]),
+        ({"match": {"text": "is_not"}}, []),
+        ({"match": {"title": "to_csv"}}, ["4", "5"]),
+        ({"match": {"title": "is_not"}}, ["6"]),
+    ],
+)
+def test_how_clauses_find_compound_names(named: tuple[OpenSearchEngine, str], clause: Body, found: list[str]) -> None:
+    assert sorted(ids(*named, clause)) == found
+
+
+def test_an_index_of_an_earlier_version_gets_the_new_words(
+    cluster: OpenSearchEngine, opensearch_url: str, packaged: Model, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "indexing.md").read_text("utf-8")
+    (commands,) = re.findall(r"### An index that cuts no names.*?```\n(.*?)```", page, re.DOTALL)
+    old = f"old-{uuid.uuid4().hex[:8]}"
+    before = mappings(["title", "text"], packaged)
+    before["properties"] |= {name: {"type": "text", "analyzer": "english"} for name in ("title", "text")}
+    cluster.client.indices.create(index=old, body={"settings": {"index.knn": True}, "mappings": before})
+    try:
+        source = {"title": "os.path.join", "text": "read_csv", "year": 2001}
+        assert not cluster.bulk(old, [Document("1", source, packaged.encode_one("os path join read csv"))])
+        cluster.refresh(old)
+        script = commands.replace("http://localhost:9200", opensearch_url).replace("news", old)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = {**os.environ, "PATH": path}
+        done = subprocess.run(
+            ["bash", "-e", "-c", script], capture_output=True, text=True, timeout=100, env=env, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"1 documents in index {old}-2: 0 without a vector, 0 with a stale one" in done.stdout
+        assert done.stdout.endswith('{"tokens":[{"token":"os"},{"token":"path"}]}')
+        for word in ("path", "csv"):
+            assert ids(cluster, f"{old}-2", {"multi_match": {"query": word, "fields": ["title", "text"]}}) == ["1"]
+        assert cluster.get(f"{old}-2", "1")[0] == source
+        assert ids(cluster, old, {"match": {"title": "path"}}) == []
+    finally:
+        cluster.client.indices.delete(index=f"{old},{old}-2", params={"ignore_unavailable": "true"})
