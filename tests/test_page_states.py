@@ -14,6 +14,8 @@ from reranker_app import wait_for_sample
 from selenium.webdriver.common.keys import Keys
 
 from resift import Model
+from resift.plugin.documents import Document
+from resift.plugin.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
@@ -117,6 +119,27 @@ def test_a_page_beyond_the_last_one_says_so(page: Page) -> None:
     assert page.one("#right .card .rank").text == "1"
     page.driver.back()
     page.wait("return document.querySelector('#message h2').textContent === 'There is no page 7'")
+
+
+def test_pages_end_where_the_api_does(page: Page, engine: Engine, index: str, model: Model, tmp_path: Path) -> None:
+    engine.create(index, ["text"], model)
+    for start in range(0, 10_500, 1_500):
+        some = [Document(str(n), {"text": f"fire {n}"}) for n in range(start, start + 1_500)]
+        assert engine.bulk(index, some) == []
+    engine.refresh(index)
+    app = create_app(Config(store=str(tmp_path / "s.db"), index=index), engine=engine, model=model)
+    with served(app) as server:
+        deep = Page(page.driver, f"http://127.0.0.1:{server.server_port}").open(q="fire", page=999, drawer=1)
+        for number, said in ((999, "Page 999"), (1000, "Page 1000, the last that can be shown")):
+            assert (deep.text("#page-number"), deep.text("#message")) == (said, "")
+            assert deep.texts("#right .card .rank") == [str(n) for n in range(number * 10 - 9, number * 10 + 1)]
+            assert set(deep.texts("#right .card .moved > [aria-hidden]")) == {"="}
+            assert deep.one("#next").is_enabled() is (number == 999)
+            deep.click("#right .card .thumb[title=relevant]")
+            if number == 999:
+                deep.click("#next")
+        assert deep.text("#toggle") == "Session · 2 marks"
+        assert deep.click("#previous").text("#page-number") == "Page 999"
 
 
 def test_a_browser_that_keeps_nothing_shows_hits(page: Page) -> None:

@@ -1,5 +1,7 @@
 // What the page shows, as the address says it: reload, back and a shared link show the same.
 
+import { LAST } from "./searching.js";
+
 export const METHODS = ["bm25", "hybrid", "trained", "session"];
 const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "bm25", right: "session", alpha: null, filters: [], drawer: false };
 
@@ -10,7 +12,7 @@ export function read(search, index) {
   const session = given.get("session") || "";
   if (/^[A-Za-z0-9_.:-]{1,128}$/.test(session)) state.session = session;
   const page = Number(given.get("page"));
-  if (Number.isInteger(page) && page > 0 && page <= 1000) state.page = page;
+  if (Number.isInteger(page) && page > 0 && page <= LAST) state.page = page;
   for (const side of ["left", "right"]) if (METHODS.includes(given.get(side))) state[side] = given.get(side);
   const alpha = Number(given.get("alpha"));
   if (given.get("alpha") && alpha >= 0 && alpha <= 1) state.alpha = alpha;

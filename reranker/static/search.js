@@ -9,7 +9,7 @@ import * as drawer from "./drawer.js";
 import { curl, offer, qrels, ubi } from "./export.js";
 import { listen } from "./keys.js";
 import * as messages from "./messages.js";
-import { LABELS, SIZE, keyOf, search } from "./searching.js";
+import { LABELS, LAST, SIZE, keyOf, search } from "./searching.js";
 import * as sessions from "./session.js";
 
 const { index: defaultIndex, alpha } = document.body.dataset;
@@ -129,9 +129,10 @@ function paint() {
   else messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
   $("total").textContent = count;
   $("status").textContent = none && !total.value ? `Nothing found for ${state.query}` : `${count}, page ${state.page}`;
-  $("page-number").textContent = `Page ${state.page}`;
+  const more = total.relation === "gte" || state.page * SIZE < total.value;
+  $("page-number").textContent = `Page ${state.page}${more && state.page === LAST ? ", the last that can be shown" : ""}`;
   $("previous").disabled = state.page === 1;
-  $("next").disabled = total.relation === "eq" && state.page * SIZE >= total.value;
+  $("next").disabled = !more || state.page === LAST;
   $("pages").hidden = $("previous").disabled && $("next").disabled;
   $("note").textContent = state.right === "session" && !sessions.grades(session).size ? "nothing marked yet, so the same as hybrid" : "";
   reason(right.resift);

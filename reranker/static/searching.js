@@ -3,6 +3,7 @@
 import { request } from "./api.js";
 
 export const SIZE = 10;
+export const LAST = 1000; // page: the API gives the first 10,000 hits
 const DEPTH = 100; // ranks that are known beyond the page
 
 export const NAMES = { bm25: "BM25", hybrid: "hybrid", trained: "the trained reranker", session: "your session" };
@@ -30,7 +31,7 @@ function filter(filters) {
 export function bodies(state, facets) {
   const common = { index: state.index, query: state.query, filter: filter(state.filters) };
   const page = { from: (state.page - 1) * SIZE, size: SIZE, highlight: true, documents: "card" };
-  const depth = page.from + DEPTH, ranks = { size: depth, documents: "none" };
+  const depth = Math.min(page.from + DEPTH, LAST * SIZE), ranks = { size: depth, documents: "none" };
   const shown = { ...common, ...page, ...asked(state.right, state), reasons: true, plane: state.drawer, facets: state.drawer ? facets : [] };
   return {
     depth,
