@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
+from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
 KINDS = ["dry", "wet", "dry", "war", "war", "wet", "dry"]
@@ -154,6 +156,24 @@ def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: 
     counted = sum(one["count"] for one in widened["resift"]["facets"]["year"])
     assert counted == widened["hits"]["total"]["value"] > 5
     assert "facets" not in post(client, "/v1/search", index=kinds, query="fire")["resift"]
+
+
+def test_a_text_has_no_values_to_count_and_the_error_says_what_has(cluster: OpenSearchEngine, model: Model) -> None:
+    index = f"resift-test-{uuid.uuid4().hex[:12]}"
+    texts = {"title": {"type": "text", "fields": {"keyword": {"type": "keyword"}}}, "text": {"type": "text"}}
+    mapping = {"properties": {**texts, "kind": {"type": "keyword"}, "year": {"type": "date"}}}
+    client = create_app(Config(), engine=cluster, model=model).test_client()
+    try:
+        cluster.client.indices.create(index=index, body={"mappings": mapping})
+        body = {"title": "A fire", "text": "in the bush", "kind": "dry", "year": "2001"}
+        cluster.client.index(index=index, body=body, params={"refresh": "true"})
+        for name, expected in (("title", "title.keyword"), ("text", "kind | title.keyword")):
+            error = post(client, "/v1/search", 400, index=index, query="fire", facets=["year", name])["error"]
+            assert (error["code"], error["value"], error["expected"]) == ("bad_input", name, expected)
+        found = post(client, "/v1/search", index=index, query="fire", facets=["year", "title.keyword"])
+        assert [len(values) for values in found["resift"]["facets"].values()] == [1, 1]
+    finally:
+        cluster.drop_if_exists(index)
 
 
 def test_hits_marks_and_query_are_points(client: FlaskClient, filled: str) -> None:

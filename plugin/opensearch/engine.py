@@ -11,7 +11,7 @@ import numpy as np
 from opensearchpy.exceptions import TransportError
 
 from resift.arrays import Floats
-from resift.errors import EngineError, IndexNotFound
+from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.documents import (
     Document,
     IndexInfo,
@@ -31,7 +31,9 @@ from resift.plugin.opensearch.documents import stored_json, without_stored_vecto
 from resift.plugin.opensearch.failover import AS_TEXT
 from resift.plugin.opensearch.mappings import (
     SETTINGS,
+    TEXT_TYPES,
     exact_names,
+    field_type,
     is_mapped_alike,
     mappings,
     nested_path,
@@ -43,6 +45,7 @@ from resift.plugin.opensearch.versions import supported_version
 from resift.plugin.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 
 _SAMPLE_SEED = 7
+_SUGGESTED = 10
 _LARGEST = 1e38  # of numbers of 32 bits
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
 _LOCAL = {"local": "true"}
@@ -109,12 +112,28 @@ class OpenSearchEngine(Engine):
         aggs = {name: {"terms": {"field": name, "size": size}} for name in fields}
         # under numbers: the name of an aggregation may not have every sign that a field's may
         body = {"query": query, "size": 0, "aggs": {str(at): one for at, one in enumerate(aggs.values())}}
-        response = self.search(index, body, headers=headers).response
+        try:
+            response = self.search(index, body, headers=headers).response
+        except EngineError as error:
+            text = self._text_among(fields, index, headers) if error.status == 400 else None
+            raise text or error from None
         found = response.get("aggregations", {})
         return {
             name: [(_value(bucket), bucket["doc_count"]) for bucket in found.get(str(at), {}).get("buckets", ())]
             for at, name in enumerate(fields)
         }
+
+    def _text_among(self, fields: Sequence[str], index: str, headers: Headers) -> BadInput | None:
+        """The error that tells of the first text among ``fields``, whose values are not counted; None without one."""
+        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
+        found = [entry["mappings"] for entry in answer.values()]
+        exact = sorted({name for mapping in found for name in exact_names(mapping)})
+        for name in fields:
+            if any(field_type(mapping, name) in TEXT_TYPES for mapping in found):
+                inner = [one for one in exact if one.startswith(f"{name}.")]
+                expected = " | ".join((inner or exact)[:_SUGGESTED]) or "a keyword, a number, a date, true or false"
+                return BadInput(f"{name!r} is a text, whose values are not counted", value=name, expected=expected)
+        return None
 
     def vector_fault(self, info: IndexInfo) -> str:
         found = call(self.client.indices.get_mapping, index=info.name)

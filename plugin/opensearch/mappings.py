@@ -29,6 +29,7 @@ ANALYSIS: dict[str, Any] = {
     },
 }
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
+TEXT_TYPES = ("text", "match_only_text", "search_as_you_type")
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 _CONSEQUENCES = {
@@ -84,6 +85,18 @@ def exact_names(mapping: dict[str, Any], path: str = "") -> Iterator[str]:
             yield f"{path}{name}"
         yield from exact_names(field, f"{path}{name}.")
         yield from exact_names({"properties": field.get("fields", {})}, f"{path}{name}.")
+
+
+def field_type(mapping: dict[str, Any], name: str) -> str | None:
+    """The type of a field of a mapping by its whole name; None of one that it does not map, and of an object.
+
+    >>> field_type({"properties": {"title": {"type": "text", "fields": {"raw": {"type": "keyword"}}}}}, "title.raw")
+    'keyword'
+    """
+    level = mapping
+    for part in name.split("."):
+        level = {**level.get("properties", {}), **level.get("fields", {})}.get(part, {})
+    return level.get("type")
 
 
 def nested_path(mapping: dict[str, Any], name: str) -> str | None:
