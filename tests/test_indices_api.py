@@ -158,11 +158,13 @@ def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: 
     assert "facets" not in post(client, "/v1/search", index=kinds, query="fire")["resift"]
 
 
-def test_a_text_has_no_values_to_count_and_the_error_says_what_has(cluster: OpenSearchEngine, model: Model) -> None:
+def test_a_text_has_no_values_to_count_and_the_error_says_what_has(
+    cluster: OpenSearchEngine, model: Model, tmp_path: Path
+) -> None:
     index = f"resift-test-{uuid.uuid4().hex[:12]}"
     texts = {"title": {"type": "text", "fields": {"keyword": {"type": "keyword"}}}, "text": {"type": "text"}}
     mapping = {"properties": {**texts, "kind": {"type": "keyword"}, "year": {"type": "date"}}}
-    client = create_app(Config(), engine=cluster, model=model).test_client()
+    client = create_app(Config(store=str(tmp_path / "s.db")), engine=cluster, model=model).test_client()
     try:
         cluster.client.indices.create(index=index, body={"mappings": mapping})
         body = {"title": "A fire", "text": "in the bush", "kind": "dry", "year": "2001"}
