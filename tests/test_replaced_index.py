@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser import Driver, Page, served
@@ -97,6 +98,26 @@ def test_the_library_marks_its_hits_under_the_alias(shop: Shop, client: FlaskCli
     session.mark(relevant=[hit])
     shop.replace()
     assert [one["document"] for one in session.explain()["learned"]["because"]] == [hit.id]
+
+
+def test_the_new_index_s_pipeline_has_its_searches_rewritten_by_them(shop: Shop, tmp_path: Path) -> None:
+    def rewritten() -> dict[str, Any]:
+        # a pipeline names its own index, whatever name its clients search by
+        ext = {"ml_inference": {"session": "anna", "judged": "hide"}}
+        asked = {"index": shop.index, "body": {"query": {"match": {"text": "fire"}}, "ext": ext}}
+        found: dict[str, Any] = post(client, "/v1/rewrite", **asked)["body"]
+        return found
+
+    config = Config(store=str(tmp_path / "s.db"))
+    client = create_app(config, engine=shop.engine, model=shop.model).test_client()
+    first, second, *_ = ids(post(client, "/v1/search", index=shop.alias, query="fire"))
+    post(client, "/v1/feedback", session="anna", index=shop.alias, query="fire", relevant=[first], irrelevant=[second])
+    hidden = [{"ids": {"values": [first, second]}}]
+    assert rewritten()["query"]["bool"]["must_not"] == hidden
+    shop.replace()
+    # what the alias stands for is remembered for five seconds
+    client = create_app(config, engine=shop.engine, model=shop.model).test_client()
+    assert rewritten()["query"]["bool"]["must_not"] == hidden
 
 
 def test_the_page_marks_and_reads_under_the_alias(driver: Driver, shop: Shop, client: FlaskClient) -> None:
