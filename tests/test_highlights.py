@@ -55,3 +55,17 @@ def test_a_passage_says_where_the_text_goes_on(tmp_path: Path, model: Model, pla
     assert shown.endswith(end)
     assert "<em>fire</em>" in shown
     assert len(shown.split()) == min(40, 100 - max(0, place - 5))
+
+
+def test_a_long_text_that_is_all_hits(tmp_path: Path, model: Model) -> None:
+    # took minutes where each hit was compared with all others
+    text = "a river " * 50_000 + "bush_fire " * 50_000 + "rain"
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    assert engine.bulk("docs", [Document("1", {"text": text}, None)]) == []
+    body = {"query": {"match": {"text": "bush.fire"}}, "highlight": {"fields": {"text": {}}}}
+    ((shown,),) = (hit["highlight"]["text"] for hit in engine.search("docs", body).hits)
+    engine.close()
+    assert shown.startswith("…river a river a river a river a river <em>bush")
+    assert shown.endswith(" <em>bush</em>_<em>fire</em> <em>bush</em>…")
+    assert shown.count("<em>") == 35
