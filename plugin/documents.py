@@ -14,7 +14,22 @@ from resift.errors import BadInput, ModelMismatch
 from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 from resift.vectors.similarity import lengths_of
 
-ANALYZERS = ("english", "standard")
+# Languages whose words are stemmed the same in OpenSearch and in the embedded engine, which the versions of Snowball's
+# rules are not for each of its languages.
+LANGUAGES = (
+    *("catalan", "danish", "dutch", "finnish", "french", "german", "hungarian"),
+    *("italian", "norwegian", "portuguese", "russian", "spanish", "swedish"),
+)
+# What stands before an apostrophe and is no part of the word after it: articles, and what is shortened like them.
+ELISIONS = {
+    "catalan": ["d", "l", "m", "n", "s", "t"],
+    "french": ["c", "d", "j", "jusqu", "l", "lorsqu", "m", "n", "puisqu", "qu", "quoiqu", "s", "t"],
+    "italian": [
+        *("agl", "all", "c", "d", "dagl", "dall", "degl", "dell", "gl", "l", "m"),
+        *("negl", "nell", "pell", "s", "sugl", "sull", "coll", "t", "un", "v"),
+    ],
+}
+ANALYZERS = ("english", "standard", *LANGUAGES)
 # The signs at which new indices cut compound names: those in os.path and read_csv, but not in U.S. Java and Python read
 # the expression alike. A letter beyond U+FFFF is two to Java when it looks back, hence the {2,4} and {1,2} there.
 COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"

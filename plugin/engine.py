@@ -42,9 +42,9 @@ class Engine(ABC):
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         """Create an index whose text ``fields`` are searched, and encoded by ``model``.
 
-        ``analyzer`` is ``english`` (stems words) or ``standard``. Raises BadInput for a name, field list or analyzer
-        that cannot be, and EngineError with status 400 if there is another index of that name. One that is made of
-        the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
+        ``analyzer`` is one of :data:`resift.plugin.documents.ANALYZERS`. Raises BadInput for a name, field list or
+        analyzer that cannot be, and EngineError with status 400 if there is another index of that name. One that is
+        made of the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
         """
 
     @abstractmethod

@@ -169,9 +169,9 @@ class Library:
     def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
         """An index by its name; made if there is none and ``fields`` says which fields are searched and encoded.
 
-        ``analyzer`` (``english`` or ``standard``) is that of a new index. Raises IndexNotFound if there is no such
-        index and no fields are given, BadInput if it exists with other fields or cannot be made of these, and
-        ModelMismatch if its vectors are another model's.
+        ``analyzer``, one of ``resift.plugin.documents.ANALYZERS``, is that of a new index. Raises IndexNotFound if
+        there is no such index and no fields are given, BadInput if it exists with other fields or cannot be made of
+        these, and ModelMismatch if its vectors are another model's.
         """
         if isinstance(fields, str):
             raise BadInput("fields is a string", value=fields, expected=f"a list of field names, [{fields!r}]")

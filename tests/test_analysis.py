@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from resift import Model
-from resift.plugin.documents import ANALYZERS
+from resift.plugin.documents import ANALYZERS, LANGUAGES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.sqlite.analysis import terms_of, words_of
 
@@ -28,6 +28,21 @@ ODD = [
     "𐐀𐐁.𐐂 𐐀.𐐁𐐂 𐐀.𐐁 a.𐐀𐐁 a𐐀:b 𝐀𝐁.𝐂_𝐃 𝐱.𝐲 𞤀𞤁:𞤂 1𐐀.𐐁 𠀀𠀁.𠀂",
     "カ_カ a_カ_1 カa 1カ ー 々〆〇 ｶﾞ か゛ 𠀀𠀁 㐀 豈 ㄅㄆ ꀀꀁ",
 ]
+LANGUAGE_WORDS = {
+    "catalan": "l'escola d’escoles cantant cantaven nacions nacionals felicitat ràpidament obrir-les t'agrada n'hi",
+    "danish": "skolerne skolens arbejdede friheden venligst børnenes bogstaver læserne undersøgelse hurtigere",
+    "dutch": "scholen lopende vrijheden lichamelijk mogelijkheden kinderen katten boeken gewerkt huisje één geïnd",
+    "finnish": "talossa taloissammekin koulujen juoksivat vapauden kirjoittaminen EU:n tietokoneella lapsilleen yö",
+    "french": "l'école d’enfants qu'elles aujourd'hui chantaient nationales rapidement œuvres L'ÉTÉ jusqu'à",
+    "german": "Schulen Häuser größte schönsten Kindern gingen eventuell System Straßen des Autos Lichts ältere er",
+    "hungarian": "házakban iskolák gyerekekkel szabadságának könyveiből futottak őket autóinkról szépen magyarországi",
+    "italian": "l'università dell’amore cantavano nazionali rapidamente c'è un'altra città parlandone degl'italiani",
+    "norwegian": "skolene arbeidet friheten vennligst barnas bøkene undersøkelser hurtigere leserens muligheter",
+    "portuguese": "escolas cantavam nacionais rapidamente felicidade ações informática abrindo-as logia corações",
+    "russian": "школами бегали свободы книги работающий красивейшая детям общественность ёлками прочитавшись",
+    "spanish": "escuelas cantaban nacionales rápidamente felicidad acciones diciéndoselo lógicas averigüéis niñitos",
+    "swedish": "skolorna arbetade friheten vänligast barnens böckerna undersökningar snabbare läsarnas löst",
+}
 # Characters that the rules of words tell apart, in any order.
 ALPHABET = "aZé1٣_.,;:'’\"·- \n#日ひカー한ก์שאΣİ\u0301\u00ad\u200b\u200d😀👩🇩"
 
@@ -38,6 +53,18 @@ def analysed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[tuple[OpenS
     index = f"resift-analysis-{uuid.uuid4().hex[:8]}"
     cluster.create(index, ["text"], packaged)
     yield cluster, index
+    cluster.drop(index)
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def in_language(
+    request: pytest.FixtureRequest, cluster: OpenSearchEngine, packaged: Model
+) -> Iterator[tuple[OpenSearchEngine, str, str]]:
+    """A cluster, an index of a language that Resift made there, and the language."""
+    language = str(request.param)
+    index = f"resift-analysis-{uuid.uuid4().hex[:8]}"
+    cluster.create(index, ["text"], packaged, language)
+    yield cluster, index, language
     cluster.drop(index)
 
 
@@ -53,7 +80,13 @@ def all_terms(texts: Sequence[str], analyzer: str) -> list[str]:
     return [term for text in texts for term in terms_of(text, analyzer)]
 
 
-@pytest.mark.parametrize("analyzer", ANALYZERS)
+def test_words_of_a_language(in_language: tuple[OpenSearchEngine, str, str]) -> None:
+    cluster, index, language = in_language
+    texts = [*SENTENCES, *ODD, *(word for words in LANGUAGE_WORDS.values() for word in words.split())]
+    assert all_terms(texts, language) == cluster_terms((cluster, index), language, texts)
+
+
+@pytest.mark.parametrize("analyzer", ["english", "standard"])
 @pytest.mark.parametrize("text", [*SENTENCES, *ODD])
 def test_sentences_of_many_languages(analysed: tuple[OpenSearchEngine, str], text: str, analyzer: str) -> None:
     assert terms_of(text, analyzer) == cluster_terms(analysed, analyzer, [text])

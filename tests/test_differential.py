@@ -20,11 +20,11 @@ COUNT = 400
 BATCH = st.lists(QUERIES, min_size=20, max_size=20)  # one _msearch
 
 
-@pytest.fixture(scope="module", params=["english", "standard"])
+@pytest.fixture(scope="module", params=["english", "standard", "french"])
 def twins(
     request: pytest.FixtureRequest, cluster: OpenSearchEngine, model: Model, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Twins]:
-    """An index of all documents with each analyser."""
+    """An index of all documents with each analyser, and that of one other language."""
     path = tmp_path_factory.mktemp("twins") / "engine.db"
     with Twins.of(path, cluster, model, request.param, documents(COUNT)) as found:
         yield found

@@ -87,6 +87,25 @@ def test_bm25_stems_and_ranks(engine: Engine, indexed: str) -> None:
     assert len(ids(engine, indexed, {"match_all": {}})) == 5
 
 
+@pytest.mark.parametrize(
+    ("analyzer", "text", "query"),
+    [
+        ("french", "l'école des enfants", "écoles"),
+        ("german", "die Häuser der Stadt", "Haus"),
+        ("finnish", "EU:n kouluissa", "koulu EU"),
+    ],
+)
+def test_words_of_a_language_are_found_in_other_forms(
+    engine: Engine, index: str, model: Model, analyzer: str, text: str, query: str
+) -> None:
+    engine.create(index, ["text"], model, analyzer)
+    engine.create(index, ["text"], model, analyzer)  # the same again, as of two indexers at once
+    assert engine.bulk(index, [Document("1", {"text": text}), Document("2", {"text": "os.path"})]) == []
+    engine.refresh(index)
+    match = {"text": {"query": query, "operator": "and"}}
+    assert [hit["_id"] for hit in engine.search(index, {"query": {"match": match}}).hits] == ["1"]
+
+
 def test_analyzer_standard_does_not_stem(engine: Engine, index: str, model: Model) -> None:
     engine.create(index, ["text"], model, analyzer="standard")
     engine.bulk(index, [Document("1", {"text": "fires"}, model.encode(["fires"])[0])])

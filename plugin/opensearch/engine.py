@@ -30,10 +30,10 @@ from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
 from resift.plugin.opensearch.mappings import (
-    SETTINGS,
     TEXT_TYPES,
     exact_names,
     field_type,
+    index_settings,
     is_mapped_alike,
     mappings,
     nested_path,
@@ -72,7 +72,7 @@ class OpenSearchEngine(Engine):
 
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         check_index(index, fields, analyzer)
-        body = {"settings": SETTINGS, "mappings": mappings(fields, model, analyzer)}
+        body = {"settings": index_settings(analyzer), "mappings": mappings(fields, model, analyzer)}
         try:
             call(self.client.indices.create, index=index, body=body)
         except EngineError as error:

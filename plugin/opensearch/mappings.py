@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.plugin.documents import COMPOUND_JOINTS, IndexInfo, ModelDescription
+from resift.plugin.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription
 from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
-# except that compound names (os.path, read_csv) are several words, as they are for the encoders.
+# except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other
+# languages have one more.
 ANALYSIS: dict[str, Any] = {
     "char_filter": {"resift_compounds": {"type": "pattern_replace", "pattern": COMPOUND_JOINTS, "replacement": " "}},
     "filter": {"resift_possessive": {"type": "stemmer", "language": "possessive_english"}},
@@ -28,8 +29,8 @@ ANALYSIS: dict[str, Any] = {
         },
     },
 }
-SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 TEXT_TYPES = ("text", "match_only_text", "search_as_you_type")
+SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 _CONSEQUENCES = {
@@ -38,6 +39,22 @@ _CONSEQUENCES = {
     "strict": " (dynamic is strict: documents are refused)",
     "strict_allow_templates": " (dynamic is strict: documents are refused)",
 }
+
+
+def index_settings(analyzer: str) -> dict[str, Any]:
+    """The settings of an index whose texts are cut by ``analyzer``, one of ``resift.plugin.documents.ANALYZERS``."""
+    if analyzer not in LANGUAGES:
+        return SETTINGS
+    name = f"resift_{analyzer}"
+    filters: dict[str, Any] = {name: {"type": "snowball", "language": analyzer.capitalize()}}
+    if analyzer == "german":  # Snowball's rules are other ones from version to version
+        filters = {name: {"type": "stemmer", "language": "light_german"}}
+    if analyzer in ELISIONS:
+        filters |= {f"{name}_elision": {"type": "elision", "articles": ELISIONS[analyzer]}}
+    chain = ["lowercase", *sorted(filters, reverse=True)]  # the elision first
+    language = {**ANALYSIS["analyzer"]["resift_standard"], "filter": chain}
+    added = {"filter": filters, "analyzer": {name: language}}
+    return {**SETTINGS, "analysis": {kind: {**ANALYSIS[kind], **added.get(kind, {})} for kind in ANALYSIS}}
 
 
 def vector_mapping(model: ModelDescription) -> dict[str, Any]:
@@ -49,8 +66,8 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
 
 
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
-    """The mappings of an index with ``SETTINGS``: its text ``fields``, other strings as keywords, the vector, and
-    ``_meta``.
+    """The mappings of an index with its :func:`index_settings`: its text ``fields``, other strings as keywords, the
+    vector, and ``_meta``.
 
     A field's name with dots stands for an inner field.
     """

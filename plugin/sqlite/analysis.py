@@ -3,7 +3,8 @@
 
 Both cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it), and compound names such as
 ``os.path`` or ``read_csv`` at their signs as well, and lower the words. ``english`` also takes the possessive 's away,
-leaves stop words out, and stems the rest by Porter's rules.
+leaves stop words out, and stems the rest by Porter's rules; other languages are stemmed by Snowball's, and German by
+Savoy's light rules.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
-from resift.plugin.documents import COMPOUND_JOINTS
+from resift.plugin.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES
 from resift.plugin.sqlite.porter import stem
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
@@ -54,7 +56,7 @@ def terms_of(text: str, analyzer: str) -> list[str]:
     >>> terms_of("os.path.join_all in the U.S.", "standard")
     ['os', 'path', 'join', 'all', 'in', 'the', 'u.s']
     """
-    term = _TERMS[analyzer]
+    term = _term(analyzer)
     pattern, text = _cut(text)
     words = pattern.findall(text)
     if len(text) > MAX_WORD:
@@ -64,11 +66,12 @@ def terms_of(text: str, analyzer: str) -> list[str]:
 
 def words_of(text: str, analyzer: str) -> Iterator[Word]:
     """The same terms with their places in the text."""
+    to_term = _term(analyzer)
     pattern, text = _cut(text)
     for match in pattern.finditer(text):
         for start in range(match.start(), match.end(), MAX_WORD):
             end = min(start + MAX_WORD, match.end())
-            term = _TERMS[analyzer](text[start:end])
+            term = to_term(text[start:end])
             if term:
                 yield Word(term, start, end)
 
@@ -123,4 +126,53 @@ def _stemmed(word: str) -> str:
     return "" if lowered in STOP_WORDS else stem(lowered)
 
 
-_TERMS: dict[str, Callable[[str], str]] = {"standard": _lowered, "english": _stemmed}
+@cache
+def _term(analyzer: str) -> Callable[[str], str]:
+    """What makes a term of a word."""
+    if analyzer in LANGUAGES:
+        return _of_language(analyzer)
+    return _stemmed if analyzer == "english" else _lowered
+
+
+def _of_language(language: str) -> Callable[[str], str]:
+    """What stems the words of a language, and takes an elided article ("l'") away from them."""
+    stem_of = _light_german if language == "german" else _snowball(language)
+    elided = frozenset(ELISIONS.get(language, ()))
+
+    @lru_cache(1 << 17)
+    def stemmed(word: str) -> str:
+        lowered = _lowered(word)
+        apostrophe = re.search("['’]", lowered) if elided else None
+        if apostrophe and lowered[: apostrophe.start()] in elided:
+            lowered = lowered[apostrophe.end() :]
+        return stem_of(lowered)
+
+    return stemmed
+
+
+def _snowball(language: str) -> Callable[[str], str]:
+    """Snowball's stemmer of a language."""
+    # Not by the package's factory, which takes PyStemmer, perhaps of other rules, where that is installed.
+    stemmer = getattr(import_module(f"snowballstemmer.{language}_stemmer"), f"{language.capitalize()}Stemmer")
+    # a new one for each word: they keep it while they stem it, and several threads may
+    return lambda word: str(stemmer().stemWord(word))
+
+
+def _light_german(word: str) -> str:
+    """The stem of a German word in lower case, by the light rules of Savoy (2006): umlauts and accents go, then an
+    ending of a noun's or an adjective's case, then one of a comparison."""
+    stem = word.translate(_PLAIN_VOWELS)
+    for steps in _GERMAN_ENDINGS:
+        ending = next((match for rule in steps if (match := rule.search(stem))), None)
+        stem = stem[: ending.start()] if ending else stem
+    return stem
+
+
+_PLAIN_VOWELS = str.maketrans("äàáâöòóôïìíîüùúû", "aaaaooooiiiiuuuu")
+_GERMAN_ENDINGS = [
+    [re.compile(rule) for rule in rules]
+    for rules in (
+        ["(?<=...)ern$", "(?<=...)e[mnrs]$", "(?<=...)e$", "(?<=..[bdfghklmnt])s$"],
+        ["(?<=...)est$", "(?<=...)e[rn]$", "(?<=..[bdfghklmnt])st$"],
+    )
+]

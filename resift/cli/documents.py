@@ -63,7 +63,7 @@ def _parse_renames(context: click.Context, parameter: click.Parameter, value: tu
     type=click.Choice(ANALYZERS),
     default="english",
     show_default=True,
-    help="How a new index splits texts into words.",
+    help="How a new index splits texts into words and stems them.",
 )
 @click.option(
     "--adapt",

@@ -94,7 +94,8 @@ class IndexSearch:
 class ServedSearch(IndexSearch):
     """Documents in an embedded engine of their own, which are searched as the service does by default.
 
-    ``vectors`` (N, K) are theirs; documents are known by their positions. The others: see :class:`IndexSearch`.
+    ``vectors`` (N, K) are theirs; documents are known by their positions. ``analyzer`` cuts texts into
+    words. The others: see :class:`IndexSearch`.
     """
 
     def __init__(
@@ -104,10 +105,11 @@ class ServedSearch(IndexSearch):
         similarity: str,
         idf: Callable[[str], float],
         judged: str = "keep",
+        analyzer: str = "english",
     ) -> None:
         # in memory there is one connection, which one thread uses
         engine = SqliteEngine(":memory:")
-        engine.create(INDEX, [_FIELD], _Vectors(vectors.shape[1], similarity))
+        engine.create(INDEX, [_FIELD], _Vectors(vectors.shape[1], similarity), analyzer)
         rows = enumerate(zip(documents, vectors, strict=True))
         engine.bulk(INDEX, [Document(str(row), {_FIELD: text}, vector) for row, (text, vector) in rows])
         positions = {str(row): row for row in range(len(vectors))}

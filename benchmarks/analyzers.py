@@ -1,0 +1,47 @@
+"""What a language's own analyser is worth: ``python benchmarks/analyzers.py COLLECTION...``.
+
+The collections are folders of ``benchmarks/multilingual_texts.py``, whose names end in a language's code. nDCG@10 x 100
+of a search by the query's text, without vectors, where the index cuts texts by ``standard``, by ``english``, and by the
+analyser of the language.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from multilingual import figure
+
+from resift import load_model
+from resift.cli.served_search import ServedSearch
+from resift.evaluation.data import read_collection
+from resift.evaluation.protocol import run_hybrid
+from resift.evaluation.system import Encoder
+
+ANALYZERS = {
+    "ca": "catalan",
+    "da": "danish",
+    "de": "german",
+    "es": "spanish",
+    "fi": "finnish",
+    "fr": "french",
+    "hu": "hungarian",
+    "it": "italian",
+    "nl": "dutch",
+    "pt": "portuguese",
+    "ru": "russian",
+    "sv": "swedish",
+}
+
+
+def figures(folder: Path) -> list[float]:
+    """The figures of a collection."""
+    collection, model = read_collection(folder), load_model()
+    system = Encoder(model.encode, "cosine", model.table, 0.0, 0.0)
+    ways = ("standard", "english", ANALYZERS[folder.name.split("-")[1]])
+    return [figure(run_hybrid(system, collection, None, partial(ServedSearch, analyzer=way))[0]) for way in ways]
+
+
+if __name__ == "__main__":
+    print(f"{'':12}", *(f"{head:>9}" for head in ("standard", "english", "own")))
+    for path in map(Path, sys.argv[1:]):
+        print(f"{path.name:12}", *(f"{one:9.1f}" for one in figures(path)), flush=True)
