@@ -1,7 +1,7 @@
 """Texts as words, in the way of the analysers that our indices have in OpenSearch
 (:data:`resift.plugin.opensearch.mappings.ANALYSIS`).
 
-Both cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it), and compound names such as
+All cut a text where Unicode does (UAX #29, as Lucene's ``StandardTokenizer`` applies it), and compound names such as
 ``os.path`` or ``read_csv`` at their signs as well, and lower the words. ``english`` also takes the possessive 's away,
 leaves stop words out, and stems the rest by Porter's rules; other languages are stemmed by Snowball's, and German by
 Savoy's light rules.
