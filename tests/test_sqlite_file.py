@@ -395,9 +395,10 @@ def test_a_file_of_the_first_format_that_can_only_be_read(path: Path, monkeypatc
     with closing(sqlite3.connect(uri, uri=True)) as db, pytest.raises(sqlite3.OperationalError, match="readonly"):
         db.execute("PRAGMA user_version = 1")
     # what a connection to such a file does is shown above, also where the tests may write to everything
-    monkeypatch.setattr(database.Database, "_prepare", lambda *_: sqlite3.connect(uri, uri=True).execute("VACUUM"))
-    with pytest.raises(EngineUnavailable, match="earlier format 0") as caught:
-        SqliteEngine(str(path))
+    with closing(sqlite3.connect(uri, uri=True)) as db:
+        monkeypatch.setattr(database.Database, "_prepare", lambda *_: db.execute("VACUUM"))
+        with pytest.raises(EngineUnavailable, match="earlier format 0") as caught:
+            SqliteEngine(str(path))
     assert "opened once" in str(caught.value.expected)
 
 
