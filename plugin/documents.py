@@ -14,8 +14,8 @@ from resift.errors import BadInput, ModelMismatch
 from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 from resift.vectors.similarity import lengths_of
 
-# Languages whose words are stemmed the same in OpenSearch and in the embedded engine, which the versions of Snowball's
-# rules are not for each of its languages.
+# Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
+# different versions of its rules, or nobody has compared them.
 LANGUAGES = (
     *("catalan", "danish", "dutch", "finnish", "french", "german", "hungarian"),
     *("italian", "norwegian", "portuguese", "russian", "spanish", "swedish"),

@@ -45,16 +45,20 @@ def index_settings(analyzer: str) -> dict[str, Any]:
     """The settings of an index whose texts are cut by ``analyzer``, one of ``resift.plugin.documents.ANALYZERS``."""
     if analyzer not in LANGUAGES:
         return SETTINGS
-    name = f"resift_{analyzer}"
-    filters: dict[str, Any] = {name: {"type": "snowball", "language": analyzer.capitalize()}}
-    if analyzer == "german":  # Snowball's rules are other ones from version to version
-        filters = {name: {"type": "stemmer", "language": "light_german"}}
+    name, filters = f"resift_{analyzer}", dict[str, Any]()
     if analyzer in ELISIONS:
-        filters |= {f"{name}_elision": {"type": "elision", "articles": ELISIONS[analyzer]}}
-    chain = ["lowercase", *sorted(filters, reverse=True)]  # the elision first
-    language = {**ANALYSIS["analyzer"]["resift_standard"], "filter": chain}
-    added = {"filter": filters, "analyzer": {name: language}}
-    return {**SETTINGS, "analysis": {kind: {**ANALYSIS[kind], **added.get(kind, {})} for kind in ANALYSIS}}
+        filters[f"{name}_elision"] = {"type": "elision", "articles": ELISIONS[analyzer]}
+    if analyzer == "german":  # Snowball's rules are other ones from version to version
+        filters[name] = {"type": "stemmer", "language": "light_german"}
+    else:
+        filters[name] = {"type": "snowball", "language": analyzer.capitalize()}
+    language = {**ANALYSIS["analyzer"]["resift_standard"], "filter": ["lowercase", *filters]}
+    analysis = {
+        **ANALYSIS,
+        "filter": {**ANALYSIS["filter"], **filters},
+        "analyzer": {**ANALYSIS["analyzer"], name: language},
+    }
+    return {**SETTINGS, "analysis": analysis}
 
 
 def vector_mapping(model: ModelDescription) -> dict[str, Any]:
