@@ -6,7 +6,7 @@ Retrieval: nDCG@10 x 100, all documents ranked by the similarity alone.
 "mean" is the weighted mean and cosine. The rest are fuzzy Jaccard of each dimension's maximum over the words,
 never below 0: SFBoW with the identity universe (Muffo et al. 2021). "weighted": of rows times their weights;
 "count": times the word's count in the text (their eq. 6); "both signs": of rows beside their negatives;
-"dynamax": the universe is the two texts' words (weighted rows).
+"dynamax": the universe is the two texts' words (weighted rows), those without a row too.
 """
 
 import gzip
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
+from resift.encoders.registry import build_model
 from resift.vectors.table import WordVectors
 
 Floats = NDArray[Any]
@@ -71,20 +72,12 @@ def jaccard(left: Floats, right: Floats) -> Floats:
     return np.asarray(np.minimum(left, right).sum(axis=-1) / np.maximum(union, 1e-12))
 
 
-def dynamax(vectors: WordVectors, left: list[str], right: list[str]) -> Floats:
-    """DynaMax of each pair of texts."""
-    rows, scores = vectors.rows() * vectors.weights[:, None], []
-    for (a, _), (b, _) in zip(bags(vectors, left), bags(vectors, right), strict=True):
-        universe = rows[np.concatenate([a, b])].T
-        scores.append(jaccard(*((rows[side] @ universe).max(axis=0, initial=0) for side in (a, b))))
-    return np.array(scores)
-
-
 def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
     """Spearman x 100 of a year's pairs, and how many there are."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
-        scores = dynamax(vectors, left, right)
+        model = build_model("mean", vectors)
+        scores = np.array([model.compare_words(a, [b])[0] for a, b in zip(left, right, strict=True)])
     else:
         a, b = pool(vectors, way, left), pool(vectors, way, right)
         scores = (a * b).sum(axis=1) if way == "mean" else jaccard(a, b)

@@ -27,7 +27,6 @@ from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
-from resift.vectors.similarity import dynamax
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
@@ -97,9 +96,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
     if feedback is not None:
         raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
     check_word_pairs(query, documents, every=True)
-    # one document after another: the words' rows take a hundred times the memory of the texts
-    (words,) = service.model.word_rows([query])
-    return np.array([dynamax(words, *service.model.word_rows([text])) for text in documents], np.float32)
+    return service.model.compare_words(query, documents)
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:

@@ -57,6 +57,12 @@ def test_rerank_by_dynamax(plain: FlaskClient, model: Model) -> None:
         assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
 
 
+def test_rerank_by_dynamax_finds_names(plain: FlaskClient) -> None:
+    documents = ["fire of Quxley", "fire of Blorp", "Quxley"]
+    results = post(plain, "/v1/rerank", query="Blorp fire", documents=documents, method="dynamax")["results"]
+    assert [result["index"] for result in results] == [1, 0, 2]
+
+
 def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: Model) -> None:
     query = "fire"
     opposite = list(model.table.words)

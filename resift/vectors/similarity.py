@@ -96,21 +96,20 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
 
 
-def dynamax(first: NDArray[Any], second: NDArray[Any]) -> float:
+def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float] = (0.0, 0.0)) -> float:
     """Fuzzy Jaccard of two texts' words, ``first`` (m, D) and ``second`` (n, D), in [0, 1].
 
     The universe is the words of both; a text's membership in each is the largest product of its words with it, not
-    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). Without words on a side it is 0.
+    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). ``exact`` is what words without a row,
+    which are alike to themselves alone, add to the sums of minima and of maxima. Without any word it is 0.
     """
-    if not len(first) or not len(second):
-        return 0.0
     universe = np.concatenate([first, second])
-    shared = total = 0.0
+    shared, total = exact
     # a part of the universe at a time: all products together would be as many as there are pairs of words
-    size = max(1, _PRODUCTS // max(len(first), len(second)))
+    size = max(1, _PRODUCTS // max(len(first), len(second), 1))
     for start in range(0, len(universe), size):
         part = universe[start : start + size].T
-        a, b = (np.maximum((words @ part).max(axis=0), 0) for words in (first, second))
+        a, b = ((words @ part).max(axis=0, initial=0) for words in (first, second))
         shared, total = shared + float(np.minimum(a, b).sum()), total + float(np.maximum(a, b).sum())
     return shared / total if total > 0 else 0.0
 

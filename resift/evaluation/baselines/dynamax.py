@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput
-from resift.vectors.similarity import dynamax
 
 
 class DynaMax:
-    """Sentence pairs by :func:`resift.vectors.similarity.dynamax`, of words' weighted rows, repeated words too."""
+    """Sentence pairs by :meth:`resift.encoders.model.Model.compare_words`."""
 
     similarity = "dynamax"
 
@@ -29,5 +28,5 @@ class DynaMax:
 
     def pairs(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
         """Similarity of each of ``left`` with the same of ``right``, (n,)."""
-        sides = zip(self.model.word_rows(left), self.model.word_rows(right), strict=True)
-        return np.array([dynamax(a, b) for a, b in sides], np.float64)
+        scores = [self.model.compare_words(a, [b])[0] for a, b in zip(left, right, strict=True)]
+        return np.array(scores, np.float64)
