@@ -132,6 +132,18 @@ def test_wrong_marks_are_refused(framework: Framework) -> None:
         framework.retriever.mark(query="fire", scores={"bush": 7})
     with pytest.raises(BadInput, match="no document is marked"):
         framework.retriever.mark(query="fire")
+    with pytest.raises(BadInput, match="relevant is not a list"):
+        framework.retriever.mark(query="fire", relevant="bush")
+    for wrong in ([None], [2.5], framework.last[0]):
+        with pytest.raises(BadInput, match="clicked (holds what is no document id|is not a list)"):
+            framework.retriever.mark(query="fire", clicked=wrong)
+
+
+def test_ids_and_hits_of_the_library_are_marked_too(framework: Framework, news: Index) -> None:
+    news.add([{"id": 77, "text": "Fire at sea", "n": 77}])
+    (hit,) = news.search("army war", size=1)
+    explained = framework.retriever.mark(relevant=[77, hit], irrelevant=(id for id in ["bush"]), query="fire")
+    assert [one["document"] for one in explained["judgements"]] == ["77", hit.id, "bush"]
 
 
 def test_static_queries_count_in_all_of_them(
@@ -188,6 +200,8 @@ def test_langchain_takes_options_of_a_search(news: Index) -> None:
     assert "bush" in [one.id for one in retriever.invoke("fire", judged="keep")]
     with pytest.raises(BadInput, match="judged is 'gone'"):
         retriever.invoke("fire", judged="gone")
+    (one,) = asyncio.run(retriever.ainvoke("fire", k=1, judged="keep"))
+    assert one.id == retriever.invoke("fire", judged="keep")[0].id
 
 
 def test_llamaindex_searches_beside_its_loop(news: Index) -> None:

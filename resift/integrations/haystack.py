@@ -80,4 +80,4 @@ class ResiftRetriever:
         """
         asker = self.index.session(session or self.session)
         given = {"relevant": relevant, "irrelevant": irrelevant, **further}
-        return mark(asker, lambda document: document.id, {"query": query, "scores": scores}, given)
+        return mark(asker, "id", {"query": query, "scores": scores}, given)

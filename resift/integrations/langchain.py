@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from resift.integrations.passages import mark, passages
 from resift.library import Explanation, Session
 
 with needs_extra("langchain", "The LangChain retriever"):
-    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import Field
@@ -21,7 +22,7 @@ class ResiftRetriever(BaseRetriever):
 
     A document has the text of the fields that are searched, the other fields as its ``metadata``, and in that its
     score, as ``relevance_score``. ``options`` are what else a search may say (:class:`resift.library.SearchOptions`);
-    they and ``k`` may also be given to ``invoke``.
+    they and ``k`` may also be given to ``invoke`` and ``ainvoke``.
     """
 
     session: Session
@@ -38,6 +39,13 @@ class ResiftRetriever(BaseRetriever):
             for one in passages(self.session, hits)
         ]
 
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        # the base class's own takes no options
+        handlers = run_manager.get_sync()
+        return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=handlers, **options)
+
     def mark(
         self,
         relevant: Iterable[Document | str] = (),
@@ -52,4 +60,4 @@ class ResiftRetriever(BaseRetriever):
         :meth:`resift.library.Session.mark`, and so are the errors.
         """
         given = {"relevant": relevant, "irrelevant": irrelevant, **further}
-        return mark(self.session, lambda document: str(document.id), {"query": query, "scores": scores}, given)
+        return mark(self.session, "id", {"query": query, "scores": scores}, given)

@@ -57,4 +57,4 @@ class ResiftRetriever(BaseRetriever):
         :meth:`resift.library.Session.mark`, and so are the errors.
         """
         given = {"relevant": relevant, "irrelevant": irrelevant, **further}
-        return mark(self.session, lambda node: str(node.node_id), {"query": query, "scores": scores}, given)
+        return mark(self.session, "node_id", {"query": query, "scores": scores}, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,20 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
 
 
 def mark(
-    session: Session, id_of: Callable[[Any], str], marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]
+    session: Session, id_name: str, marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]
 ) -> Explanation:
     """Mark documents as :meth:`resift.library.Session.mark` does; ``given`` holds ids or a framework's documents.
 
-    ``id_of`` gives the id of one of these, and ``marked`` is what else to hand on: ``query`` and ``scores``.
+    ``id_name`` is what these call their id, and ``marked`` is what else to hand on: ``query`` and ``scores``. What is
+    no list or no id is handed on as it is, to be refused there.
     """
     ids: dict[str, Any] = {
-        name: [one if isinstance(one, str) else id_of(one) for one in listed] for name, listed in given.items()
+        # a text would be taken apart into ids of one letter each
+        name: [getattr(one, id_name, one) for one in listed] if _is_list(listed) else listed
+        for name, listed in given.items()
     }
     return session.mark(**ids, **marked)
+
+
+def _is_list(listed: Any) -> bool:
+    return isinstance(listed, Iterable) and not isinstance(listed, str)
