@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 _METHODS = ("auto", "vectors", "late")
-_RANGES = {
-    "size": (0, 10_000),
-    "start": (0, 10_000),
-    "window": (1, MAX_WINDOW),
-    "knn": (0, MAX_WINDOW),
-    "alpha": (0, 1),
-}
+_RANGES = {"size": (0, 10**4), "start": (0, 10**4), "window": (1, MAX_WINDOW), "knn": (0, MAX_WINDOW), "alpha": (0, 1)}
 
 
 class SearchOptions(TypedDict, total=False):
@@ -239,8 +233,8 @@ class Index:
     def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
         """The best ``size`` hits for a query text, a query clause or a search body, without any session.
 
-        Raises BadInput for a malformed query or an option out of its range, TextTooLong for a query beyond the
-        configured ``max_text``, and EngineError where the engine refuses the search.
+        Raises BadInput for a malformed query, an unknown option or one out of its range, TextTooLong for a query beyond
+        the configured ``max_text``, and EngineError where the engine refuses the search.
         """
         return self._search(query, None, size, options)
 
@@ -385,10 +379,15 @@ def _check_text(name: str, text: Any, limit: int) -> None:
 
 
 def _check_options(values: Mapping[str, Any]) -> None:
+    known = ["size", *SearchOptions.__annotations__]
+    for name in values.keys() - set(known):
+        raise BadInput(f"unknown option {name!r}", value=name, expected=" | ".join(known))
     for name, (low, high) in _RANGES.items():
-        value = values.get(name)
+        value = values.get(name, low)
         kind = (int, float) if name == "alpha" else int
-        if value is not None and not (isinstance(value, kind) and low <= value <= high):
+        if value is None and name not in ("size", "start"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
     for name, choices in (("method", _METHODS), ("judged", JUDGED)):
         if values.get(name, choices[0]) not in choices:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from resift.errors import BadInput
@@ -76,6 +77,8 @@ def test_marks_that_are_refused() -> None:
 def test_scores_of_a_model() -> None:
     assert collect_marks({"relevant": ["a"]}, {"b": -0.3, "c": 1, "a": 1}) == {"a": 1, "b": -0.3, "c": 1}
     assert collect_marks({}, {"b": 0}) == {"b": 0}
+    of_numpy = collect_marks({}, {"a": np.float32(0.25), "b": np.int64(-1)})
+    assert (of_numpy, {type(score) for score in of_numpy.values()}) == ({"a": 0.25, "b": -1}, {float})
     with pytest.raises(BadInput, match="'a' is marked twice"):
         collect_marks({"relevant": ["a"]}, {"a": 0.9})
 
@@ -89,6 +92,7 @@ def test_scores_of_a_model() -> None:
         ({"a": "1"}, "the score of 'a' is '1'"),
         ({"a": None}, "the score of 'a' is None"),
         ({"a": float("nan")}, "the score of 'a' is nan"),
+        ({"a": np.float32(1.5)}, "the score of 'a' is np.float32(1.5)"),
         ({"": 1}, "scores are not by document"),
         ({3: 1}, "scores are not by document"),
         ([("a", 1)], "scores are not by document"),

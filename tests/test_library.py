@@ -316,6 +316,9 @@ def test_several_threads(news: Index) -> None:
         {"size": 10_001},
         {"size": 2.5},
         {"size": "ten"},
+        {"size": True},
+        {"size": None},
+        {"start": None},
         {"start": -1},
         {"window": 0},
         {"alpha": 2},
@@ -330,6 +333,11 @@ def test_several_threads(news: Index) -> None:
 def test_bad_options(news: Index, options: Any) -> None:
     with pytest.raises(BadInput, match=f"{next(iter(options))} is "):
         news.search("fire", **options)
+
+
+def test_an_unknown_option_is_named(news: Index) -> None:
+    with pytest.raises(BadInput, match=r"unknown option 'top_k' \(expected size \| start \| window \| alpha"):
+        news.search("fire", top_k=3)  # type: ignore[call-arg]
 
 
 def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:

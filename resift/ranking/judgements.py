@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from resift.arrays import Floats
@@ -81,7 +82,7 @@ def _checked(scores: Any) -> dict[str, float]:
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
         raise BadInput("scores are not by document", value=scores, expected="numbers by document id")
     for id, score in scores.items():
-        # bool is a kind of int in Python, and true is no number in JSON
-        if isinstance(score, bool) or not isinstance(score, (int, float)) or not -1 <= score <= 1:
+        # bool is a kind of int in Python, and true is no number in JSON; models answer numbers of numpy
+        if isinstance(score, bool) or not isinstance(score, Real) or not -1 <= float(score) <= 1:
             raise BadInput(f"the score of {id!r} is {score!r}", value=score, expected="a number from -1 to 1")
     return {id: float(score) for id, score in scores.items()}
