@@ -135,7 +135,7 @@ def test_wrong_marks_are_refused(framework: Framework) -> None:
     with pytest.raises(BadInput, match="relevant is not a list"):
         framework.retriever.mark(query="fire", relevant="bush")
     for wrong in ([None], [2.5], framework.last[0]):
-        with pytest.raises(BadInput, match="clicked (holds what is no document id|is not a list)"):
+        with pytest.raises(BadInput, match=r"clicked (holds what is no document id|is not a list)"):
             framework.retriever.mark(query="fire", clicked=wrong)
 
 
@@ -219,6 +219,14 @@ def test_haystack_runs_it_in_a_pipeline_that_was_written_down(news: Index, folde
     for session in ("anna", "bob"):
         found = again.run({"retriever": {"query": "fire", "session": session, "top_k": 3}})["retriever"]["documents"]
         assert [one.id for one in found] == [hit.id for hit in news.session(session).search("fire", size=3)]
+
+
+def test_haystack_takes_options_of_a_search_in_each_run(news: Index, folder: Path) -> None:
+    retriever = haystack_of(folder, options={"filter": {"term": {"n": 3}}, "judged": "hide"})
+    retriever.mark("fire", relevant=["bush"])
+    assert [one.id for one in retriever.run("fire")["documents"]] == ["tree"]
+    found = retriever.run("fire", options={"filter": {"exists": {"field": "n"}}})["documents"]
+    assert {one.id for one in found} == {hit.id for hit in news.session("anna").search("fire", judged="hide")}
 
 
 def test_haystack_writes_no_password_down(folder: Path, news: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,11 @@ with needs_extra("haystack", "The Haystack retriever"):
 
 @component
 class ResiftRetriever:
-    """Finds the ``top_k`` best documents of an index, in a ``session``; both may be another in each run.
+    """Finds the ``top_k`` best documents of an index, in a ``session``; each run may have its own.
 
     ``url``, ``model``, ``sessions`` and ``static_queries`` are those of :func:`resift.open`, which is called at the
     first run; a ``url`` with a password is best a ``Secret``. ``options``: what else a search says
-    (:class:`resift.library.SearchOptions`).
+    (:class:`resift.library.SearchOptions`); those of a run come before these.
     """
 
     def __init__(
@@ -57,10 +57,17 @@ class ResiftRetriever:
         return default_from_dict(cls, data)
 
     @component.output_types(documents=list[Document])
-    def run(self, query: str, session: str | None = None, top_k: int | None = None) -> dict[str, list[Document]]:
+    def run(
+        self,
+        query: str,
+        session: str | None = None,
+        top_k: int | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> dict[str, list[Document]]:
         """What is found, with the text of the fields that are searched; the other fields are its ``meta``."""
         asker = self.index.session(session or self.session)
-        hits = asker.search(query, self.top_k if top_k is None else top_k, **self.options or {})
+        said = {**(self.options or {}), **(options or {})}
+        hits = asker.search(query, self.top_k if top_k is None else top_k, **said)
         found = passages(asker, hits)
         return {"documents": [Document(id=p.id, content=p.text, meta=p.metadata, score=p.score) for p in found]}
 

@@ -28,9 +28,7 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
         yield Passage(hit.id, document_text(hit.source, fields), metadata, hit.score)
 
 
-def mark(
-    session: Session, id_name: str, marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]
-) -> Explanation:
+def mark(session: Session, id_name: str, marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]) -> Explanation:
     """Mark documents as :meth:`resift.library.Session.mark` does; ``given`` holds ids or a framework's documents.
 
     ``id_name`` is what these call their id, and ``marked`` is what else to hand on: ``query`` and ``scores``. What is
