@@ -13,12 +13,20 @@ from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
-    from resift.library import open
+    from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
 
 __all__ = [
+    "Added",
+    "Explanation",
     "Feedback",
+    "Hit",
+    "Hits",
+    "Index",
+    "Library",
     "Model",
     "ResiftError",
+    "SearchOptions",
+    "Session",
     "WordVectors",
     "__version__",
     "build_model",
@@ -27,11 +35,12 @@ __all__ = [
     "open",
 ]
 
+if not TYPE_CHECKING:  # to whom a module that may have any name has all of them
 
-def __getattr__(name: str) -> Any:
-    # encoding needs no engine, so the engines and the reranker are imported when the first one is opened
-    if name == "open":
-        from resift.library import open
+    def __getattr__(name: str) -> Any:
+        # encoding needs no engine, so the engines and the reranker are imported when the first one is opened
+        if name in __all__:
+            from resift import library
 
-        return open
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(library, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
