@@ -169,10 +169,34 @@ def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:
         assert long["cut"].startswith("characters 23")
         whole = (await call(client, "search", query="soldier gun", characters=10_000))["passages"]
         text = next(one["text"] for one in whole if one["id"] == "long")
-        assert "war.\nAgain. More" in text
+        assert "war.\n\t Again. More" in text
         assert all("cut" not in one for one in whole)
 
     asked(server(either), scenario)
+
+
+def test_code_keeps_its_indents(either: Index) -> None:
+    code = "def put(fire):\n    if fire:\n\n        return  water  \n    \n"
+    code += "# more\n" * 400 + "class Hydrant:\n    valve  = 'gun'\n    hose = 1\n"
+    either.add([{"_id": "code", "text": code}])
+
+    async def scenario(client: Client) -> None:
+        async def text(query: str) -> str:
+            found = (await call(client, "search", query=query, size=7, characters=200))["passages"]
+            return str(next(one["text"] for one in found if one["id"] == "code"))
+
+        assert (await text("water")).startswith("def put(fire):\n    if fire:\n        return water\n# more")
+        assert (await text("hydrant valve")).endswith("\nclass Hydrant:\n    valve = 'gun'\n    hose = 1")
+
+    asked(server(either), scenario)
+
+
+def test_what_finds_nothing_has_no_note(news: Index) -> None:
+    async def scenario(client: Client) -> None:
+        found = await call(client, "search", query="qqzz")
+        assert (found["passages"], found.keys()) == ([], {"session", "learned", "passages"})
+
+    asked(server(news), scenario)
 
 
 @pytest.mark.parametrize(

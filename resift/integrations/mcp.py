@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from resift.errors import BadInput, ResiftError, needs_extra
 from resift.library import Hit, Index
 from resift.plugin.query_dsl import document_text
+from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD
 from resift.ranking.explain import title
 from resift.version import __version__
 
@@ -158,7 +159,7 @@ class Agent:
         }
         if hits.did_you_mean:
             found["did_you_mean"] = hits.did_you_mean
-        if said.get("reason"):
+        if said.get("reason", NOTHING_TO_ADD) != NOTHING_TO_ADD:
             found["note"] = said["reason"]
         return found
 
@@ -204,9 +205,9 @@ class Agent:
 
 
 def _tidy(text: str) -> str:
-    """The text without white space that says nothing: agents pay for each character."""
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
+    """The text without white space that says nothing, for agents pay for each character; indents of code do."""
+    lines = (line[: len(line) - len(line.lstrip())] + " ".join(line.split()) for line in text.splitlines())
+    return "\n".join(line for line in lines if line.strip())
 
 
 def _short(value: Any) -> bool:
@@ -218,7 +219,7 @@ def _start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
     fragments = [fragment for found in highlight.values() for fragment in found]
     best = max(fragments, key=lambda fragment: fragment.count("<em>"), default="").strip("…")  # put there by SQLite's
     before, *marked = (_tidy(unescape(part)) for part in best.replace("</em>", "").split("<em>", 1))
-    place = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))))
+    place = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
     place += len(before) if marked else 0
     return max(0, min(place - characters // 4, len(text) - characters))
 
