@@ -315,9 +315,13 @@ def check_name(index: str) -> str:
 
 
 def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
-    """Raises BadInput for a name that no index can have, an unknown analyzer, or an empty list of fields."""
+    """Raises BadInput for a name that no index can have, an unknown analyzer, or fields that cannot be its texts."""
     check_name(index)
     if analyzer not in ANALYZERS:
         raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
     if not fields or isinstance(fields, str):
         raise BadInput("no text fields", value=fields, expected="a list of field names")
+    for place, name in enumerate(fields):
+        if not isinstance(name, str) or not all(name.split(".")) or name in ("_id", VECTOR_FIELD, *fields[:place]):
+            expected = "names of different fields, such as title or author.name"
+            raise BadInput(f"{name!r} cannot be a text field", value=name, expected=expected)

@@ -34,7 +34,6 @@ from resift.vectors.packaged import DEFAULT
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-_METHODS = ("auto", "vectors", "late")
 _RANGES = {"size": (0, 10**4), "start": (0, 10**4), "window": (1, MAX_WINDOW), "knn": (0, MAX_WINDOW), "alpha": (0, 1)}
 
 
@@ -343,6 +342,8 @@ def open(
     names = [one.name for one in fields(Config) if one.name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):
         raise BadInput(f"unknown setting {name!r}", value=name, expected=" | ".join(names))
+    if not isinstance(url, (str, Path)):  # of None, as of a variable that is not set, a file would be made
+        raise BadInput(f"url is {url!r}", value=url, expected="a cluster's URL or a file")
     config = Config(engine=str(url), store=str(sessions or ""), **settings)
     encoder = model if isinstance(model, Model) else load_model(model)
     engine = open_engine(config.engine)
@@ -389,7 +390,7 @@ def _check_options(values: Mapping[str, Any]) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
-    for name, choices in (("method", _METHODS), ("judged", JUDGED)):
+    for name, choices in (("method", ("auto", "vectors", "late")), ("judged", JUDGED)):
         if values.get(name, choices[0]) not in choices:
             raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected=" | ".join(choices))
     for name in ("widen", "reasons", "baseline", "highlight"):
