@@ -43,11 +43,14 @@ def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
     body, model = read.json_body(data=True), current_service().model
     read.check_model(body, model)
+    read.check_dimensions(body, model)
     rows: Any = model.encode(read.texts(body, "input", MAX_INPUTS))
     if read.choice(body, "encoding_format", "float", ["float", "base64"]) == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
-    return {"object": "list", "model": model.name, "data": data}
+    # clients of OpenAI's read it, and some fail without it; nothing is counted here
+    usage = {"prompt_tokens": 0, "total_tokens": 0}
+    return {"object": "list", "model": model.name, "data": data, "usage": usage}
 
 
 @api.post("/rerank")

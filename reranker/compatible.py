@@ -34,9 +34,7 @@ def embed() -> Any:
     prompt = body.get("prompt_name")
     if prompt is not None:
         raise BadInput("the model has no prompts", value=prompt, expected="null")
-    dimensions = read.natural(body, "dimensions", model.dim, 10**9)
-    if dimensions != model.dim:
-        raise BadInput(f"vectors cannot have {dimensions} dimensions", value=dimensions, expected=str(model.dim))
+    read.check_dimensions(body, model)
     normalize, texts = read.flag(body, "normalize", True), _tei_texts(body, "inputs", MAX_INPUTS)
     if not texts:
         return _empty("inputs")

@@ -330,6 +330,13 @@ def check_model(body: dict[str, Any], model: Model) -> None:
         )
 
 
+def check_dimensions(body: dict[str, Any], model: Model) -> None:
+    """Raise BadInput if a request asks for vectors of other ``dimensions`` than the model's."""
+    dimensions = natural(body, "dimensions", model.dim, 10**9)
+    if dimensions != model.dim:
+        raise BadInput(f"vectors cannot have {dimensions} dimensions", value=dimensions, expected=str(model.dim))
+
+
 def _get(body: dict[str, Any], name: str, default: Any, expected: str) -> Any:
     value = body.get(name)
     if value is None:

@@ -25,7 +25,11 @@ def test_embeddings(plain: FlaskClient, model: Model) -> None:
     np.testing.assert_allclose(
         [i["embedding"] for i in answer["data"]], model.encode(["fire", "", "zzz", ""]), rtol=1e-6
     )
-    assert len(post(plain, "/v1/embeddings", input="fire")["data"]) == 1
+    # without it some clients of OpenAI's fail
+    assert answer["usage"] == {"prompt_tokens": 0, "total_tokens": 0}
+    assert len(post(plain, "/v1/embeddings", input="fire", dimensions=model.dim)["data"]) == 1
+    other = plain.post("/v1/embeddings", json={"input": "fire", "dimensions": 4})
+    assert (other.status_code, other.json["error"]["expected"]) == (400, str(model.dim))
     assert post(plain, "/v1/embeddings", input=[])["data"] == []
     coded = post(plain, "/v1/embeddings", input=["fire", "gun"], encoding_format="base64")["data"]
     rows = [np.frombuffer(b64decode(item["embedding"]), "<f4") for item in coded]
