@@ -70,9 +70,10 @@ def unlisted(cluster: OpenSearchEngine, model: Model, tmp_path: Path, indices: N
 
 
 ALLOWED = [OPEN, MORE, f"{OPEN},{MORE}", f"{P}-o*", f"{P}-m*,{OPEN}", f"{P}-to-open", GRANTED, f"{GRANTED},{MORE}"]
-ALLOWED += [f"{P}-stream", f"{P}-s*,-{P}-secret,-{P}-granted", f"{GRANTED},{P}-m*"]
+STREAM = f".ds-{P}-stream-000001"  # what the pipeline of its index, and its hits, name
+ALLOWED += [f"{P}-stream", STREAM, f"{OPEN},{STREAM}", f"{P}-s*,-{P}-secret,-{P}-granted", f"{GRANTED},{P}-m*"]
 REFUSED = [SECRET, f"{OPEN},{SECRET}", f"{P}-s*", f"{P}*", f"{P}-to-secret", f"{P}-to*", f"{P}-granted*"]
-REFUSED += [f"{GRANTED},{SECRET}", f"{GRANTED},{P}*", "*", "_all"]
+REFUSED += [f"{GRANTED},{SECRET}", f"{GRANTED},{P}*", f".ds-{SECRET}-000001", f"{STREAM},{SECRET}", "*", "_all"]
 NEVER = [
     SESSIONS,
     f"{OPEN},{SESSIONS}",
@@ -83,7 +84,7 @@ NEVER = [
     f"{OPEN},.*",
     ".plugins-ml-config",
 ]
-NEVER += [f".ds-{P}-stream-000001", ".ds-*", "<.{now/d}>"]
+NEVER += [f".ds-{SESSIONS}-000001", f"{STREAM}*", ".ds-.tasks-000001", ".ds-*", "<.{now/d}>"]
 
 
 @pytest.mark.parametrize("index", ALLOWED, ids=alike)

@@ -20,7 +20,8 @@ class ServedIndices:
     """Indices by the allow-list ``patterns``, in which * stands for anything.
 
     Never served are names that begin with a dot, which are the engine's own, and the ``internal`` ones. An index is
-    served if its own name is in the list. A name that the list has word for word is served also if it is an alias.
+    served if its own name is in the list; that of one that holds a data stream (``.ds-logs-000001``) is the stream's.
+    A name that the list has word for word is served also if it is an alias.
     """
 
     def __init__(self, patterns: Sequence[str], *internal: str) -> None:
@@ -34,12 +35,14 @@ class ServedIndices:
 
     def has(self, index: str) -> bool:
         """Whether a name is served, taken for an index's own."""
-        return not self._is_internal(index) and self._listed.fullmatch(index) is not None
+        name = self.own_name(index)
+        return not self._is_internal(name) and self._listed.fullmatch(name) is not None
 
     @staticmethod
     def own_name(index: str) -> str:
         """The name that an index goes by: one that is behind a data stream goes by the stream's."""
-        return _DATA_STREAM.sub(r"\1", index)
+        behind = _DATA_STREAM.fullmatch(index)
+        return behind[1] if behind else index
 
     def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> None:
         """Raise IndexNotServed unless everything is served that a request's ``index`` stands for.
@@ -47,7 +50,7 @@ class ServedIndices:
         ``resolve`` gives the own names of the indices that a name, an alias, a pattern or a list stands for, and
         raises what the engine raises.
         """
-        parts = index.split(",")
+        parts = [self.own_name(part) for part in index.split(",")]
         if any(self._is_internal(part) for part in parts):
             raise _not_served(index)
         names = [self.own_name(name) for name in resolve(index)]
