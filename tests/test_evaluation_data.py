@@ -30,8 +30,10 @@ def assert_refused(read: Callable[[Any], object], path: str | Path, message: str
         (b'\n{"text": 3, "label": "x"}\n', "line 2: no text"),
         (b'{"text": "a", "label": "x"}\n[1]\n', "line 2 is no JSON object"),
         (b"{broken\n", "line 1: "),
-        (b"\xff\xfe", "cannot be read"),
+        (b"\xff\xfe", "line 1 cannot be read"),
+        (b'{"text": "a", "label": "x"}\n\n{"text": "caf\xe9", "label": "x"}\n', "line 3 cannot be read"),
         (gzip.compress(b'{"text": "a", "label": "x"}\n', mtime=0)[:-6], "cannot be read"),
+        (gzip.compress(b'{"text": "a", "label": "x"}\n', mtime=0)[:10] + b"\xff" * 20, "cannot be read"),
     ],
 )
 def test_malformed_classes(here: Path, content: bytes, message: str) -> None:
@@ -69,6 +71,11 @@ def test_malformed_pairs(here: Path, content: str, message: str) -> None:
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\t1\n", "2 columns"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\t1\t0\n", "no query has a relevant document"),
         ("qrels/test.tsv", "q1\t0\t1\n", "its first line"),
+        (
+            "qrels/test.tsv",
+            "query-id\tcorpus-id\tscore\nq1\t0\t1\nq1\t0\t1\nq1\t0\t0\n",
+            "line 4: query 'q1' and document '0' had the score 1 before",
+        ),
     ],
 )
 def test_malformed_collections(collection: str, name: str, content: str | None, message: str) -> None:

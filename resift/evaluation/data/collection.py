@@ -37,8 +37,8 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
 
     ``part`` asks for the judgements of ``qrels/PART.tsv`` (``train``, ``dev``, ``test``). ``judgments`` is a judgement
     list of the Search Relevance Workbench, whose queries and ratings stand for the other two files. A document's text
-    is its title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice,
-    a judged document or query is not, or no query has a relevant document.
+    is its title, if any, a blank and its text. Raises BadInput if a file is missing or malformed, an id is there twice
+    or a judgement with two grades, a judged document or query is not, or no query has a relevant document.
     """
     folder = Path(folder)
     corpus_file = first_file(folder, "corpus.jsonl")
@@ -53,7 +53,10 @@ def read_collection(folder: str | Path, part: str | None = None, judgments: str 
             )
         if query not in queries:
             raise BadInput(f"{where}: query {query!r} is not among the queries", value=query, expected=str(query_file))
-        grades.setdefault(query, {})[positions[document]] = grade
+        before = grades.setdefault(query, {}).setdefault(positions[document], grade)
+        if before != grade:
+            message = f"{where}: query {query!r} and document {document!r} had the score {before:g} before"
+            raise BadInput(message, value=grade, expected="each pair once")
     judged = [key for key in queries if any(grade > 0 for grade in grades.get(key, {}).values())]
     if not judged:
         raise BadInput(f"{folder}: no query has a relevant document", value=str(folder), expected="a score above 0")

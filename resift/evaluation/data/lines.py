@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,29 @@ from resift.errors import BadInput
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file that are not blank, each with its number (from 1) and without its line end.
 
-    Raises BadInput if the file cannot be read, is damaged, or is not UTF-8.
+    Raises BadInput if the file cannot be read, is damaged, or holds a line that is not UTF-8.
     """
     try:
         with path.open("rb") as probe:
             # the content decides, because a name may lie: downloads are often unpacked without being renamed
             opener: Any = gzip.open if probe.read(2) == b"\x1f\x8b" else open
-        # "\n" alone ends a line: universal newlines would also cut a text at a lone carriage return
-        with opener(path, "rt", encoding="utf-8-sig", newline="\n") as handle:
+        # by bytes, where "\n" alone ends a line: text would also be cut at a lone carriage return
+        with opener(path, "rb") as handle:
             for number, line in enumerate(handle, 1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+                text = _decoded(line, number, path).rstrip("\r\n")
+                if text.strip():
+                    yield number, text
+    except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path} cannot be read: {error}", value=str(path), expected="a UTF-8 file, or gzip") from error
+
+
+def _decoded(line: bytes, number: int, path: Path) -> str:
+    """The text of a line, the first one without a byte order mark. Raises BadInput if it is not UTF-8."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        message = f"{path}, line {number} cannot be read: {error}"
+        raise BadInput(message, value=str(path), expected="UTF-8, plain or gzip") from error
 
 
 def whole_text(path: Path) -> str:
