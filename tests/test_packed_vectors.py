@@ -13,6 +13,7 @@ from resift import Model
 from resift.errors import EngineError
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
+from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.plugin.query_dsl import VECTOR_FIELD
 
 DIM = 8
@@ -83,6 +84,19 @@ def without_noise(response: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in response.items() if key not in ("took", "profile")}
 
 
+def bare(value: Any) -> Any:
+    """An answer without our fields in any ``_source``, wherever that is."""
+    if isinstance(value, list):
+        return [bare(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    hidden = ("resift_vector", "resift_code")
+    found = {name: bare(one) for name, one in value.items()}
+    if isinstance(found.get("_source"), dict):
+        found["_source"] = {name: one for name, one in found["_source"].items() if name not in hidden}
+    return found
+
+
 @pytest.mark.parametrize("body", BODIES, ids=[", ".join(body) or "query" for body in BODIES])
 def test_the_answer_is_the_same_with_vectors(
     cluster: OpenSearchEngine,
@@ -91,10 +105,7 @@ def test_the_answer_is_the_same_with_vectors(
     body: dict[str, Any],
 ) -> None:
     searched = body if "suggest" in body else {"query": MATCH, **body}
-    plain = cluster.client.search(index=filled, body=searched)
-    for hit in plain["hits"]["hits"]:
-        for name in ("resift_vector", "resift_code"):
-            hit.get("_source", {}).pop(name, None)
+    plain = bare(cluster.client.search(index=filled, body=searched))
     for found in (
         cluster.search(filled, searched, vectors=VECTOR_FIELD),
         *cluster.search_all(filled, [searched], vectors=VECTOR_FIELD),
@@ -110,6 +121,38 @@ def test_the_answer_is_the_same_with_vectors(
                 norms = np.linalg.norm(vector.astype(np.float64)) * np.linalg.norm(exact)
                 assert 1 - vector.astype(np.float64) @ exact / norms < 1e-8  # so no cosine is off by 1e-4
                 assert np.abs(vector - exact).max() <= 0.51 * np.abs(exact).max() / 32767
+
+
+BEST: dict[str, Any] = {"top_hits": {"size": 3}}
+INNER: list[dict[str, Any]] = [
+    {"collapse": {"field": "n", "inner_hits": {"name": "same"}}},
+    {"collapse": {"field": "n", "inner_hits": [{"name": "same"}, {"name": "some", "_source": ["title", "resift*"]}]}},
+    {"aggs": {"n": {"terms": {"field": "n"}, "aggs": {"best": BEST}}}, "size": 0},
+    {
+        "aggregations": {
+            "all": {"filter": {"match_all": {}}, "aggregations": {"best": BEST, "n": {"max": {"field": "n"}}}}
+        }
+    },
+]
+
+
+@pytest.mark.parametrize("body", INNER, ids=["collapsed", "collapsed twice", "top hits", "nested top hits"])
+def test_hits_inside_of_others_and_of_aggregations_show_no_vectors(
+    cluster: OpenSearchEngine, filled: str, body: dict[str, Any]
+) -> None:
+    plain = cluster.client.search(index=filled, body={"query": MATCH, **body})
+    assert "resift_vector" in str(plain)
+    found = cluster.search(filled, {"query": MATCH, **body}).response
+    assert without_noise(found) == without_noise(bare(plain))
+
+
+MALFORMED: list[dict[str, Any]] = [{"collapse": 7}, {"collapse": {"field": "n", "inner_hits": 7}}, {"aggs": 7}]
+MALFORMED += [{"aggs": {"a": 7}}, {"aggs": {"a": {"top_hits": 7}}}, {"collapse": {"field": "n", "inner_hits": []}}]
+
+
+@pytest.mark.parametrize("body", MALFORMED, ids=str)
+def test_what_is_malformed_opensearch_says_itself(body: dict[str, Any]) -> None:
+    assert {**sent_body(body, None), "_source": None} == {**body, "_source": None}
 
 
 def test_vectors_by_name_are_exact(

@@ -20,13 +20,10 @@ _NAME = "_resift_vector"  # of the scripted field; of several each but the first
 def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
 
-    They are asked for by a scripted field, since ``_source`` is the caller's, and is slow to read.
+    They are left out of collapsed hits and of ``top_hits`` too. They are asked for by a scripted field, since
+    ``_source`` is the caller's, and is slow to read. Raises BadInput for a malformed ``_source``.
     """
-    sent = body
-    # With stored or scripted fields of the caller's there is no _source unless it is asked for; that of ours must not
-    # switch it off.
-    if "_source" in body or not ("stored_fields" in body or body.get("script_fields")):
-        sent = {**sent, "_source": without_vector(body.get("_source"))}
+    sent = {**_without_vectors(body), **_inner_without_vectors(body)}
     scripted = body.get("script_fields") or {}
     # Of what is no object OpenSearch says itself what is wrong.
     if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
@@ -37,6 +34,43 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
         }
         sent = {**sent, "script_fields": {**scripted, **packed}} if packed else sent
     return sent
+
+
+def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A body, or a part of one that asks for hits, with a ``_source`` that leaves out our vector fields."""
+    # With stored or scripted fields of the caller's there is no _source unless it is asked for; that of ours must not
+    # switch it off.
+    if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
+        return part
+    return {**part, "_source": without_vector(part.get("_source"))}
+
+
+def _inner_without_vectors(body: Mapping[str, Any]) -> Body:
+    """The parts of a body that ask for more hits than its own, without vectors. What is malformed stays."""
+    inner = {name: _aggs_without_vectors(body[name]) for name in ("aggs", "aggregations") if name in body}
+    collapse = body.get("collapse")
+    if isinstance(collapse, Mapping) and "inner_hits" in collapse:
+        asked = collapse["inner_hits"]
+        several = [_without_vectors(one) if isinstance(one, Mapping) else one for one in _listed(asked)]
+        inner["collapse"] = {**collapse, "inner_hits": several if isinstance(asked, list) else several[0]}
+    return inner
+
+
+def _aggs_without_vectors(aggs: Any) -> Any:
+    if not isinstance(aggs, Mapping):
+        return aggs
+    changed: Body = {}
+    for name, agg in aggs.items():
+        if isinstance(agg, Mapping):
+            hits = agg.get("top_hits")
+            found = {"top_hits": _without_vectors(hits)} if isinstance(hits, Mapping) else {}
+            agg = {**agg, **found, **_inner_without_vectors(agg)}
+        changed[name] = agg
+    return changed
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _scripted(vectors: VectorFields) -> list[tuple[str, str]]:
