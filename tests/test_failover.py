@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +32,28 @@ from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.sessions import Sessions
 
+ROOT = Path(__file__).parent.parent
 EVERYTHING: dict[str, Any] = {"match_all": {}}
+# Processes that ask by turns and at once: on one connection they would read each other's answers.
+FORKING = """
+import os, sys
+from engine_documents import ids
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+def right(engine):
+    return all(ids(engine, sys.argv[2], {"ids": {"values": [str(n)]}}) == [str(n)] for n in [1, 2, 3, 4] * 10)
+
+engine = OpenSearchEngine(sys.argv[1])
+assert right(engine)
+children = []
+for _ in range(3):
+    children.append(os.fork())
+    if not children[-1]:
+        os._exit(0 if right(engine) else 1)
+assert right(engine)
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+engine.close()
+"""
 
 
 @pytest.fixture
@@ -56,6 +80,17 @@ def index(index: str, cluster: OpenSearchEngine) -> Iterator[str]:
     """A name that no other test uses; the index is dropped past the proxies, which may be down by then."""
     yield index
     cluster.drop_if_exists(index)
+
+
+def test_forked_processes_have_connections_of_their_own(
+    cluster: OpenSearchEngine, two: tuple[Proxy, Proxy], index: str, model: Model
+) -> None:
+    cluster.create(index, ["title", "text"], model)
+    cluster.bulk(index, documents(model))
+    cluster.refresh(index)
+    command = [sys.executable, "-c", FORKING, f"{two[0].url}, {two[1].url}", index]
+    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": "tests"}, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize("fault", ["kill", "freeze"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from opensearchpy import Transport
+from opensearchpy.connection_pool import EmptyConnectionPool
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import ConnectionTimeout, SerializationError, TransportError
 from urllib3 import Timeout
@@ -42,6 +45,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     which nodes it has.
     """
 
+    connection_pool: Any
+
     def __init__(
         self,
         hosts: list[dict[str, Any]],
@@ -56,6 +61,14 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
         self.last_sniff = 0.0  # at the first request, not now: opening an engine asks nothing
+        _TRANSPORTS.add(self)
+
+    def connect_anew(self) -> None:
+        """Leave all open connections, and open others when requests need them."""
+        hosts = [host for _, host in self.connection_pool.connection_opts]
+        self.connection_pool = EmptyConnectionPool()  # of which no connection is kept
+        self.set_connections(hosts)
+        self.seed_connections = list(self.connection_pool.connections)
 
     def perform_request(
         self,
@@ -149,6 +162,17 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         except TransportError as error:
             self.last_sniff = time.time()
             log.warning("the cluster did not say which nodes it has: %s", error.error)
+
+
+def _after_fork() -> None:
+    # a forked process has its parent's connections, and would read the answers to requests of the parent
+    for transport in list(_TRANSPORTS):
+        transport.connect_anew()
+
+
+_TRANSPORTS: WeakSet[FailoverTransport] = WeakSet()
+if hasattr(os, "register_at_fork"):  # which Windows has not
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_quick(method: str, url: str) -> bool:
