@@ -324,3 +324,25 @@ def test_texts_whose_tags_the_analyser_leaves_out_are_noted(
     assert set(note.partition(":")[0].replace("note", "").replace(",", "").split()) == {"page", "short", "plain"}
     assert "HTML tags count as words in vectors" in note
     assert "HTML" not in run("attach", name, opensearch_url, "--fields", "standard", "--dry-run").stdout
+
+
+def test_default_pipelines_come_with_what_scrolls_and_searches_of_several_indices_need(
+    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    mapped = {"properties": {"text": {"type": "text"}}}
+    alias = f"several-{uuid.uuid4().hex[:8]}"
+    bodies = [
+        {"settings": {"number_of_shards": n, **attachable(cluster)}, "mappings": mapped, "aliases": {alias: {}}}
+        for n in (1, 2)
+    ]
+    one, two = (made(body, [{"text": "fire in the forest"}]) for body in bodies)
+
+    def told(name: str, *flags: str) -> str:
+        return run("attach", name, opensearch_url, "--model", own[1], "--dry-run", *flags).stdout
+
+    assert "scrolls by score get an error at their second page" in told(one, "--default-pipelines")
+    assert "scrolls" not in told(one)
+    assert "scrolls" not in told(two, "--default-pipelines")
+    last = f"search_pipeline=resift-{max(one, two)}"
+    assert last in told(alias, "--default-pipelines")
+    assert last not in told(alias)

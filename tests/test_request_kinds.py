@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opensearchpy import TransportError
 from request_kinds import ASKED, BODIES, KINDS, QUERIES, TEXT, Body, default_pipeline, pages, search_body, served
 from rewritten_node import COUNT, SESSION, Node
 
@@ -126,6 +127,29 @@ def test_groups_are_ordered_by_their_best_hits_with_the_sessions_words(
         hits = answer["hits"]["hits"]
         assert [hit["_source"]["tag"] for hit in hits] == [tag for tag, _ in wanted]
         np.testing.assert_allclose([hit["_score"] for hit in hits], [score for _, score in wanted], rtol=1e-4)
+
+
+@pytest.mark.since(3, "what older ones do at such a page is not known")
+def test_a_scroll_of_one_shard_goes_on_where_it_is_sorted_or_names_no_pipeline(rewritten_node: Node) -> None:
+    node = rewritten_node
+
+    def pages_of(body: Body, pipeline: str) -> int:
+        answer = node.search(search_body({"size": 2, **body}), pipeline, scroll="1m", preference="_shards:0")
+        place, found = {"scroll_id": answer["_scroll_id"], "scroll": "1m"}, len(answer["hits"]["hits"])
+        try:
+            while page := node.client.scroll(body=place)["hits"]["hits"]:
+                found += len(page)
+        finally:
+            node.client.clear_scroll(body={"scroll_id": [place["scroll_id"]]}, params={"ignore": 404})
+        return found
+
+    count = pages_of({}, "_none")
+    assert count > 4
+    for sort in (["_doc"], [{"tag": "desc"}]):
+        assert pages_of({"sort": sort}, node.pipeline) == count
+    # once OpenSearch goes on with it the pages that warn of this have to change
+    with pytest.raises(TransportError, match="rescoreDocIds"):
+        pages_of({}, node.pipeline)
 
 
 PAGED = ["match", "multi_match", "function_score", "knn", "collapse", "rescore of the caller's"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.plugin.cluster.attachment import Target
+from resift.plugin.cluster.attachment import SEARCH, Target
 from resift.plugin.cluster.index_pipelines import pipeline_name
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -127,8 +127,16 @@ def plan_index(
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
     free, taken = target.defaults(("search",) if own else ("ingest", "search")) if defaults else ({}, [])
-    hints = taken if own else [*taken, *_html_hints(target, entry.fields, sources)]
+    hints = [*taken, *_scroll_hints(target, free), *([] if own else _html_hints(target, entry.fields, sources))]
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
+
+
+def _scroll_hints(target: Target, defaults: Mapping[str, str]) -> list[str]:
+    """What is to be known of scrolls that name no pipeline: OpenSearch cannot go on with those of one shard."""
+    if SEARCH not in defaults or target.settings.get("index.number_of_shards") != "1":
+        return []
+    told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
+    return [f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"]
 
 
 def _html_hints(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> list[str]:

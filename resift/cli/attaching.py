@@ -122,6 +122,11 @@ class Attaching:
         model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
         saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
         lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
+        if len(self.plans) > 1 and self.options.default_pipelines:
+            one = f"search_pipeline={pipeline_name(self.targets[-1].name)}"
+            lines.append(
+                f"note: searches of several of these at once have no default pipeline; let them name one, {one}"
+            )
         if alone:
             report = {"model": None if self.model is None else self.model.hash, "dry_run": True}
             print_report({**report, "indices": [plan.report() for plan in self.plans]}, self.as_json, *lines)
