@@ -168,6 +168,7 @@ UNKNOWN = [
     *({"query": {"range": {"opened": {"gte": date}}}} for date in ("now", "now-7d/d", "2024-01-01||+1M")),
     {"query": {"__class__": {}}},
     {"query": {"bool": {"must": [{"nested": {}}]}}},
+    {"query": {"bool": {"filter": {"lang": "python"}}}},  # a field where a clause is due
     multi(type="cross_fields"),
     {"query": MATCH, "sort": ["year"]},
 ]

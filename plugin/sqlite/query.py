@@ -91,10 +91,10 @@ class _Parser:
 
     def clause(self, query: Any) -> Clause:
         kind, body = _single(query, "query")
-        if not isinstance(body, Mapping):
-            raise BadInput(f"malformed {kind} query", value=body, expected="an object")
         if kind not in self.kinds:
             _unsupported(f"query {kind!r}", " | ".join(self.kinds))
+        if not isinstance(body, Mapping):
+            raise BadInput(f"malformed {kind} query", value=body, expected="an object")
         clause = self.kinds[kind](body)
         settings = next(iter(body.values())) if kind in _BY_FIELD else body
         if isinstance(settings, Mapping) and "_name" in settings:
