@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from evaluation_fixtures import documents, loaded, run, write_lines
 
 from resift import Model
 from resift.cli.evaluate import CLASSES, RETRIEVAL, STS
+from resift.cli.main import main
 from resift.cli.served_search import ServedSearch
 from resift.errors import BadInput
 from resift.evaluation.data import read_collection
@@ -131,6 +133,34 @@ def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.M
     assert np.isfinite(found).tolist() == [True, True, False, True, True, False]
     kept = [0, 1, 3, 4]
     np.testing.assert_allclose(found[kept], 0.7 * z_score(lexical[kept]) + 0.3 * z_score(semantic[kept]))
+
+
+def test_every_query_moves_the_bar(collection: str, folder: str) -> None:
+    told: list[tuple[int, int]] = []
+    run_hybrid(
+        build_system("mean", folder),
+        read_collection(collection),
+        serve=ServedSearch,
+        progress=lambda *step: told.append(step),
+    )
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_adapting_shows_how_far_it_is_and_why_it_was_not_done(collection: str, folder: str) -> None:
+    arguments = ["eval", "retrieval", collection, "--vectors", folder, "--encoder", "adapted"]
+    ran = CliRunner().invoke(main, arguments)
+    assert ran.exit_code == 0
+    assert "adapting" in ran.stderr
+    assert "the vectors are not adapted" in ran.stderr
+    # a typo is told before that, and not after it
+    ran = CliRunner().invoke(main, [*arguments, "--compare", "nothing"])
+    assert ran.exit_code == 2
+    assert "unknown encoder 'nothing'" in ran.stderr
+    assert "adapting" not in ran.stderr
+
+
+def test_a_weight_of_nothing_is_refused(collection: str) -> None:
+    assert "--alpha 0.2 without --hybrid" in run("retrieval", collection, "--alpha", "0.2", status=2)
 
 
 def test_hybrid_in_the_library(collection: str, model: Model, folder: str) -> None:

@@ -143,6 +143,18 @@ def test_a_round_with_nothing_left_to_find_is_no_figure(graded: tuple[FeedbackBe
         run_feedback(bench, task, FeedbackOptions(judgements=40))
 
 
+def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBench, Graded]) -> None:
+    """Figures are means over the others, so a report that named all queries would promise more than was measured."""
+    bench, task = graded
+    found = bench.documents.index(next(text for text in bench.documents if "fire" in text))
+    task._grades[0] = {found: 1.0}
+    task._relevant[0] = {found}
+    (pair,) = run_feedback(bench, task, FeedbackOptions(judgements=38))["ridge+lexical"]
+    measured = np.isfinite(pair[0].values["map"]).sum()
+    assert pair[0].facts == {"queries": 5, "all_judged": 5 - measured}
+    assert 0 < measured < 5
+
+
 def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> None:
     found = run_topics(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}
@@ -276,8 +288,10 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     assert plain["compare"]["map11"] == report["compare"]["map11"]  # both begin with the same ranking
     assert "ridge+lexical" in run(*arguments, "--noise", "0.3", "--rounds", "2")
     carried = json.loads(run(*arguments, "--topics", "--json"))
-    assert set(carried["related"]) == {"queries", "before", "after", "whole"}
+    assert set(carried["related"]) == {"queries", "all_judged", "before", "after", "whole"}
     assert "unrelated" in run(*arguments, "--topics")
+    # before anything is read: adapting takes a while
+    assert "unknown method 'magic'" in run("--train", "nowhere", "--test", "nowhere", "--method", "magic", status=2)
     for wrong in (["--method", "magic"], ["--noise", "2"], ["--rounds", "0"], ["--compare", "bm25"]):
         assert "expected" in run(*arguments, *wrong, status=2)
     assert "expected" in run("--vectors", words, status=2)

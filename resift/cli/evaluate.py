@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from resift.cli.evaluate_feedback import feedback
 from resift.cli.options import Fraction, shares_of
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, joint_system_options, system_options
+from resift.cli.systems import SystemChoice, joint_system_options, system_options, warn_unadapted
+from resift.errors import BadInput
+
+if TYPE_CHECKING:
+    from resift.evaluation.data import Collection
 
 CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
 STS = ("spearman", "pearson", "spearman_all", "pearson_all")
@@ -48,8 +52,10 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     from resift.evaluation.report import run_report
 
     name, database, queries = choice.name, read_classes(train), read_classes(test)
-    run = run_classes(choice.system(), database, queries)
-    other = run_classes(choice.other(), database, queries) if choice.compare else None
+    system, second = choice.system(), choice.other()
+    run = run_classes(system, database, queries)
+    other = run_classes(second, database, queries) if second else None
+    warn_unadapted(system, second)
     report = {"task": "classes", **run_report(run, name, choice.seed, other, choice.compare or "")}
     summary = f"{report['queries']} queries, {report['documents']} documents, {report['classes']} classes"
     choice.print_report(report, CLASSES, summary + _skipped(report, "of a label that no training document has"))
@@ -69,8 +75,9 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     from resift.evaluation.sts import run_sts
 
     name, read = choice.name, [read_pairs(file) for file in files]
-    tasks = run_sts(choice.system(), read)
-    other = run_sts(choice.other(), read) if choice.compare else None
+    system, second = choice.system(), choice.other()
+    tasks = run_sts(system, read)
+    other = run_sts(second, read) if second else None
     report = {"task": "sts", **sts_report(tasks, name, choice.seed, other, choice.compare or "")}
     choice.print_report(report, STS, f"{report['pairs']} pairs, {len(report['tasks'])} tasks")
 
@@ -123,14 +130,13 @@ def retrieval(
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
     from resift.cli.served_search import ServedSearch
-    from resift.evaluation.data import block_split, read_collection, with_queries
     from resift.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
     from resift.evaluation.report import run_report
 
-    name, collection, alone = choice.name, read_collection(folder, part, judgments), {}
-    if shares is not None:
-        collection = with_queries(collection, block_split(collection, shares).test.tolist())
-    system, available = choice.system(), len(collection.queries)
+    if alpha is not None and not hybrid:
+        raise BadInput(f"--alpha {alpha} without --hybrid", value=alpha, expected="--hybrid, which it is a weight of")
+    name, collection, alone = choice.name, _collection(folder, part, judgments, shares), {}
+    system, second, available = choice.system(), choice.other(), len(collection.queries)
     collection, trained_on = unseen_queries(system, collection)
     if trained_on == available:
         click.echo("warning: the model was trained on all of these queries; new ones will fare worse", err=True)
@@ -140,7 +146,8 @@ def retrieval(
         alone, name = {"bm25": bm25.means(), name: vectors.means()}, f"{name} + bm25"
     else:
         run = run_retrieval(system, collection)
-    other = run_retrieval(choice.other(), collection) if choice.compare else None
+    other = run_retrieval(second, collection) if second else None
+    warn_unadapted(system, second)
     report = {"task": "retrieval", **run_report(run, name, choice.seed, other, choice.compare or "")}
     if hybrid:
         report["alone"] = alone
@@ -150,6 +157,14 @@ def retrieval(
     if len(collection.queries) < available:
         summary += f"; {trained_on} queries that the model was trained on left out"
     choice.print_report(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
+
+
+def _collection(folder: str, part: str | None, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
+    """The folder's documents and queries; with ``shares`` of the queries only the last block."""
+    from resift.evaluation.data import block_split, read_collection, with_queries
+
+    collection = read_collection(folder, part, judgments)
+    return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())
 
 
 def _skipped(report: dict[str, Any], why: str) -> str:

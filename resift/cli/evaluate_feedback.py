@@ -11,7 +11,7 @@ import click
 
 from resift.cli.options import Fraction, option_of
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, joint_system_options
+from resift.cli.systems import SystemChoice, joint_system_options, warn_unadapted
 from resift.errors import BadInput
 from resift.evaluation.feedback.options import FeedbackOptions
 from resift.plugin.rewriting.rewrite import JUDGED
@@ -93,8 +93,9 @@ def feedback(
 
     With labelled documents (--train, --test) relevant and irrelevant ones of the first 30 are judged, half of each
     (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged. All figures of DIR, and those named
-    residual, are of the ranking without the judged documents. Rankings are those that are served: the documents are
-    indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
+    residual, are of the ranking without the judged documents; queries of which every relevant one was judged have none
+    (all_judged counts them). Rankings are those that are served: the documents are indexed in an embedded engine, and
+    the rewritten search is asked; with labelled documents its window holds all.
 
     With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
     (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
@@ -103,16 +104,14 @@ def feedback(
     rocchio, rm3, more_like_this. There is no --compare here: each method is compared with the ranking before.
     """
     if choice.compare:
-        raise BadInput(
-            f"--compare {choice.compare}", value=choice.compare, expected="--method: methods are compared, not encoders"
-        )
+        raise BadInput(f"--compare {choice.compare}", value=choice.compare, expected="--method: methods are compared")
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
-    options = FeedbackOptions(seed=choice.seed, **settings)
+    options, methods = FeedbackOptions(seed=choice.seed, **settings), _known(methods)
     if turns or rewritten:
         if not turns or folder or train or test or first or topics:
             raise BadInput("--turns DIR is measured alone", value=turns, expected="--turns DIR [--rewritten]")
-        _measure_turns(turns, rewritten, alpha, judged, (methods or (DEFAULT_METHOD,))[0], choice)
+        _measure_turns(turns, rewritten, alpha, judged, methods[0], choice)
         return
     protocol = _protocol(folder, train, test, first, choice)
     bench = _bench(protocol.documents, protocol.queries, alpha, judged, choice, protocol.whole)
@@ -121,7 +120,16 @@ def feedback(
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
     else:
-        _measure_rounds(bench, protocol, options, methods or (DEFAULT_METHOD,), baselines, facts, choice)
+        _measure_rounds(bench, protocol, options, methods, baselines, facts, choice)
+
+
+def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
+    """The methods, or the one that is served. Raises BadInput for an unknown one, before anything is read."""
+    from resift.evaluation.feedback.methods import check_method
+
+    for method in methods:
+        check_method(method)
+    return methods or (DEFAULT_METHOD,)
 
 
 def _protocol(
@@ -158,8 +166,7 @@ def _bench(
 
     system = choice.system()
     bench = FeedbackBench(system, documents, queries, partial(ServedSearch, judged=judged), alpha=alpha, whole=whole)
-    if note := getattr(system, "note", ""):
-        click.echo(f"warning: {note}; the vectors are not adapted", err=True)
+    warn_unadapted(system)
     return bench
 
 
@@ -199,6 +206,8 @@ def _measure_rounds(
     figures = feedback_report(runs, methods[0], choice.seed)
     report = {"task": "feedback", "protocol": protocol.name, **figures, **facts}
     summary = f"{report['queries']} queries, {report['documents']} documents"
+    if report["all_judged"]:
+        summary += f"; {report['all_judged']} queries without a relevant document beyond the judged ones left out"
     choice.print_report(report, protocol.metrics, summary)
 
 

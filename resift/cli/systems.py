@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from resift.cli.options import json_option, seeded
+from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT
 
@@ -63,22 +64,31 @@ class SystemChoice:
             )
         return Joint(own, taught(queries, LEARNERS))
 
-    def other(self) -> System:
-        """The system of --compare."""
-        return self.named(self.compare or "")
+    def other(self) -> System | None:
+        """The system of --compare, if there is one."""
+        return self.named(self.compare) if self.compare else None
 
     def named(self, name: str, similarity: str | None = None) -> System:
         """Any system by its name, with the same word vectors and seed."""
         from resift.evaluation.registry import build_system
-        from resift.training.systems import LEARNERS
+        from resift.training.systems import LEARNERS, Adapted
 
-        return build_system(name, self.vectors, self.seed, similarity, LEARNERS)
+        adapting = partial(progress_bar, "adapting")
+        learners = {**LEARNERS, "adapted": lambda source, _: Adapted(source.table(), source.seed, adapting)}
+        return build_system(name, self.vectors, self.seed, similarity, learners)
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
         """Print a report as --json wants it, or as a summary and a table of ``metrics``."""
         from resift.evaluation.report import as_json, as_table
 
         click.echo(as_json(report) if self.as_json else f"{summary}\n\n{as_table(report, metrics)}")
+
+
+def warn_unadapted(*systems: System | None) -> None:
+    """Warn of fitted systems that have not been adapted as they should be."""
+    for system in systems:
+        if note := getattr(system, "note", ""):
+            click.echo(f"warning: {note}; the vectors are not adapted", err=True)
 
 
 def system_options(command: Command) -> Command:

@@ -135,15 +135,15 @@ def run_hybrid(
         bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
         if search is None:
             mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
+            progress(rows.stop, len(collection.queries))
         else:
-            found = [
-                search.hits(Asked(text, vector, alpha, alpha, known_part=known))
-                for text, vector in zip(collection.queries[rows], queries[rows], strict=True)
-            ]
+            found, asked = [], zip(collection.queries[rows], queries[rows], strict=True)
+            for done, (text, vector) in enumerate(asked, rows.start + 1):
+                found.append(search.hits(Asked(text, vector, alpha, alpha, known_part=known)))
+                progress(done, len(collection.queries))
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
         first.add(rows, bm25)
         second.add(rows, semantic)
-        progress(rows.stop, len(collection.queries))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 

@@ -63,19 +63,22 @@ def feedback_report(runs: Mapping[str, Sequence[tuple[Run, Run]]], method: str, 
 def topics_report(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, Any]:
     """Two-topic sessions: for related and unrelated second queries, each way of ranking's means."""
     return {
-        kind: {"queries": ways["before"].facts["queries"], **{name: run.means() for name, run in ways.items()}}
+        kind: {**ways["before"].facts, **{name: run.means() for name, run in ways.items()}}
         for kind, ways in runs.items()
     }
 
 
 def topics_table(report: Mapping[str, Any], metrics: Sequence[str]) -> str:
-    """A line a kind of second query and figure: without a session, with it in its scope, and with all of it."""
+    """A line a kind of second query and figure: without a session, with it in its scope, and with all of it.
+
+    QUERIES are those that have figures.
+    """
     rows = [["SECOND QUERY", "QUERIES", "METRIC", "BEFORE", "AFTER", "WHOLE"]]
     for kind in ("related", "unrelated"):
         entry = report[kind]
         for name in metrics:
             values = [_number(entry[way][name]) for way in ("before", "after", "whole")]
-            rows.append([kind, str(entry["queries"]), name, *values])
+            rows.append([kind, str(entry["queries"] - entry["all_judged"]), name, *values])
     return "\n".join(_aligned(rows))
 
 

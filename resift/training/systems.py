@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from resift.arrays import Floats
@@ -15,18 +16,24 @@ from resift.evaluation.registry import Learner, Source
 from resift.evaluation.system import Encoder
 from resift.training.distill import load
 from resift.training.options import AdaptOptions
+from resift.training.progress import Progress
 from resift.training.self_supervised import adapt
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
+Bar = AbstractContextManager[Progress | None]
+
 
 class Adapted:
-    """Word vectors adapted to the documents, or as they were where that gains nothing; ``note`` then says why."""
+    """Word vectors adapted to the documents, or as they were where that gains nothing; ``note`` then says why.
+
+    ``bar`` opens what is told how many steps are done, and of how many.
+    """
 
     similarity = "cosine"
 
-    def __init__(self, vectors: WordVectors, seed: int) -> None:
-        self.seed, self.note = seed, ""
+    def __init__(self, vectors: WordVectors, seed: int, bar: Callable[[], Bar] = nullcontext) -> None:
+        self.seed, self.note, self._bar = seed, "", bar
         self._model = build_model("mean", vectors)
 
     @property
@@ -47,7 +54,8 @@ class Adapted:
     def fit(self, documents: Sequence[str]) -> Floats:
         """Adapt to the documents, if they are enough; their vectors, (N, K)."""
         try:
-            model = adapt(documents, self.table, AdaptOptions(seed=self.seed))
+            with self._bar() as progress:
+                model = adapt(documents, self.table, AdaptOptions(seed=self.seed), progress)
         except BadInput as error:
             # a system is measured as it would be used: where nothing can be adapted, with the vectors as they are
             self.note = error.message

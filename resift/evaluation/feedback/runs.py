@@ -28,7 +28,8 @@ def run_feedback(
 
     ``before`` is the ranking that was judged first; where a figure leaves out judged documents, it leaves out those
     that the method's session has judged. ``progress`` is told how many queries are done, and how many there are, each
-    once for every method. Raises BadInput for an unknown method, and for a round with nothing left to find.
+    once for every method. Queries of which every relevant document was judged count as ``all_judged``. Raises BadInput
+    for an unknown method, and for a round with nothing left to find.
     """
     for method in methods:
         check_method(method)
@@ -42,7 +43,7 @@ def run_feedback(
         figures = np.stack(values, axis=2)
         _check_rounds(figures)
         runs[method] = [
-            (_run(protocol, after, {"queries": len(queries)}), _run(protocol, before, {})) for after, before in figures
+            (_run(protocol, after, _counts(after)), _run(protocol, before, {})) for after, before in figures
         ]
     return runs
 
@@ -63,6 +64,11 @@ def _rounds(
         after[:] = protocol.measure(query, scores, documents)
         before[:] = protocol.measure(query, first, documents)
     return figures
+
+
+def _counts(figures: NDArray[np.float64]) -> dict[str, int]:
+    """How many queries have figures (Q, M), and of how many nothing is left to find because all of it was judged."""
+    return {"queries": len(figures), "all_judged": int(np.isnan(figures).any(axis=1).sum())}
 
 
 def _check_rounds(figures: NDArray[np.float64]) -> None:
@@ -101,7 +107,8 @@ def run_topics(bench: FeedbackBench, protocol: FeedbackProtocol, options: Feedba
 
 
 def _topic_run(protocol: FeedbackProtocol, rows: list[list[float]]) -> Run:
-    return _run(protocol, np.array(rows).reshape(-1, len(protocol.metrics)), {"queries": len(rows)})
+    table = np.array(rows).reshape(-1, len(protocol.metrics))
+    return _run(protocol, table, _counts(table))
 
 
 def _drawn(protocol: FeedbackProtocol, options: FeedbackOptions) -> list[int]:
