@@ -10,6 +10,7 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
+    Decorator,
     checkpoint_beside,
     combined,
     json_option,
@@ -34,53 +35,55 @@ def train() -> None:
     """
 
 
-labelled_options = combined(
-    click.option(
-        "--train",
-        "file",
-        required=True,
-        metavar="FILE",
-        help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
-    ),
-    out_option,
-    vectors_option,
-    option_of(RoBoewOptions, "codewords", "Number of codewords."),
-    option_of(RoBoewOptions, "sigma", "Width of a codeword before training."),
-    option_of(
-        RoBoewOptions,
-        "fuzziness",
-        "How soft the clusters are; smaller is harder.",
-        type=float,
-        show_default="0.1; with --untied 0.05, or 0.01 if euclidean",
-    ),
-    option_of(RoBoewOptions, "entropy", "Distance of the clusters.", type=click.Choice(ENTROPIES)),
-    click.option(
-        "--tied/--untied",
-        default=RoBoewOptions.tied,
-        show_default=True,
-        help="Give each class a cluster of its own, or only ask that clusters be pure, as in the paper.",
-    ),
-    option_of(RoBoewOptions, "epochs", "Passes over the documents, at most."),
-    option_of(RoBoewOptions, "batch", "Documents of one step."),
-    option_of(RoBoewOptions, "rate", "Learning rate at the start."),
-    option_of(RoBoewOptions, "min_count", "Words of fewer documents are not trained."),
-    option_of(RoBoewOptions, "validation", "Part of the documents that is held back, 0 to 0.5."),
-    option_of(RoBoewOptions, "patience", "Epochs without a gain after which training stops."),
-    seed_option,
-    resume_option,
-    json_option,
-)
+def labelled_options(options: type[RoBoewOptions]) -> Decorator:
+    """The options of training with labels, with the defaults of ``options``."""
+    return combined(
+        click.option(
+            "--train",
+            "file",
+            required=True,
+            metavar="FILE",
+            help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
+        ),
+        out_option,
+        vectors_option,
+        option_of(options, "codewords", "Number of codewords."),
+        option_of(options, "sigma", "Width of a codeword before training."),
+        option_of(
+            options,
+            "fuzziness",
+            "How soft the clusters are; smaller is harder.",
+            type=float,
+            show_default="0.1; with --untied 0.05, or 0.01 if euclidean",
+        ),
+        option_of(options, "entropy", "Distance of the clusters.", type=click.Choice(ENTROPIES)),
+        click.option(
+            "--tied/--untied",
+            default=options.tied,
+            show_default=True,
+            help="Give each class a cluster of its own, or only ask that clusters be pure, as in the paper.",
+        ),
+        option_of(options, "epochs", "Passes over the documents, at most."),
+        option_of(options, "batch", "Documents of one step."),
+        option_of(options, "rate", "Learning rate at the start."),
+        option_of(options, "min_count", "Words of fewer documents are not trained."),
+        option_of(options, "validation", "Part of the documents that is held back, 0 to 0.5."),
+        option_of(options, "patience", "Epochs without a gain after which training stops."),
+        seed_option,
+        resume_option,
+        json_option,
+    )
 
 
 @train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
-@labelled_options
+@labelled_options(RoBoewOptions)
 def ro_boew(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:
     """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
     _train_labelled(file, out, vectors, resume, as_json, RoBoewOptions(**settings))
 
 
 @train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
-@labelled_options
+@labelled_options(RnBofOptions)
 @option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
 @option_of(RnBofOptions, "segments", "Consecutive parts of a text that are pooled separately.")
 def rn_bof(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:

@@ -74,13 +74,15 @@ class RoBoewOptions:
 class RnBofOptions(RoBoewOptions):
     """Settings of RN-BoF: those of RO-BoEW, with ``sigma`` in units of the codewords' mean distance.
 
-    The paper starts at 0.1 of that distance; with rows of 256 dimensions wider functions train better.
+    The paper starts at 0.1 of that distance; with rows of 256 dimensions wider functions train better. The head learns
+    more slowly than a codebook alone, so there are twice as many epochs.
 
     Attributes:
         size: R, the dimensions of a text's vector.
         segments: S, the consecutive parts of a text that are pooled separately.
     """
 
+    epochs: int = 20
     size: int = 16
     segments: int = 1
 
