@@ -221,10 +221,27 @@ def test_scope() -> None:
     np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
     assert not len(feedback.scoped(near[0], candidates[:4], "new").grades)
     assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
-    assert feedback.scoped(np.zeros(8, np.float32), candidates, "new") is feedback
+    assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
     assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
     nothing = feedback.scoped(-near[0], candidates, "new")
     np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
+
+
+def test_scope_at_a_query_of_unknown_words() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    bags = [bag_of_words(text) for text in ("Dell Vostro 3510, black", "Bosch GSR 18V", "Asus TUF FX506HM")]
+    feedback = Feedback.learn(vectors[:2], vectors[2:3], bags=bags)
+    feedback = replace(feedback, queries=("black laptop", "Akkuschrauber", "black laptop"))
+    nowhere = np.zeros(4, np.float32)
+    # of other queries a document counts by the words that it has, or was judged for; an irrelevant one never does
+    for text in ("88729622", "TUF FX506HM-8G"):
+        assert feedback.scoped(nowhere, vectors, text).evidence == 0
+    assert feedback.scoped(nowhere, vectors, "the Vostro 3515").grades == pytest.approx([0.1])
+    assert feedback.scoped(nowhere, vectors, "Akkuschrauber").grades == pytest.approx([1])
+    assert feedback.scoped(nowhere, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.1])
+    assert replace(feedback, bags=()).scoped(nowhere, vectors, "Vostro 3510").evidence == 0
+    assert replace(feedback, queries=()).scoped(nowhere, vectors, "Vostro 3510").grades == pytest.approx([0.2])
+    assert replace(feedback, queries=("", "", "")).scoped(nowhere, vectors, "88729622").evidence == 3
 
 
 def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> None:

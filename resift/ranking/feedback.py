@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -211,14 +211,18 @@ class Feedback:
         documents count, by SCOPE_WEIGHT · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many standard
         deviations a document is more similar to the query than the others are on average: the mean of its own and the
         largest among those judged at the same query, since what was asked for there is one subject. With fewer than
-        five others none of them counts. To a query without known words, which has no direction of its own, all feedback
-        applies.
+        five others none of them counts. A query of words that are all unknown, such as an article number, has no
+        direction: there a relevant document counts SCOPE_WEIGHT times the part of the query's words that it has, or
+        that it was judged for. To a query without any words all feedback applies.
         """
-        if not len(self.grades) or not np.any(query):
+        words = () if np.any(query) else bag_of_words(text)
+        if not len(self.grades) or not (np.any(query) or words):
             return self
         here = self._made_at(text)
         scope = np.zeros(len(self.grades))
-        if len(others) >= _MIN_OTHERS and not here.all():
+        if words:
+            scope = SCOPE_WEIGHT * self._part_had(words) * (self.grades > 0)
+        elif len(others) >= _MIN_OTHERS and not here.all():
             similarities = unit_rows(others) @ unit_rows(query)
             low, high = SCOPE_DEVIATIONS
             deviation = max(float(similarities.std()), 1e-6)
@@ -228,6 +232,13 @@ class Feedback:
             scope = SCOPE_WEIGHT * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
         scope[here] = 1
         return self._weighted(scope)
+
+    def _part_had(self, words: Collection[str]) -> NDArray[np.float64]:
+        """Which part of the ``words`` each judged document has, or the query that it was judged for, (m,), 0 to 1."""
+        asked = [bag_of_words(query) for query in self.queries or ("",) * len(self.grades)]
+        bags = self.bags or ({},) * len(self.grades)
+        both = zip(asked, bags, strict=True)
+        return np.array([sum(word in query or word in bag for word in words) / len(words) for query, bag in both])
 
     def _largest_at_query(self, values: NDArray[Any]) -> NDArray[Any]:
         """Of each judgement (m,), the largest of the ``values`` (m,) of relevant documents judged at the same query."""
