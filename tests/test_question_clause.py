@@ -11,7 +11,7 @@ from resift import Model
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine
 from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import Parts, text_parts
+from resift.plugin.rewriting.query_text import CLAUSES, Parts, telling_words, text_parts
 
 
 def weights(text: str) -> dict[str, float]:
@@ -61,3 +61,30 @@ def test_such_a_query_can_be_widened() -> None:
     for other in ({"bool": {"should": []}}, {"bool": {"should": [clause, condition]}}, {"bool": {"should": "fire"}}):
         assert text_parts(other) is None
         assert text_parts({"bool": {"must": [other]}}) is None
+
+
+def rarity(word: str) -> float:
+    """As if longer words were rarer."""
+    return float(len(word))
+
+
+def test_of_a_text_that_is_too_long_the_telling_words_are_asked_for() -> None:
+    many = [f"w{number}" for number in range(2 * CLAUSES)]
+    short = " ".join(many[: CLAUSES // 2])
+    assert telling_words(short, 2, rarity) == short
+    assert telling_words(" ".join(many), 0, rarity) == " ".join(many)  # whose fields nobody knows
+    text = f"Extraordinary fire. {' '.join(many)} FIRE Fire fire, because of the fire"
+    kept = telling_words(text, 2, rarity).split()
+    assert len(kept) == len(set(kept)) == 100
+    assert kept[:2] == ["extraordinary", "fire"]
+    assert {"because", "of", "the"}.isdisjoint(kept)
+    assert len(telling_words(text, 20, rarity).split()) == 25
+    # one line without blanks, as of a log
+    assert len(telling_words(",".join(f'"{word}":1' for word in many), 2, rarity).split()) == 100
+
+
+def test_a_long_text_without_spaces_between_its_words_keeps_runs_of_them() -> None:
+    text = "".join(f"东京塔的{'高' * (number % 9 + 1)}，" for number in range(300)) + "铁" * 200
+    kept = telling_words(text, 1, rarity)
+    assert kept == "铁" * 100  # of the longest, as many as are looked for
+    assert telling_words(text, 1, lambda word: 1.0).split()[0] == "东京塔的高"

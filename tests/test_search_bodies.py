@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 from reranker_app import app as app
 from reranker_app import client as client
@@ -13,6 +14,8 @@ from reranker_app import filled as filled
 from reranker_app import post
 
 from resift.plugin.engine import Engine
+from resift.reranker.search.bodies import asked_by, search_body
+from resift.reranker.search.request import Search
 
 FIRE = {"match": {"text": "fire"}}
 
@@ -38,3 +41,29 @@ def test_what_is_alone_is_a_clause_or_a_body(client: FlaskClient, filled: str, e
         assert [hit["_id"] for hit in answer["hits"]["hits"]] == whole
     for body, count in (({"size": 2}, 2), ({"from": 3}, 4)):
         assert len(post(client, "/v1/search", index=filled, query=body)["hits"]["hits"]) == count
+
+
+def test_a_whole_document_as_a_query_is_searched_by_its_telling_words(client: FlaskClient, filled: str) -> None:
+    pasted = " ".join(f"w{number}" for number in range(1300)) + " fire" * 40 + " forest" * 40
+    answer = post(client, "/v1/search", index=filled, query=pasted, size=2)
+    assert {hit["_id"] for hit in answer["hits"]["hits"]} == {"wood", "tree"}
+    assert answer["resift"]["reranked"]
+    assert answer["resift"]["reason"] == "the query is too long for the engine: its 100 most telling words count"
+    post(client, "/v1/feedback", session="anna", index=filled, query=pasted, relevant=["army"])
+    answer = post(client, "/v1/search", index=filled, query=pasted, size=2, session="anna")
+    assert answer["resift"]["session"] == "anna"
+    # a clause of the caller's own is asked as it is
+    error = post(client, "/v1/search", 400, index=filled, query={"match": {"text": pasted}})["error"]
+    assert error["code"] in ("bad_input", "engine_error")
+
+
+def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
+    client: FlaskClient, filled: str, app: Flask
+) -> None:
+    service = app.extensions["resift"]
+    pasted = " ".join(f"w{number}" for number in range(1300)) + " fire" * 40
+    info, search = service.info(filled), Search(filled, pasted)
+    body = search_body(search, info, service.search_model.table.idf)
+    asked = asked_by(search, body)
+    assert asked.text == pasted  # by which marks for this very query are known
+    assert len(service.rewriter.rewrite(info, body, asked).meaning.text.split()) == 100

@@ -29,7 +29,7 @@ from resift.plugin.rewriting.clauses import (
     similarity_clause,
     word_clauses,
 )
-from resift.plugin.rewriting.query_text import Parts, text_parts
+from resift.plugin.rewriting.query_text import CLAUSES, Parts, text_parts
 from resift.plugin.sqlite.analysis import STOP_WORDS
 from resift.ranking.fusion import similarity_factor
 from resift.text import tokenize
@@ -42,8 +42,6 @@ JUDGED = ("keep", "demote", "hide")
 ALTERNATIVES = 5
 # Words of a query whose hits cannot be rescored.
 _WORDS_IN_QUERY = 20
-# OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
-_CLAUSES = 1000
 # Where an index does not say which fields are searched, it is all that it has.
 _UNKNOWN_FIELDS = 50
 # By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
@@ -223,9 +221,9 @@ class _Rewriting:
         # the terms' weights are for a query of length 1: this scales them to the query's own length
         length = _length(meaning.text)
         width = len(fields) or _UNKNOWN_FIELDS
-        self.words = word_clauses(meaning.terms, fields, length)[: _CLAUSES // width]
+        self.words = word_clauses(meaning.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave
-        self.most_in_query = max(0, _CLAUSES // width - len(tokenize(meaning.text)))
+        self.most_in_query = max(0, CLAUSES // width - len(tokenize(meaning.text)))
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(meaning.kept) if settings.judged == "keep" else {}
         self.hidden = list(meaning.judged) if settings.judged == "hide" else []

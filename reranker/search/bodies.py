@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from resift.errors import BadInput
 from resift.plugin.documents import IndexInfo
 from resift.plugin.rewriting.clauses import question_clause
+from resift.plugin.rewriting.query_text import telling_words
 from resift.reranker.search.request import Search
 from resift.reranker.search.rewriting import Asked, asked_in
 
@@ -18,15 +20,18 @@ _HIGHLIGHTED = 100_000
 _WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
 
 
-def search_body(search: Search, info: IndexInfo) -> dict[str, Any]:
+def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> dict[str, Any]:
     """The search body that a search stands for.
+
+    ``rarity`` says which words of a text are kept that is too long for the engine, as
+    :func:`resift.plugin.rewriting.query_text.telling_words` has it.
 
     Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
     for a clause or body with ``documents``.
     """
     page = {"size": search.size, "from": search.start}
     if isinstance(search.query, str):
-        clause = question_clause(search.query, info.fields)
+        clause = question_clause(telling_words(search.query, len(info.fields), rarity), info.fields)
         query = {"bool": {"must": [clause], "filter": [search.filter]}} if search.filter else clause
         highlighted: dict[str, Any] = {name: {} for name in info.fields or ["*"]}
         how = {"fields": highlighted, "encoder": "html", "max_analyzer_offset": _HIGHLIGHTED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from resift.arrays import Floats
@@ -19,7 +19,7 @@ from resift.errors import (
     SessionsUnavailable,
 )
 from resift.plugin.documents import IndexInfo
-from resift.plugin.rewriting.query_text import find_text
+from resift.plugin.rewriting.query_text import find_text, telling_words
 from resift.plugin.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
@@ -166,6 +166,10 @@ class Rewriter:
         vector = self.model.encode_one(asked.text)
         feedback = self._scoped(info, judged, vector, asked.text, headers)
         meaning = self._meaning(info, asked, vector, feedback, judged, headers)
+        words = telling_words(asked.text, len(info.fields), self.model.table.idf)
+        if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
+            meaning = replace(meaning, text=words)
+            notes.append(f"the query is too long for the engine: its {len(words.split())} most telling words count")
         settings = self._settings(info, asked, feedback)
         if asked.widen and asked.knn and not info.graph:
             notes.append(f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --copy-to)")

@@ -172,7 +172,8 @@ class Reranker:
         for other in indices_in([search.query, search.filter]):
             self.require_served(other, search.headers)
         watch = Stopwatch()
-        answer = self._search(search, info, search_body(search, info), watch)
+        body = search_body(search, info, self.search_model.table.idf)
+        answer = self._search(search, info, body, watch)
         if search.documents == "card":
             add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
         if isinstance(search.query, str):

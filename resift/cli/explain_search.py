@@ -83,7 +83,7 @@ def explain_search(
         if session is not None and not opened.index(index).session(session).explain()["judgements"]:
             click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
         search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
-        body = search_body(search, info)
+        body = search_body(search, info, service.search_model.table.idf)
         rewritten = service.rewriter.rewrite(info, body, asked_by(search, body))
     after, notes = rewritten.rewritten.body, list(_notes(rewritten, body))
     lines = ("before", _shown(body), "after", _shown(after), *notes)
