@@ -115,6 +115,14 @@ def test_bodies_and_pasted_texts_get_none(service: Reranker, filled: str) -> Non
     assert suggestion(service, filled, "f" * 50_000) is None
 
 
+def test_what_a_filter_excludes_is_not_suggested(service: Reranker, filled: str) -> None:
+    early = {"range": {"n": {"lte": 2}}}
+    assert suggestion(service, filled, "forrest soldeirs", filter=early) == "forest soldeirs"
+    assert suggestion(service, filled, "soldeirs", filter=early) is None
+    assert suggestion(service, filled, "bushfire", filter={"term": {"n": 4}}) is None, "fire alone is in it"
+    assert suggestion(service, filled, "bushfire", filter=early) == "bush fire"
+
+
 def test_what_the_index_holds_is_right_even_if_the_sample_lacks_it(
     service: Reranker, filled: str, engine: Engine, model: Model
 ) -> None:

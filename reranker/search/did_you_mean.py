@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
@@ -42,13 +43,16 @@ class DidYouMean:
         self._spellers: TtlCache[Speller] = TtlCache(_SAMPLES, SAMPLE_SECONDS, clock)
         self._sampling = threading.Lock()
 
-    def suggest(self, query: str, info: IndexInfo, headers: Headers = None) -> str | None:
+    def suggest(
+        self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
+    ) -> str | None:
         """The query with its misspelt words replaced; None if there are none, or nothing is known of the index yet.
 
         A word counts as misspelt if neither the sample nor the index itself holds it, and the sample has a word that
         is spelt nearly so (:class:`resift.ranking.spelling.Speller`). Short words, words with digits and those of
-        scripts without spaces stay, as does a query of more than 16 words that could be misspelt. Never raises: a
-        failure is logged, and nothing is suggested.
+        scripts without spaces stay, as does a query of more than 16 words that could be misspelt. With a ``filter``
+        only words of documents that match it are suggested. Never raises: a failure is logged, and nothing is
+        suggested.
         """
         words = [word for word in dict.fromkeys(tokenize(query)) if _may_be_misspelt(word)]
         if not 0 < len(words) <= _MAX_WORDS:
@@ -60,6 +64,10 @@ class DidYouMean:
             corrections = dict(_corrections(speller, words)) if speller is not None else {}
             for word in self._in_index(list(corrections), info, headers):
                 del corrections[word]
+            if filter:
+                meant = list(dict.fromkeys(" ".join(corrections.values()).split()))
+                found = set(self._in_index(meant, info, headers, filter))
+                corrections = {word: one for word, one in corrections.items() if found.issuperset(one.split())}
         except Exception as error:
             log.warning("no suggestion for a search in %r: %r", info.name, error)
             return None
@@ -94,12 +102,18 @@ class DidYouMean:
         hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
         yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
 
-    def _in_index(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> list[str]:
-        """Those of the words that the index finds a document for, by its own analysis."""
+    def _in_index(
+        self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
+    ) -> list[str]:
+        """Those of the words that the index finds a document for that matches the ``filter``, by its own analysis."""
         if not words:
             return []
         # zero_terms_query: a stop word is no mistake, though the analysis leaves nothing of it to search for
-        queries = [text_clause(word, info.fields, zero_terms_query="all") for word in words]
+        conditions = [filter] if filter else []
+        queries: list[dict[str, Any]] = [
+            {"bool": {"must": [text_clause(word, info.fields, zero_terms_query="all")], "filter": conditions}}
+            for word in words
+        ]
         results = self.engine.search_all(info.name, [{"query": query, "size": 0} for query in queries], headers=headers)
         totals = [result.response["hits"]["total"]["value"] for result in results]
         return [word for word, total in zip(words, totals, strict=True) if total]
