@@ -45,3 +45,9 @@ class TtlCache(Generic[V]):
                 _, (_, _, freed) = self._values.popitem(last=False)
                 self._taken -= freed
         return value
+
+    def clear(self) -> None:
+        """Keep nothing of what was put."""
+        with self._lock:
+            self._values.clear()
+            self._taken = 0

@@ -152,8 +152,7 @@ class Added:
 class Library:
     """An engine and a model that work together; :func:`open` makes one, and ``with`` closes it at the end.
 
-    ``engine``, ``model`` and ``service`` are the parts: the search engine, the encoder, and what the HTTP service
-    answers its requests with.
+    ``engine``, ``model`` and ``service`` are its parts: search engine, encoder, and what answers HTTP requests, too.
     """
 
     def __init__(self, service: Reranker) -> None:
@@ -202,10 +201,10 @@ class Index:
     def add(self, documents: Iterable[Mapping[str, Any]]) -> Added:
         """Index documents, or replace those of the same ids; searches find them when this returns.
 
-        A document's id is its ``_id`` or ``id``, or else a hash of its content. Refused documents do not keep the
-        others from being indexed; they are in the answer. Raises BadInput if ``documents`` is a single document or no
-        iterable, ModelMismatch if the index's vectors are another model's, and EngineUnavailable if the engine does
-        not come back, in which case it is safe to add all documents again.
+        A document's id is its ``_id`` or ``id``, or else a hash of its content. Those that are refused are in the
+        answer, and the others indexed. Raises BadInput if ``documents`` is a single document or no iterable,
+        ModelMismatch if the index's vectors are another model's, and EngineUnavailable if the engine does not come
+        back: then it is safe to add all documents again.
         """
         if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
             kind = type(documents).__name__
@@ -217,6 +216,8 @@ class Index:
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
+        finally:
+            self.library.service.forget_documents()
         return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
 
     def get(self, id: str | int) -> dict[str, Any]:
@@ -227,6 +228,7 @@ class Index:
         """Delete the documents with these ids; how many of them there were."""
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
+        self.library.service.forget_documents()
         return deleted
 
     def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
@@ -333,8 +335,7 @@ def open(
 
     ``model`` is a saved model's folder, ``resift-en``, or a model. ``sessions`` is where sessions are kept, a URL or a
     file: by default, as for the service and the commands, the engine's file, or ``sessions.db`` for a cluster.
-    ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``,
-    ``session_hours``, ``session_index``, ``feedback``, ``reranker``, ``static_queries``, …
+    ``settings`` are further fields of :class:`resift.reranker.config.Config`: ``alpha``, ``window``, ``knn``, …
 
     Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that is
     none, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when an index is.
@@ -362,9 +363,8 @@ def _listed(name: str, given: Iterable[str | int | Hit]) -> list[str | int | Hit
 
 
 def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
-    given = _listed(name, given)
     # a document's own id may be a number, which the engine keeps as a text
-    ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in given]
+    ids = [one.id if isinstance(one, Hit) else str(one) if type(one) is int else one for one in _listed(name, given)]
     if wrong := [id for id in ids if not isinstance(id, str) or not id]:
         raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="document ids or hits")
     return list(map(str, ids))

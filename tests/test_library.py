@@ -287,6 +287,15 @@ def test_an_explanation_reads_as_it_was(news: Index) -> None:
     assert [line.partition(":")[0] for line in lines[3:]] == ["towards", "away from", "also asked"]
 
 
+def test_documents_that_change_or_go_teach_at_once_what_they_are_now(news: Index) -> None:
+    session = news.session("ivan")
+    session.mark(relevant=["bush"], query="fire")
+    news.add([{"id": "bush", "text": "smoke"}])
+    assert session.explain()["learned"]["because"][0]["title"] == "smoke"
+    news.delete(["bush"])
+    assert session.explain()["learned"] is None
+
+
 def test_two_sessions_never_mix(news: Index) -> None:
     news.add([{"_id": "known", "text": "smoke gun"}, {"_id": "more", "text": "smoke gun qqq"}])
     anna, bob = news.session("anna"), news.session("bob")

@@ -33,6 +33,10 @@ class JudgedDocuments:
         self.engine, self.model, self.info = engine, model, info
         self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
 
+    def forget(self) -> None:
+        """Fetch all documents anew: some have changed."""
+        self._contents.clear()
+
     def of(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
         """The session's effective judgements with their documents.
 

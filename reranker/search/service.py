@@ -148,6 +148,10 @@ class Reranker:
         """A session's effective judgements with their documents, as :meth:`JudgedDocuments.of` gives them."""
         return self._documents.of(session, headers)
 
+    def forget_documents(self) -> None:
+        """Read judged documents anew, which are otherwise remembered for five minutes: some have changed."""
+        self._documents.forget()
+
     def feedback(
         self, session: str, index: str, query: str, marks: dict[str, float], headers: Headers = None
     ) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class Reranker:
         if search.documents == "card":
             add_cards(answer.result.hits, self.catalogue.fields(info, search.headers), info.fields)
         if isinstance(search.query, str):
-            suggestion = self.did_you_mean.suggest(search.query, info, search.headers)
+            suggestion = self.did_you_mean.suggest(search.query, info, search.headers, search.filter)
             if suggestion is not None:
                 answer.resift["did_you_mean"] = suggestion
         watch.lap("rest")
