@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from typing import Any
 
 import click
 
 from resift import library
 from resift.cli.failures import TERMINATED
 from resift.cli.options import engine_option, search_models, store_options
+from resift.errors import BadInput
+
+
+def _parse_filter(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, Any] | None:
+    """Option callback: a query clause."""
+    try:
+        clause = None if value is None else json.loads(value)
+    except ValueError:
+        clause = value
+    if clause is not None and not isinstance(clause, dict):
+        raise BadInput("--filter is no JSON object", value=value, expected='a query clause, {"term": {"team": 7}}')
+    return clause
 
 
 @click.command(epilog="Example: resift mcp news --about 'Reports on bush fires, 2001 to 2024'")
 @click.argument("index")
 @click.option("--about", default="", metavar="TEXT", help="What the documents are, told to agents with the search.")
+@click.option(
+    "--filter",
+    "filter_",
+    metavar="JSON",
+    callback=_parse_filter,
+    help="A query clause: the agent finds, marks and hears of only the documents that match it.",
+)
 @click.option(
     "--http",
     "port",
@@ -28,6 +49,7 @@ from resift.cli.options import engine_option, search_models, store_options
 def mcp(
     index: str,
     about: str,
+    filter_: dict[str, Any] | None,
     port: int | None,
     engine: str,
     model: str,
@@ -45,7 +67,9 @@ def mcp(
         engine, model, sessions=store, session_index=session_index, static_queries=static_queries
     ) as opened:
         opened.service.info(index)  # as resift search does
-        served = server(opened.index(index), about)
+        if filter_ is not None:
+            opened.index(index).search({"bool": {"filter": [filter_]}}, size=0)  # a malformed one fails here
+        served = server(opened.index(index), about, filter_)
         if port is None:
             # what reads the standard input waits for its next line, and would let no exception through
             signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))

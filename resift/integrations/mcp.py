@@ -7,14 +7,14 @@ conversations never mix, over whichever transport, and a session may as well be 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from html import unescape
 from inspect import cleandoc
 from typing import Annotated, Any
 
-from resift.errors import BadInput, ResiftError, needs_extra
-from resift.library import Hit, Index
+from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
+from resift.library import Hit, Index, Session
 from resift.plugin.query_dsl import document_text
 from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD
 from resift.ranking.explain import title
@@ -87,13 +87,16 @@ class Forgotten(TypedDict):
     forgotten: bool
 
 
-def server(index: Index, about: str = "") -> MCPServer:
+def server(index: Index, about: str = "", filter: dict[str, Any] | None = None) -> MCPServer:
     """The MCP server over an index; ``about`` says what its documents are, for agents to know when to search it.
+
+    Only documents that match ``filter``, a query clause, can be found or marked, and only sessions be used that have
+    marks of no others.
 
     Each tool takes what :mod:`resift.library` takes. What it raises reaches the agent as the tool's error, with the
     value and what was expected; none ends the server.
     """
-    agent = Agent(index)
+    agent = Agent(index, filter)
     search = f"Search the index {index.name!r}. {about}".strip() + f"\n\n{cleandoc(Agent.search.__doc__ or '')}"
     tools = [
         _tool(agent.search, ToolAnnotations(read_only_hint=True), search),
@@ -128,8 +131,8 @@ def _tool(function: Callable[..., Any], annotations: ToolAnnotations, descriptio
 class Agent:
     """The tools; their docstrings and annotations are what agents are told of them."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, index: Index, filter: dict[str, Any] | None = None) -> None:
+        self._index, self._filter = index, filter
 
     def search(
         self,
@@ -150,7 +153,7 @@ class Agent:
         searches: they follow what was marked with `mark`, so that a short query will do."""
         name = session or f"agent-{secrets.token_hex(6)}"
         judged = "hide" if hide_marked else "keep"
-        hits = self._index.session(name).search(query, size, judged=judged, highlight=True)
+        hits = self._session(name).search(query, size, judged=judged, highlight=True, filter=self._filter)
         said = hits.response["resift"]
         found: Found = {
             "session": name,
@@ -180,16 +183,37 @@ class Agent:
         if not (helpful or unhelpful or scores):
             raise BadInput("no passage is marked", expected="ids in helpful or unhelpful, or scores by id")
         marked = {"relevant": helpful, "irrelevant": unhelpful}
-        return _learned(self._index.session(session).mark(**marked, query=query, scores=scores))
+        found, outside = self._session(session), self._outside([*helpful, *unhelpful, *scores])
+        if outside is not None:  # as if it did not exist
+            raise NotFound(f"no document {outside!r} in {self._index.name!r}", value=outside, expected="ids of hits")
+        return _learned(found.mark(**marked, query=query, scores=scores))
 
     def explain_session(self, session: SessionId) -> Learned:
         """Tell what was marked in a session, and which words its searches lean towards and away from because of it."""
-        return _learned(self._index.session(session).explain())
+        return _learned(self._session(session).explain())
 
     def forget(self, session: SessionId) -> Forgotten:
         """Delete all that is kept of a session: its marks and what they taught. For a new subject, or when asked to."""
-        self._index.session(session).forget()
+        self._session(session).forget()
         return {"session": session, "forgotten": True}
+
+    def _session(self, id: str) -> Session:
+        """A session. Raises SessionNotFound for one with marks of documents that the filter excludes."""
+        session = self._index.session(id)
+        if self._filter is not None:
+            kept = self._index.library.service.sessions.find(id, wait=True)
+            judged = [] if kept is None else kept.judgements
+            if any(one.index != self._index.name for one in judged) or self._outside(one.document for one in judged):
+                raise SessionNotFound(f"no session {id!r}", value=id, expected="one that a search here began")
+        return session
+
+    def _outside(self, ids: Iterable[str]) -> str | None:
+        """The id of a document among these that the filter excludes; None if there is none."""
+        wanted = list(dict.fromkeys(ids))
+        if self._filter is None or not wanted:
+            return None
+        query = {"bool": {"filter": [{"ids": {"values": wanted}}], "must_not": [self._filter]}}
+        return next((hit.id for hit in self._index.search({"query": query, "_source": False}, size=1)), None)
 
     def _passage(self, hit: Hit, characters: int) -> Passage:
         text = _tidy(document_text(hit.source, self._index.fields))
