@@ -57,6 +57,18 @@ def test_a_passage_says_where_the_text_goes_on(tmp_path: Path, model: Model, pla
     assert len(shown.split()) == min(40, 100 - max(0, place - 5))
 
 
+def test_a_passage_has_most_different_words_of_the_query(tmp_path: Path, model: Model) -> None:
+    filler = " water" * 60
+    text = f"gun fire fire fire fire{filler} soldier of the army, gun in hand, under fire{filler} gun gun gun gun gun"
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    assert engine.bulk("docs", [Document("1", {"text": text}, None)]) == []
+    body = {"query": {"match": {"text": "gun fire soldier"}}, "highlight": {"fields": {"text": {}}}}
+    ((shown,),) = (hit["highlight"]["text"] for hit in engine.search("docs", body).hits)
+    engine.close()
+    assert "<em>soldier</em> of the army, <em>gun</em> in hand, under <em>fire</em>" in shown
+
+
 def test_a_long_text_that_is_all_hits(tmp_path: Path, model: Model) -> None:
     # took minutes where each hit was compared with all others
     text = "a river " * 50_000 + "bush_fire " * 50_000 + "rain"

@@ -222,6 +222,17 @@ def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:
     asked(server(either), scenario)
 
 
+def test_the_piece_of_a_long_passage_has_most_different_words(either: Index) -> None:
+    either.add([{"_id": "longer", "text": f"The gun, that gun, and a gun. {LONG}"}])
+
+    async def scenario(client: Client) -> None:
+        found = (await call(client, "search", query="soldier gun", characters=120, size=50))["passages"]
+        longer = next(one for one in found if one["id"] == "longer")
+        assert "A soldier of the army fires a gun in the war." in longer["text"]
+
+    asked(server(either), scenario)
+
+
 def test_code_keeps_its_indents(either: Index) -> None:
     code = "def put(fire):\n    if fire:\n\n        return  water  \n    \n"
     code += "# more\n" * 400 + "class Hydrant:\n    valve  = 'gun'\n    hose = 1\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -42,13 +42,13 @@ class FieldHighlight:
         return [fragment.strip(_BLANKS) for fragment in found[: self.fragments or None]]
 
     def _fragment(self, text: str, words: Sequence[Word]) -> str | None:
-        """The part of a text with the most terms, or all of it; None if it holds none."""
+        """The part of a text with the most different terms, or all of it; None if it holds none."""
         places = [place for place, word in enumerate(words) if word.term in self.terms]
         if not places:
             return None
         if not self.fragments or len(words) <= _FRAGMENT_WORDS:
             return self._tagged(text, 0, len(text), [words[place] for place in places])
-        first = _densest(places)
+        first = _densest(places, [words[place].term for place in places])
         last = min(first + _FRAGMENT_WORDS, len(words)) - 1
         start = 0 if first == 0 else words[first].start
         end = len(text) if last == len(words) - 1 else words[last].end
@@ -68,11 +68,21 @@ class FieldHighlight:
         return "".join([*parts, self.escape(text[at:end])])
 
 
-def _densest(places: Sequence[int]) -> int:
-    """The first word of the window that holds most of the places, a few words before the first of them."""
-    # places are in order: a long text has 100,000 of them, and to compare each with all others took minutes
-    held = [bisect_left(places, place + _FRAGMENT_WORDS - 5) - i for i, place in enumerate(places)]
-    return max(0, places[held.index(max(held))] - 5)
+def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
+    """The first word of the window that holds most different ``terms``, and of these most often, a few words before the
+    first of them; ``places`` are where they stand."""
+    # each place comes into the window and leaves it once: a long text has 100,000 of them
+    held, best, first, end = Counter[str](), (0, 0), 0, 0
+    for start, place in enumerate(places):
+        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - 5:
+            held[terms[end]] += 1
+            end += 1
+        if (len(held), end - start) > best:
+            best, first = (len(held), end - start), place
+        held[terms[start]] -= 1
+        if not held[terms[start]]:
+            del held[terms[start]]
+    return max(0, first - 5)
 
 
 def parse_highlight(body: Any, clause: Clause, fields: Sequence[str]) -> dict[str, FieldHighlight]:

@@ -241,11 +241,17 @@ def _short(value: Any) -> bool:
 def _start(text: str, highlight: dict[str, list[str]], characters: int) -> int:
     """Where the piece of a long text begins that has most of the query's words in it, a quarter of it before them."""
     fragments = [fragment for found in highlight.values() for fragment in found]
-    best = max(fragments, key=lambda fragment: fragment.count("<em>"), default="").strip("…")  # put there by SQLite's
+    best = max(fragments, key=_words_in, default="").strip("…")  # put there by SQLite's
     before, *marked = (_tidy(unescape(part)) for part in best.replace("</em>", "").split("<em>", 1))
     place = text.find(_tidy(unescape(best.replace("<em>", "").replace("</em>", ""))).strip())
     place += len(before) if marked else 0
     return max(0, min(place - characters // 4, len(text) - characters))
+
+
+def _words_in(fragment: str) -> tuple[int, int]:
+    """How many different words of a query a fragment has, and how many in all."""
+    words = [part.split("</em>")[0].lower() for part in fragment.split("<em>")[1:]]
+    return len(set(words)), len(words)
 
 
 def _learned(session: dict[str, Any]) -> Learned:
