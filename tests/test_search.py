@@ -113,6 +113,27 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     assert (model.known_part("fire zzyzx"), learned.known_part("fire zzyzx")) == (pytest.approx(0.5, abs=0.2), 1)
 
 
+def test_models_learned_from_documents_leave_numbers_to_the_engine(
+    tmp_path: Path, model: Model, config: Config
+) -> None:
+    from resift.plugin.sqlite.engine import SqliteEngine
+
+    learned = Model(model.name, model.table, model.pool, model.similarity, alpha=0.5, max_alpha=0.75)
+    engine = SqliteEngine(str(tmp_path / "shop.db"))
+    texts = {"asked": "fire 18/45", "near": "fire 18/30", "marked": "a fire of 2001 and 1999", "other": "a river"}
+    records = [Record("f", row, id, {"text": text}) for row, (id, text) in enumerate(texts.items())]
+    Indexer(engine, learned, "shop", DeadLetters(tmp_path / "dead")).run(records, ["text"])
+    app = create_app(replace(config, alpha=None), engine=engine, model=learned).test_client()
+
+    def alpha(query: str, **asked: Any) -> float:
+        return float(post(app, "/v1/search", index="shop", query=query, **asked)["resift"]["alpha"])
+
+    assert alpha("fire") == 0.5 > 2 * alpha("fire 18/45") > 0
+    post(app, "/v1/feedback", session="a", index="shop", query="fire", relevant=["marked"], irrelevant=[])
+    assert alpha("fire", session="a") == pytest.approx(0.5 + 0.25 / 4), "numbers in what was marked cost nothing"
+    engine.close()
+
+
 def _weight_of_scores(app: FlaskClient, query: str, asked: dict[str, Any]) -> float:
     """The similarity's weight in /v1/score: what the nearer of two documents gets that is the engine's last."""
     scores = post(app, "/v1/score", query=query, documents=["rain", "fire"], engine_scores=[1, 0], **asked)["scores"]

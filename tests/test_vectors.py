@@ -202,3 +202,17 @@ def test_the_known_part_of_a_text_is_weighed() -> None:
     for text, known, unknown in [("the Fire", 3, 0), ("fire zzyzx", 2, 1), ("the qq the qq flame", 6, 2), ("qq", 0, 1)]:
         assert table.known_part(text) == pytest.approx(known / (known + unknown * table.unknown_weight))
     assert table.known_part("?") == 1
+
+
+def test_the_part_of_a_text_without_digits_is_weighed() -> None:
+    table = WordVectors(["the", "fire", "18v"], np.eye(3, dtype=np.float32), np.array([1.0, 90, 1], np.float32))
+    the, fire, volt, unknown = map(table.idf, ["the", "fire", "18v", "u2278de"])
+    parts = {
+        "fire the": 1.0,
+        "fire zzyzx": 1.0,
+        "fire 18v": fire / (fire + volt),
+        "the u2278de the": the / (the + unknown),
+        "3510 18v": 0.0,
+        "?": 1,
+    }
+    assert {text: table.part_without_digits(text) for text in parts} == pytest.approx(parts)

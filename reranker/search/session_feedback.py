@@ -45,7 +45,7 @@ class SessionFeedback:
         if known is not None:
             return known
         model = self.model
-        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part)
+        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part_of_documents)
         size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
 

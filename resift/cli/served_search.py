@@ -66,7 +66,8 @@ class IndexSearch:
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
         judged = [_as_kept(one) for one in asked.judged]
-        dim, known = len(asked.vector), asked.known_part
+        # a model that was learned from documents knows their words, as Model.known_part_of_documents has it
+        dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_part
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         text = " ".join(asked.text.split()[:_WORDS])
         info = self._info

@@ -20,7 +20,7 @@ networks are in :mod:`resift.encoders.residual`, queries of another model's docu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
@@ -291,6 +291,11 @@ class Model:
         """:func:`known_part` of a query."""
         return known_part(self.table, self.alpha, self.max_alpha, text)
 
+    @property
+    def known_part_of_documents(self) -> Callable[[str], float] | None:
+        """Which part of a document's words, 0 to 1, has a row; None if the model was learned from such documents."""
+        return None if self.max_alpha > self.alpha else self.known_part
+
     def nearest_words(self, vector: NDArray[Any], count: int = 5) -> list[str]:
         """The frequent words (first 20,000) whose rows are most similar (cosine) to ``vector`` (dim,), best first."""
         scores = self._units @ np.asarray(vector, np.float32)
@@ -355,7 +360,8 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     """The part of a query's weight, 0 to 1, by which its vector is trusted: that of the words with a row in a model's
     ``table``.
 
-    It is 1 of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``: what it lacks,
-    hardly any of them has.
+    Of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``, it is that of the
+    words without a digit. What such a model lacks, hardly any document has; but who asks for "U2278DE" or "18/45" means
+    these very ones, and to the vectors their neighbours are as good.
     """
-    return 1.0 if max_alpha > alpha else table.known_part(text)
+    return table.part_without_digits(text) if max_alpha > alpha else table.known_part(text)
