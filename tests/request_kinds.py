@@ -212,13 +212,19 @@ def _slices(node: Node, pipeline: str) -> Body:
     return {"hits": {"hits": sorted(parts[0] + parts[1], key=lambda hit: -hit["_score"])}}
 
 
-def _scroll(node: Node, pipeline: str) -> Body:
-    answer = node.search(search_body({"size": PAGE}), pipeline, scroll="1m")
+def _scroll(node: Node, pipeline: str, **body: Any) -> Body:
+    answer = node.search(search_body({"size": PAGE, **body}), pipeline, scroll="1m")
     hits = answer["hits"]["hits"]
     while page := node.client.scroll(body={"scroll_id": answer["_scroll_id"], "scroll": "1m"})["hits"]["hits"]:
         hits += page
     node.client.clear_scroll(body={"scroll_id": [answer.pop("_scroll_id")]})
     return answer
+
+
+def _sliced_scroll(node: Node, pipeline: str) -> Body:
+    parts = [_scroll(node, pipeline, slice={"id": n, "max": 3}) for n in range(3)]  # there are fewer shards than that
+    hits = [hit for part in parts for hit in part["hits"]["hits"]]
+    return {**parts[0], "hits": {"hits": hits}}
 
 
 def _of_two(node: Node, pipeline: str) -> Body:
@@ -252,6 +258,7 @@ REQUESTS: dict[str, Kind] = {
     "PIT with search_after": Kind(_pit_walk, None),
     "PIT with slices": Kind(_slices, None),
     "scroll": Kind(_scroll, None),
+    "scroll with slices": Kind(_sliced_scroll, None),
     "dfs_query_then_fetch": Kind(
         lambda node, pipeline: node.search(search_body({}), pipeline, search_type="dfs_query_then_fetch"), None
     ),

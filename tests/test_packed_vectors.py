@@ -79,6 +79,28 @@ def filled(
     cluster.drop(index)
 
 
+def test_parents_and_children_show_no_vectors(cluster: OpenSearchEngine) -> None:
+    index = f"packed-{uuid.uuid4().hex[:8]}"
+    rel = {"rel": {"type": "join", "relations": {"post": "reply"}}, "text": {"type": "text"}}
+    vector = {"resift_vector": {"type": "float"}}
+    cluster.client.indices.create(index=index, body={"mappings": {"properties": {**rel, **vector}}})
+    for id, kind in (("1", "post"), ("2", {"name": "reply", "parent": "1"})):
+        document = {"rel": kind, "text": "fire", "resift_vector": [1.5]}
+        cluster.client.index(index=index, id=id, body=document, params={"routing": "1", "refresh": "true"})
+    match = {"match": {"text": "fire"}}
+    child = {"has_child": {"type": "reply", "query": match, "inner_hits": {"size": 1}}}
+    parent = {"has_parent": {"parent_type": "post", "query": match, "inner_hits": {"_source": ["text", "resift*"]}}}
+    for body in (
+        {"query": {"bool": {"must": [child]}}},
+        {"query": match, "post_filter": parent},
+        {"query": {"has_parent": {**parent["has_parent"], "query": child}}},
+    ):
+        plain = cluster.client.search(index=index, body=body)
+        assert "resift_vector" in str(plain)
+        assert without_noise(cluster.search(index, body).response) == without_noise(bare(plain))
+    cluster.drop(index)
+
+
 def without_noise(response: dict[str, Any]) -> dict[str, Any]:
     """An answer without what differs from one time to the next."""
     return {key: value for key, value in response.items() if key not in ("took", "profile")}

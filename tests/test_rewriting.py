@@ -201,6 +201,7 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
     [
         ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
         ({"query": QUERY, "size": 0}, "no hits were asked for"),
+        ({"query": QUERY, "slice": {"id": 0, "max": 2}}, "OpenSearch rescores no scroll"),
         ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
         ({"query": {"bool": {"must": [QUERY], "filter": [NAMED]}}}, "it is rewritten already"),
         # as OpenSearch hands it on

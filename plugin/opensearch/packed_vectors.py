@@ -15,13 +15,14 @@ from resift.plugin.resource_files import read_resource
 from resift.vectors.similarity import joined
 
 _NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
+_JOINS = {"has_child", "has_parent"}
 
 
 def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
 
-    They are left out of collapsed hits and of ``top_hits`` too. They are asked for by a scripted field, since
-    ``_source`` is the caller's, and is slow to read. Raises BadInput for a malformed ``_source``.
+    They are left out of collapsed hits, of parents and children and of ``top_hits`` too. They are asked for by a
+    scripted field, since ``_source`` is the caller's, and is slow to read. Raises BadInput for a malformed ``_source``.
     """
     sent = {**_without_vectors(body), **_inner_without_vectors(body)}
     scripted = body.get("script_fields") or {}
@@ -48,12 +49,27 @@ def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
 def _inner_without_vectors(body: Mapping[str, Any]) -> Body:
     """The parts of a body that ask for more hits than its own, without vectors. What is malformed stays."""
     inner = {name: _aggs_without_vectors(body[name]) for name in ("aggs", "aggregations") if name in body}
+    inner |= {name: _joined_without_vectors(body[name]) for name in ("query", "post_filter") if name in body}
     collapse = body.get("collapse")
     if isinstance(collapse, Mapping) and "inner_hits" in collapse:
         asked = collapse["inner_hits"]
         several = [_without_vectors(one) if isinstance(one, Mapping) else one for one in _listed(asked)]
         inner["collapse"] = {**collapse, "inner_hits": several if isinstance(asked, list) else several[0]}
     return inner
+
+
+def _joined_without_vectors(clause: Any) -> Any:
+    """A query clause whose parents and children are shown without vectors as inner hits. Nested objects have none."""
+    if isinstance(clause, list):
+        return [_joined_without_vectors(one) if isinstance(one, (dict, list)) else one for one in clause]
+    if not isinstance(clause, Mapping):
+        return clause
+    changed = {name: _joined_without_vectors(value) for name, value in clause.items()}
+    for kind in _JOINS & changed.keys():
+        join = changed[kind]
+        if isinstance(join, dict) and isinstance(join.get("inner_hits"), dict):
+            join["inner_hits"] = _without_vectors(join["inner_hits"])
+    return changed
 
 
 def _aggs_without_vectors(aggs: Any) -> Any:

@@ -173,6 +173,8 @@ def _untouchable(body: Body) -> str:
         return f"the query is {next(iter(query))!r}"
     if body.get("size", 10) == 0:
         return "no hits were asked for"
+    if "slice" in body and "pit" not in body:
+        return "OpenSearch rescores no scroll"
     if "query" not in body and "suggest" in body:
         return "there is no query"
     if _is_rewritten(query):
