@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
-from resift.plugin.cluster.index_pipelines import IndexPipelines
+from resift.plugin.cluster.index_pipelines import IndexPipelines, pipelines_of, remove_pipeline
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -206,6 +206,60 @@ def test_what_is_written_while_the_reranker_is_away_is_taken_without_a_vector(
     (report,) = json.loads(again.stdout)["indices"]
     assert (report["documents"], report["missing"], report["stale"]) == (32, 0, 0)
     run("detach", shop.name, opensearch_url)
+
+
+def test_names_with_dots_stay_as_a_client_wrote_them(shop: Index, old: Served, opensearch_url: str) -> None:
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    written: list[dict[str, Any]] = [
+        {"meta.note": "the river", "meta": {"note": "a forest", "code": "A-1"}, "comments": [{"by": "bob"}]},
+        {"n": 1, "meta.code": "x"},
+        {"comments": [{"says": "fire"}], "meta.note": ["a", "b"]},
+    ]
+    for id, document in enumerate(written):
+        shop.cluster.request("PUT", f"/{shop.name}/_doc/dots-{id}", document)
+        stored = shop.cluster.request("GET", f"/{shop.name}/_doc/dots-{id}")["_source"]
+        assert len(stored.pop("resift_vector")) == old.model.dim
+        assert stored == {**document, "stamped": True}
+    run("detach", shop.name, opensearch_url)
+
+
+def test_detaching_puts_settings_back_where_a_client_has_replaced_meta(
+    shop: Index, old: Served, opensearch_url: str
+) -> None:
+    before = shop.settings()
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {}})
+    run("detach", shop.name, opensearch_url)
+    assert shop.settings() == before
+    assert pipelines_of(shop.cluster, shop.name) == []
+    remove_pipeline(shop.cluster, "search", shop.name)  # as somebody would who detaches it at the same time
+
+
+def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Served, opensearch_url: str) -> None:
+    cluster, names = shop.cluster, [f"{shop.name}-{n}" for n in range(2)]
+
+    def defaults(name: str) -> list[str | None]:
+        settings = cluster.request("GET", f"/{name}/_settings", flat_settings="true")[name]["settings"]
+        return [settings.get("index.final_pipeline"), settings.get("index.search.default_pipeline")]
+
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    cluster.request("PUT", f"/{shop.name}/_block/write")
+    for name in names:
+        body = {"settings": {"index.blocks.write": None}}
+        cluster.request("PUT", f"/{shop.name}/_clone/{name}", body, wait_for_active_shards="1")
+    cluster.request("PUT", f"/{shop.name}/_settings", {"index.blocks.write": None})
+    try:
+        assert defaults(names[0]) == [f"resift-{shop.name}"] * 2
+        refused = run("detach", shop.name, opensearch_url, status=1).output
+        assert f"of index {shop.name}-" in refused
+        run("attach", names[0], opensearch_url, "--model", old.folder, "--default-pipelines")
+        assert defaults(names[0]) == [f"resift-{names[0]}"] * 2
+        for name in (*names, shop.name):
+            run("detach", name, opensearch_url)
+            assert defaults(name) == [None, None]
+    finally:
+        for name in names:
+            shop.engine.drop_if_exists(name)
 
 
 def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from resift.errors import BadInput, ResiftError
+from resift.errors import BadInput, NotFound, ResiftError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
@@ -82,8 +83,8 @@ class IngestPipeline(IndexPipeline):
 
     def __init__(self, cluster: Cluster, index: str, encoders: list[dict[str, Any]]) -> None:
         template = json.loads(read_resource("index-encoder.json"))
-        gather = read_resource("gather_text.painless")
-        processors = [one for values in encoders for one in fill(template, {**values, "gather_text": gather})]
+        scripts = {name: read_resource(f"{name}.painless") for name in ("gather_text", "tidy_up")}
+        processors = [one for values in encoders for one in fill(template, {**values, **scripts})]
         rendered = render("index-ingest-pipeline", {**encoders[0], "processors": processors})
         super().__init__(cluster, "ingest", index, frozenset(values["name"] for values in encoders), rendered)
 
@@ -216,8 +217,9 @@ def remove_pipelines(cluster: Cluster, index: str) -> None:
 
 
 def remove_pipeline(cluster: Cluster, kind: str, index: str) -> None:
-    """Remove one pipeline of an index."""
-    cluster.request("DELETE", _path(kind, index))
+    """Remove one pipeline of an index, unless somebody else did so meanwhile."""
+    with suppress(NotFound):
+        cluster.request("DELETE", _path(kind, index))
 
 
 def _path(kind: str, index: str) -> str:

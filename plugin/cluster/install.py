@@ -101,6 +101,7 @@ class Installer:
             "fields": list(fields),
             "key": key,
             "gather_text": read_resource("gather_text.painless"),
+            "tidy_up": read_resource("tidy_up.painless"),
             "settings": SETTINGS,
             "mappings": mappings(fields, model),
         }
