@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
 
 from resift import Model
+from resift.errors import BadInput
+from resift.plugin.cluster.attachment import targets
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 
@@ -70,3 +73,38 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
     told = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
     assert "+ resift_vector: knn_vector, 8 dimensions, with" in told
     assert (shop.mapping(), shop.settings()) == before
+
+
+def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
+    shop: Index, own: tuple[Model, str], other: tuple[Model, str], opensearch_url: str
+) -> None:
+    before = shop.mapping()
+    (first,), (second,) = (targets(shop.cluster, shop.name) for _ in range(2))
+    mine, theirs = first.entry(own[0], FIELDS), second.entry(other[0], FIELDS)
+    first = first.begin(mine, own[0])
+    with pytest.raises(BadInput, match="have got into resift_vector of") as refused:
+        second.begin(theirs, other[0])
+    assert refused.value.expected == "the same command again"
+    theirs = replace(theirs, vector_field=f"resift_vector_{other[0].hash[:8]}")
+    second.begin(theirs, other[0])
+    first.switch(mine)
+    (found,) = targets(shop.cluster, shop.name)
+    assert (found.record.current, found.record.filling) == (mine, theirs)
+    second.switch(theirs)
+    assert [entry.model for entry in targets(shop.cluster, shop.name)[0].record.ready] == [other[0].hash, own[0].hash]
+    run("detach", shop.name, opensearch_url)
+    assert shop.mapping()["_meta"] == before["_meta"]
+
+
+def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    documents = shop.documents()
+    run("attach", shop.name, opensearch_url, "--model", own[1])
+    shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
+    planned = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
+    told = f"resift_vector has vectors already, of which _meta tells nothing any more: resift detach {shop.name}"
+    assert told in planned
+    assert "what attaching recorded in _meta is lost" in run("detach", shop.name, opensearch_url).output
+    assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
+    assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output

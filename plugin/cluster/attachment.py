@@ -5,7 +5,7 @@ Everything is recorded in the index before it is changed, so that detaching need
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.plugin.query_dsl import VECTOR_FIELD, is_ours
+from resift.plugin.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
@@ -129,28 +129,41 @@ class Target:
         return int(self.cluster.request("POST", f"{self.path}/_count", {"query": query})["count"])
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
-        """Add the field of the vectors, and record that they are being written; return the index as it is then."""
-        if entry in self.record.ready:
-            return self
-        record = self.record.begun(entry) if entry != self.record.filling else self.record
+        """Add the field of the vectors, and record that they are being written; return the index as it is then.
+
+        Raises BadInput where somebody else has begun to write vectors of another model there meanwhile.
+        """
         field = {entry.vector_field: self.vector_mapping(model)} if is_ours(entry.vector_field) else {}
-        return self._put(record, {"properties": field} if field else {})
+        return self.change_record(lambda record: _begun(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
         """Record that the index is searched by the vectors of ``entry``; return the index as it is then."""
-        record = self.record.switched(entry)
-        return self if record == self.record else self._put(record)
+        return self.change_record(lambda record: record.switched(entry))
 
-    def write_record(self, record: IndexRecord) -> Target:
-        """Change what the index records about itself; return the index as it is then."""
-        return self if record == self.record else self._put(record)
-
-    def _put(self, record: IndexRecord, mapping: Mapping[str, Any] | None = None) -> Target:
-        # _meta is replaced as a whole, and one that was written since the index was read is not to be lost
-        now = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
-        body = {**(mapping or {}), "_meta": record.meta(now.get("_meta", {}))}
+    def change_record(
+        self, change: Callable[[IndexRecord], IndexRecord], properties: Mapping[str, Any] | None = None
+    ) -> Target:
+        """Change what the index records about itself, and with it ``properties`` of the mapping; return the index as it
+        is then."""
+        # _meta is replaced as a whole, and what others have recorded since the index was read is not to be lost
+        mapping = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
+        settings = self.cluster.request("GET", f"{self.path}/_settings", flat_settings="true")[self.name]["settings"]
+        target = replace(self, mapping=mapping, settings=settings)
+        record = change(target.record)
+        if record == target.record:
+            return target
+        meta = record.meta(mapping.get("_meta", {}))
+        body = {**({"properties": properties} if properties else {}), "_meta": meta}
         self.cluster.request("PUT", f"{self.path}/_mapping", body)
-        return replace(self, mapping={**now, "_meta": body["_meta"]})
+        return replace(target, mapping={**mapping, "_meta": meta})
+
+    @cached_property
+    def unrecorded(self) -> list[str]:
+        """The fields that hold vectors of ours of which the index records nothing: a client has replaced its _meta."""
+        if self.record != IndexRecord.read(self.name, {}):
+            return []
+        ours = (name for name, kind in self.fields.items() if kind == "knn_vector" and is_ours(name))
+        return [name for name in ours if self.count({"exists": {"field": name}})]
 
     def defaults(self, kinds: Collection[str]) -> tuple[dict[str, str], list[str]]:
         """The settings that make the index's pipelines of some kinds its defaults, and a sentence for each taken one.
@@ -165,7 +178,7 @@ class Target:
             value = self.settings.get(setting, "_none")
             if kind not in kinds:
                 continue
-            if value == "_none":
+            if value == "_none" or (value != ours and self._is_ours(setting)):
                 free[setting] = ours
             elif value != ours:
                 call = "a pipeline processor" if setting == FINAL else "its processor"
@@ -177,15 +190,24 @@ class Target:
         if not free:
             return self
         before = {setting: self.settings.get(setting) for setting in free}
-        target = self.write_record(replace(self.record, settings={**before, **(self.record.settings or {})}))
+        target = self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
         self.cluster.request("PUT", f"{self.path}/_settings", dict(free))
         return replace(target, settings={**target.settings, **free})
 
     def restored_settings(self) -> dict[str, Any]:
         """The settings that attaching has changed and nobody since, with their values before (None: unset)."""
-        ours = pipeline_name(self.name)
         before = self.record.settings or {}
-        return {setting: value for setting, value in before.items() if self.settings.get(setting) == ours}
+        return {setting: before.get(setting) for setting in (FINAL, SEARCH) if self._is_ours(setting)}
+
+    def _is_ours(self, setting: str) -> bool:
+        """Whether a setting names a pipeline of ours: the index's or, in a clone, that of the index it comes from."""
+        value, recorded = self.settings.get(setting, ""), setting in (self.record.settings or {})
+        own = value == pipeline_name(self.name)
+        if recorded and own:
+            return True
+        kind = "search" if setting == SEARCH else "ingest"
+        candidate = (recorded or own) and value.startswith(PIPELINE_PREFIX)
+        return candidate and kind in pipelines_of(self.cluster, value.removeprefix(PIPELINE_PREFIX))
 
     def restore_settings(self) -> Target:
         """Put the settings back as they were; return the index as it is then."""
@@ -281,6 +303,15 @@ def check_versions(target: Target) -> None:
         )
         expected = "versions that rise by 2 or more at each write, as times do, and --raise-versions"
         raise BadInput(message, value=hit["_id"], expected=expected)
+
+
+def _begun(record: IndexRecord, entry: IndexInfo) -> IndexRecord:
+    """The record while the vectors of ``entry`` are being written. Raises BadInput where others are in their field."""
+    for one in record.encoded:
+        if one.vector_field == entry.vector_field and one.model != entry.model:
+            message = f"vectors of model {one.model} have got into {one.vector_field} of {entry.name!r} meanwhile"
+            raise BadInput(message, value=entry.name, expected="the same command again")
+    return record if entry in record.ready else record.begun(entry)
 
 
 def _closed(name: str) -> BadInput:

@@ -166,7 +166,8 @@ def _fault(
     if wrong := vector_fault(mapping, field, model.dim):
         return wrong, copy
     if entry is None:
-        return "vectors of an unknown model", copy
+        again = f"resift detach {record.index}, then resift attach {record.index}"
+        return "vectors of an unknown model", copy if written else again
     if record.filling == entry:
         return "attaching was interrupted", f"resift attach {record.index}"
     if GUARD_FIELD not in properties and (written or not record.attached):

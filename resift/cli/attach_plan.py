@@ -127,8 +127,19 @@ def plan_index(
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
     free, taken = target.defaults(("search",) if own else ("ingest", "search")) if defaults else ({}, [])
-    hints = [*taken, *_scroll_hints(target, free), *([] if own else _html_hints(target, entry.fields, sources))]
+    hints = [
+        *taken,
+        *_unrecorded_hints(target),
+        *_scroll_hints(target, free),
+        *([] if own else _html_hints(target, entry.fields, sources)),
+    ]
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
+
+
+def _unrecorded_hints(target: Target) -> list[str]:
+    """What is to be known of vectors that are there, of which the index does not say any more whose they are."""
+    told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
+    return [f"{', '.join(target.unrecorded)} {told}"] if target.unrecorded else []
 
 
 def _scroll_hints(target: Target, defaults: Mapping[str, str]) -> list[str]:

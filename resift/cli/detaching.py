@@ -17,6 +17,7 @@ from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import Target, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
+from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -70,11 +71,13 @@ class _Detached:
     def __init__(self, cluster: Cluster, target: Target, model: str | None) -> None:
         self.cluster, self.target = cluster, target
         record = target.record
+        if target.unrecorded or (not record.attached and record.current is None and pipelines_of(cluster, target.name)):
+            record = IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
         if not record.attached:
             made = "was made by Resift, not attached: resift drop deletes it" if record.current else "is not attached"
             raise BadInput(f"index {target.name!r} {made}", value=target.name, expected="an index that was attached")
         self.entries = _entries(target, model)
-        self.record = record.without(self.entries)
+        self.record, self.is_recorded = record.without(self.entries), target.record.attached
         self.is_all = not self.record.ready and self.record.filling is None
         if self.is_all:
             self._refuse_if_used()
@@ -101,6 +104,8 @@ class _Detached:
         """What is to be done, as text."""
         report = self.report()
         lines = [f"{self.target.name}:"]
+        if not self.is_recorded:
+            lines.append("  what attaching recorded in _meta is lost: what has Resift's names goes")
         lines += [f"  {setting} back to {value or 'unset'}" for setting, value in report["settings"].items()]
         lines += [f"  {kind} pipeline {pipeline_name(self.target.name)} removed" for kind in report["pipelines"]]
         for name in self.record.abandoned:
@@ -115,7 +120,7 @@ class _Detached:
             target = target.restore_settings()
             remove_pipelines(self.cluster, target.name)
         # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
-        target = target.write_record(self.record)
+        target = target.change_record(lambda record: record.without(self.entries))
         if not self.is_all:
             settle_pipelines(self.cluster, target.name)
         with progress_bar(f"emptying {target.name}") as progress:
@@ -124,7 +129,7 @@ class _Detached:
                 self.cluster, target.name, self.record.abandoned, stop, lambda done: progress(done, max(total, done))
             )
         if not stop.requested and not emptied.left:
-            target.write_record(target.record.emptied())
+            target.change_record(IndexRecord.emptied)
         lines = [f"{target.name}: detached, {emptied.documents} documents without their vectors again"]
         lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
         lines += [f"  the field {name} stays in the mapping, empty" for name in report["emptied"]]
