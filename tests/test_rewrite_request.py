@@ -20,6 +20,7 @@ from resift import Model, WordVectors, build_model
 from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
+from resift.reranker.search.rewriting import asked_in
 
 QUERY = {"match": {"text": "fire"}}
 
@@ -27,6 +28,28 @@ QUERY = {"match": {"text": "fire"}}
 def asking(clause: Any = QUERY, **options: Any) -> dict[str, Any]:
     """A body of a search pipeline."""
     return {"query": clause, "ext": {"ml_inference": options}}
+
+
+FIRE, OTHER = {"match": {"text": "fire"}}, {"match": {"text": "army"}}
+
+
+@pytest.mark.parametrize(
+    ("clause", "text"),
+    [
+        ({"bool": {"must_not": [OTHER], "should": [FIRE]}}, "fire"),
+        ({"bool": {"filter": [OTHER], "must_not": [OTHER], "should": [FIRE]}}, "fire"),
+        ({"bool": {"filter": [FIRE], "must_not": [OTHER]}}, "fire"),
+        ({"bool": {"must_not": [OTHER]}}, ""),
+        ({"boosting": {"negative": OTHER, "positive": FIRE, "negative_boost": 0.2}}, "fire"),
+        ({"function_score": {"functions": [{"filter": OTHER, "weight": 2}], "query": FIRE}}, "fire"),
+        ({"constant_score": {"filter": FIRE}}, "fire"),
+        ({"match": {"filter": "fire"}}, "fire"),
+        ({"match_phrase_prefix": {"text": {"query": "fire"}}}, "fire"),
+        ({"match_bool_prefix": {"text": "fire"}}, "fire"),
+    ],
+)
+def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) -> None:
+    assert asked_in({"query": clause}).text == text
 
 
 def rewrites(client: FlaskClient) -> dict[tuple[str, str], float]:

@@ -14,10 +14,14 @@ _TEXT_CLAUSES = (
     "match",
     "multi_match",
     "match_phrase",
+    "match_phrase_prefix",
+    "match_bool_prefix",
     "query_string",
     "simple_query_string",
     "combined_fields",
 )
+# What a query says of hits that nobody looks for, and of conditions beside the words.
+_UNWANTED, _CONDITIONS = ("must_not", "negative"), ("filter", "functions")
 # OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
 CLAUSES = 1000
 # How many words stand for a text of more than that. Of a pasted document fewer and more telling ones find more: 50 to
@@ -30,11 +34,16 @@ _OTHER = object()
 def find_text(query: Any) -> str:
     """The first text that a query clause asks for, depth first; "" if there is none.
 
-    >>> find_text({"bool": {"must": [{"match": {"title": {"query": "bush fire"}}}]}})
+    That of a filter, or of a function's, counts if there is no other, and what hits must not match never does, wherever
+    it stands: a body that comes through OpenSearch has its parts in another order than its client gave them.
+
+    >>> find_text({"bool": {"filter": [{"match": {"tag": "new"}}], "should": [{"match": {"title": "bush fire"}}]}})
     'bush fire'
     """
     if isinstance(query, Mapping):
-        return next((found for found in (_text_of_clause(*item) for item in query.items()) if found), "")
+        wanted = [item for item in query.items() if item[0] not in _UNWANTED]
+        parts = sorted(wanted, key=lambda item: item[0] in _CONDITIONS)
+        return next((found for found in (_text_of_clause(*item) for item in parts) if found), "")
     if isinstance(query, list):
         return next((found for found in map(find_text, query) if found), "")
     return ""
