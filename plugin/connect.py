@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
 from resift.plugin.engine import Engine
 from resift.plugin.session_store import SessionStore
@@ -25,6 +26,8 @@ def open_engine(url: str) -> Engine:
         from resift.plugin.opensearch.engine import OpenSearchEngine
 
         return OpenSearchEngine(url)
+    if url == ":memory:":  # each thread would find another one there, and none after an error
+        raise BadInput("documents are not kept in memory alone", value=url, expected="a file, such as /tmp/try.db")
     from resift.plugin.sqlite.engine import SqliteEngine
 
     return SqliteEngine(url)

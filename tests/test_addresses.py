@@ -108,3 +108,9 @@ def test_whatever_a_password_holds_it_is_not_shown(user: str, password: str, for
     shown = without_credentials(address)
     assert "begin" not in shown or shown.startswith(("/", ".", "~", "\\"))
     assert "begin" not in refusal(address)
+
+
+def test_documents_are_not_kept_in_memory_alone() -> None:
+    # of which a second thread, or the next search after an error, would find nothing
+    with pytest.raises(BadInput, match="not kept in memory alone"):
+        open_engine(":memory:")

@@ -94,11 +94,11 @@ def test_the_first_lines_run_on_either_engine(engine_url: str, index: str, sessi
     assert [line.rstrip() for line in output.getvalue().splitlines()] == expected.splitlines()
 
 
-def test_importing_resift_is_light() -> None:
+def test_importing_resift_is_light(tmp_path: Path) -> None:
     heavy = {"flask", "opensearchpy", "torch", "scipy", "gensim", "sentence_transformers", "click"}
-    code = f"import sys, resift; resift.load_model; print({heavy} & set(sys.modules)); resift.open(':memory:')"
+    code = f"import sys, resift; resift.load_model; print({heavy} & set(sys.modules)); resift.open('a.db')"
     code += "; print({'flask', 'opensearchpy', 'torch'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout.split() == ["set()", "set()"]
     with pytest.raises(AttributeError, match="nothing"):
         _ = resift.nothing  # type: ignore[attr-defined]
