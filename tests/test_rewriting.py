@@ -243,6 +243,15 @@ def test_the_words_say_which_of_a_group_is_best() -> None:
         assert rewritten({**body, **more}, replace(SESSION, kept={})).body == {**body, **more}
 
 
+def test_documents_that_keep_their_places_do_so_among_groups_too() -> None:
+    body = {"query": QUERY, "collapse": {"field": "n"}}
+    kept = {"filter": {"ids": {"values": list(SESSION.kept)}}, "weight": SESSION.share}
+    must = rewritten(body).body["query"]["bool"]["must"]
+    assert must == [{"function_score": {"query": QUERY, "functions": [kept]}}]
+    hidden = rewritten(body, replace(SESSION, terms={}), judged="hide").body["query"]["bool"]
+    assert hidden["must"] == rewritten(body, judged="demote").body["query"]["bool"]["must"] == [QUERY]
+
+
 @pytest.mark.parametrize("sort", [[], None, "_score", ["_score"], [{"_score": "desc"}], {"_score": {"order": "desc"}}])
 def test_hits_by_their_scores_are_rescored(sort: Any) -> None:
     assert rewritten({"query": QUERY, "sort": sort}).is_scored

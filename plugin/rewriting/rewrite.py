@@ -264,7 +264,16 @@ class _Rewriting:
         words = self._words(words) if ranked and self.min_score is None else []
         if not words and not self.hidden:
             return None
-        return _bool(must=[self.query], should=words, must_not=self._documents(self.hidden))
+        query = self._in_place() if words else self.query
+        return _bool(must=[query], should=words, must_not=self._documents(self.hidden))
+
+    def _in_place(self) -> Body:
+        """The query, whose score for documents that keep their places counts for their share of the words, too."""
+        kept = self._documents(list(self.kept))
+        if not kept:
+            return self.query
+        functions = [{"filter": documents, "weight": self.meaning.share} for documents in kept]
+        return {"function_score": {"query": self.query, "functions": functions}}
 
     def stages(self) -> list[Body]:
         """The rescorings: of the words that are not in the query, of the similarity, and of what is shown last."""
