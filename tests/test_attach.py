@@ -107,4 +107,13 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     assert told in planned
     assert "what attaching recorded in _meta is lost" in run("detach", shop.name, opensearch_url).output
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
+    # while the vectors are being written
+    (target,) = targets(shop.cluster, shop.name)
+    entry = target.entry(own[0], FIELDS)
+    target = target.begin(entry, own[0])
+    shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
+    assert target.switch(entry).record.added == (entry.vector_field,)
+    run("attach", shop.name, opensearch_url, "--model", own[1])
+    run("detach", shop.name, opensearch_url)
+    assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
     assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output

@@ -76,7 +76,9 @@ class IndexRecord:
         """The record once the index is searched by the vectors of ``entry``."""
         others = tuple(one for one in self.ready if one.model != entry.model)
         filling = None if self.filling and self.filling.model == entry.model else self.filling
-        return replace(self, current=entry, others=others, filling=filling, attached=True)
+        # a client may have replaced _meta since they were begun
+        begun = self if entry in self.ready else self.begun(entry)
+        return replace(begun, current=entry, others=others, filling=filling, attached=True)
 
     def without(self, entries: Collection[IndexInfo]) -> IndexRecord:
         """The record without these vectors, whose fields are to be emptied then."""
