@@ -2,14 +2,17 @@
 
 Articles of Wikipedia, put together of the passages in mtrag-clapnq, are what is looked for: each as one document, and
 as passages of which the best one stands for its article. Prints nDCG@10 × 100 and how often the first article is
-right, with words alone and with the packaged vectors, and how many of the first ten passages share an article.
+right, with words alone and with the packaged vectors, and how many of the first ten passages share an article. Then
+what one mark does: a passage is marked of the article that has most relevant ones, and the others of these are looked
+for among the first ten, before and after, as are all passages of that article.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,6 +47,24 @@ def figures_of(hits: list[str], relevant: set[str]) -> tuple[float, bool, int]:
     return ndcg_at(gains, [1.0] * len(relevant), 10), bool(gains[:1].any()), len(hits[:10]) - len(set(hits[:10]))
 
 
+def marked(index: Index, query: str, relevant: Sequence[str], titles: Mapping[str, str]) -> list[float] | None:
+    """The part of the other ``relevant`` passages of an article among ten hits, and how many hits are of that article:
+    before and after one is marked; None where no article has several relevant ones."""
+    title, count = Counter(titles[id] for id in relevant).most_common(1)[0]
+    siblings = [id for id in relevant if titles[id] == title]
+    if count < 2:
+        return None
+    session = index.session("marked")
+    before = [hit.id for hit in session.search(query, PASSAGES)]
+    one = next((id for id in before if id in siblings), siblings[0])
+    session.mark(relevant=[one])
+    after = [hit.id for hit in session.search(query, PASSAGES)]
+    session.forget()
+    pages = [[id for id in ids if id != one][:10] for ids in (before, after)]
+    others = [sum(id in page for id in siblings if id != one) / (count - 1) for page in pages]
+    return [*others, *(sum(titles[id] == title for id in page) for page in pages)]
+
+
 def main() -> None:
     """Print a line for each way."""
     folder = Path(os.environ["RESIFT_DATA"]) / "mtrag-clapnq"
@@ -63,6 +84,15 @@ def main() -> None:
                 figures = [figures_of(*one) for one in zip(hits, relevant, strict=True)]
                 ndcg, first, again = np.mean(figures, axis=0)
                 print(f"{name:9} {means:12} nDCG@10 {100 * ndcg:.1f}  first {100 * first:.1f}  again {again:.1f}")
+        ids = [
+            [collection.document_ids[place] for place, grade in grades.items() if grade > 0]
+            for grades in collection.grades
+        ]
+        changes = [marked(indices["passages"], *one, titles) for one in zip(collection.queries, ids, strict=True)]
+        known = [row for row in changes if row is not None]
+        others, more, hits_before, hits_after = np.mean(known, axis=0)
+        print(f"of {len(known)} questions, after a mark: other relevant passages of the article among ten hits")
+        print(f"{100 * others:.1f} % -> {100 * more:.1f} %, passages of it {hits_before:.1f} -> {hits_after:.1f}")
 
 
 if __name__ == "__main__":
