@@ -122,3 +122,9 @@ def test_what_is_no_search_is_one_message(arguments: list[str], input: Any, mess
 )
 def test_scores_have_few_digits(score: float | None, shown: str) -> None:
     assert Hit({"_id": "1", "_score": score}).rounded_score == shown
+
+
+def test_a_text_that_is_too_long_says_what_is_asked_of_it() -> None:
+    found = report(" ".join(f"w{number}" for number in range(600)) + " fire fire")
+    assert "fire" in found["before"]["query"]["multi_match"]["query"].split()
+    assert found["notes"][-1] == "Note: the query is too long for the engine: its 100 most telling words count."

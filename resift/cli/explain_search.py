@@ -127,8 +127,10 @@ def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
         yield from _judged(query)
     if query.documents and query.feedback is None:
         yield f"Nothing that the session learned of its {len(query.documents)} judged documents concerns this query."
-    if query.reason:
-        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.reason}."
+    if query.rewritten.reason:
+        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.rewritten.reason}."
+    for note in query.notes:
+        yield f"Note: {note}."
 
 
 def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
