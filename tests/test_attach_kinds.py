@@ -237,8 +237,11 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
         assert cluster.info(f"{name}-a").model == own[0].hash
         for index in backing:
             assert all(one.vector is not None for one in cluster.scan(index))
-        run("detach", f"{name}-a", opensearch_url)
+        rest.request("POST", f"/{name}-a/_rollover")
+        (new,) = set(cluster.resolve(f"{name}-a")) - set(backing)
+        assert f"{new}: not attached, and left alone" in run("detach", f"{name}-a", opensearch_url).output
         assert cluster.info(f"{name}-a").model is None
+        assert "is not attached" in run("detach", f"{name}-a", opensearch_url, status=2).output
     finally:
         rest.request("DELETE", f"/_data_stream/{name}-a")
         rest.request("DELETE", f"/_index_template/{name}")

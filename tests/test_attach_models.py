@@ -252,6 +252,7 @@ def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Ser
         assert defaults(names[0]) == [f"resift-{shop.name}"] * 2
         refused = run("detach", shop.name, opensearch_url, status=1).output
         assert f"of index {shop.name}-" in refused
+        assert f"expected: resift detach {shop.name}-" in refused
         run("attach", names[0], opensearch_url, "--model", old.folder, "--default-pipelines")
         assert defaults(names[0]) == [f"resift-{names[0]}"] * 2
         for name in (*names, shop.name):

@@ -33,7 +33,11 @@ class Detaching:
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None, as_json: bool) -> None:
         self.engine, self.cluster, self.as_json = engine, Cluster(engine), as_json
         hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
-        self.indices = [_Detached(self.cluster, target, hash) for target in targets(self.cluster, name)]
+        found = [(target, _record(self.cluster, target)) for target in targets(self.cluster, name)]
+        # an alias gets new indices, as by rollover, which nobody has attached
+        attached = [(target, record) for target, record in found if record.attached] or found[:1]
+        self.indices = [_Detached(self.cluster, target, record, hash) for target, record in attached]
+        self.others = [target.name for target, record in found if not record.attached]
 
     @cached_property
     def names(self) -> str:
@@ -43,6 +47,7 @@ class Detaching:
     def tell_plan(self, alone: bool) -> None:
         """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
         lines = [line for one in self.indices for line in one.lines()]
+        lines += [f"{name}: not attached, and left alone" for name in self.others]
         if alone:
             report = {"dry_run": True, "indices": [one.report() for one in self.indices]}
             print_report(report, self.as_json, *lines)
@@ -68,11 +73,8 @@ class Detaching:
 class _Detached:
     """One index that is being detached."""
 
-    def __init__(self, cluster: Cluster, target: Target, model: str | None) -> None:
+    def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
-        record = target.record
-        if target.unrecorded or (not record.attached and record.current is None and pipelines_of(cluster, target.name)):
-            record = IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
         if not record.attached:
             made = "was made by Resift, not attached: resift drop deletes it" if record.current else "is not attached"
             raise BadInput(f"index {target.name!r} {made}", value=target.name, expected="an index that was attached")
@@ -88,7 +90,8 @@ class _Detached:
         for use in pipeline_uses(self.cluster, {pipeline_name(own)}):
             if (use.kind, use.name) != ("index", own) or use.setting not in restored:
                 message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
-                raise EngineError(message, status=409, value=use.name, expected="unset it first")
+                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
+                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
 
     def report(self) -> dict[str, Any]:
         """What is to be done, as JSON."""
@@ -134,6 +137,14 @@ class _Detached:
         lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
         lines += [f"  the field {name} stays in the mapping, empty" for name in report["emptied"]]
         return {**report, "documents": emptied.documents, "refused": len(emptied.refused), "lines": lines}
+
+
+def _record(cluster: Cluster, target: Target) -> IndexRecord:
+    """What an index records about itself; where a client has replaced its ``_meta``, what is known without it."""
+    record = target.record
+    if target.unrecorded or (not record.attached and record.current is None and pipelines_of(cluster, target.name)):
+        return IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
+    return record
 
 
 def _entries(target: Target, model: str | None) -> list[IndexInfo]:
