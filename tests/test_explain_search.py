@@ -125,6 +125,6 @@ def test_scores_have_few_digits(score: float | None, shown: str) -> None:
 
 
 def test_a_text_that_is_too_long_says_what_is_asked_of_it() -> None:
-    found = report(" ".join(f"w{number}" for number in range(600)) + " fire fire")
+    found = report(" ".join(f"w{number}" for number in range(600)) + 4 * " fire")
     assert "fire" in found["before"]["query"]["multi_match"]["query"].split()
     assert found["notes"][-1] == "Note: the query is too long for the engine: its 100 most telling words count."
