@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from resift.evaluation.system import Encoder
 from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.reranker.config import Config
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
@@ -73,6 +75,18 @@ def test_marks_help_and_wrong_marks_harm(classes: tuple[FeedbackBench, SameClass
     ((right, before),), ((wrong, _),) = (entry["ridge+lexical"] for entry in found.values())
     assert right.means()["residual_map11"] > before.means()["residual_map11"] + 0.02
     assert wrong.means()["residual_map11"] < before.means()["residual_map11"] - 0.05
+
+
+def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordVectors) -> None:
+    model = build_model("mean", vectors)
+    model.max_alpha = 0.75
+    texts = ["fire of 1999 and 2001", "fire bush", "army war", "smoke 18"]
+    rows = model.encode(texts)
+    search = ServedSearch(texts, rows, model.similarity, model.table.idf)
+    marked = [JudgedDocument(Judgement("", "0", 1.0, "fire"), rows[0], texts[0])]
+    asked = Asked("fire", model.encode_one("fire"), model.alpha, model.max_alpha, marked)
+    without, with_part = (search.hits(replace(asked, known_part=part)) for part in (None, model.known_part))
+    np.testing.assert_array_equal(without.scores, with_part.scores)
 
 
 def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]) -> None:
