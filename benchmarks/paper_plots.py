@@ -16,7 +16,7 @@ Plot = tuple[Path, str]  # a file, and what it shows in words
 # how the rows that are drawn begin, and what the legend calls them
 DRAWN = {
     "RO-BoEW,": "RO-BoEW (labels)",
-    "RN-BoF,": "RN-BoF (labels)",
+    "RN-BoF, 16": "RN-BoF (labels)",
     "RO-BoEW as published": "RO-BoEW as published (labels)",
     "self-supervised": "adapted, without labels",
     "PV-DBOW": "paragraph vectors",
