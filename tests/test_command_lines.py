@@ -111,6 +111,7 @@ TEXTS: dict[str, list[str]] = {
     "aliases": ["nope"],
     "renames": ["a", "=b", "a="],
     "query": [],
+    "filter_": ["no JSON", "[]", '{"nope": {}}'],
     "session": ["nope", "a b", "x" * 200],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
     "similarity": ["nope"],
@@ -182,7 +183,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("eval feedback", "turns"): {"folder": None},
 }
 # How messages name values that they do not, or must not, quote.
-NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'"}
+NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
 CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "x", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {

@@ -57,6 +57,28 @@ def indices(cluster: OpenSearchEngine, packaged: Model) -> Iterator[list[str]]:
         cluster.drop(index)
 
 
+def test_connectors_that_have_to_stay_go_with_the_last_model(
+    cluster: OpenSearchEngine, packaged: Model, nowhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As OpenSearch 2 may take the models of another connector for users of this one."""
+    rest, deleted, send = Cluster(cluster), set[str](), Cluster.request
+    before = snapshot(rest)
+    installer = Installer(cluster, packaged, ["text"], nowhere, f"resift-{uuid.uuid4().hex[:8]}")
+    installer.install()
+
+    def request(self: Cluster, method: str, path: str, *args: Any, **options: Any) -> Any:
+        if method == "DELETE" and "/models/" in path:
+            deleted.add(path)
+        elif method == "DELETE" and "/connectors/" in path and len(deleted) < len(REMOTE):
+            raise EngineError("1 models are still using this connector", status=409)
+        return send(self, method, path, *args, **options)
+
+    monkeypatch.setattr(Cluster, "request", request)
+    monkeypatch.setattr("resift.plugin.cluster.resources._FORGOTTEN_SECONDS", 0)
+    installer.uninstall()
+    assert snapshot(rest) == before
+
+
 def test_install_status_uninstall_leaves_nothing(
     cluster: OpenSearchEngine, packaged: Model, vectors: WordVectors, nowhere: str, indices: list[str]
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resift import Model
-from resift.errors import EngineError
+from resift.errors import BadInput, EngineError
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.opensearch.packed_vectors import sent_body
@@ -99,6 +99,16 @@ def test_parents_and_children_show_no_vectors(cluster: OpenSearchEngine) -> None
         assert "resift_vector" in str(plain)
         assert without_noise(cluster.search(index, body).response) == without_noise(bare(plain))
     cluster.drop(index)
+
+
+def test_clauses_of_any_depth_are_looked_through() -> None:
+    deep: dict[str, Any] = {"match": {"text": "fire"}}
+    for _ in range(2000):
+        deep = {"bool": {"must": [deep]}}
+    assert sent_body({"query": deep}, None)["query"] is deep, "what is too deep, the engine says itself"
+    child = {"has_child": {"type": "reply", "query": deep, "inner_hits": {}}}
+    with pytest.raises(BadInput, match="too deep"):
+        sent_body({"query": child}, None)
 
 
 def without_noise(response: dict[str, Any]) -> dict[str, Any]:

@@ -196,19 +196,27 @@ class RemoteModel(Resource):
         for model in self._ours("models", self.name):
             self._remove_model(model)
         for connector in self._ours("connectors", self.name):
-            # a model that has just been deleted counts as using it for a moment
-            delete = partial(self.cluster.request, "DELETE", f"{self.path}/connectors/{connector}")
-            try:
-                self._insist(_IN_USE, delete, _FORGOTTEN_SECONDS)
-            except EngineError as error:
-                # OpenSearch 2 compares connectors' ids by their parts between hyphens, and so may take models of other
-                # connectors for users of this one. It stays then, which harms nobody, until they are gone.
-                if _IN_USE not in error.message:
-                    raise
-                log.warning("connector %s of %s stays: %s", connector, self.name, error.message)
-        if not any(self.cluster.named("models", f"{self.group}-{which}") for which in REMOTE):
+            self._remove_connector(connector)
+        names = [f"{self.group}-{which}" for which in REMOTE]
+        if not any(self.cluster.named("models", name) for name in names):
+            for connector in [id for name in names for id in self._ours("connectors", name)]:  # that had to stay
+                self._remove_connector(connector)
             for group in self._ours("model_groups", self.group):
                 self.cluster.request("DELETE", f"{self.path}/model_groups/{group}")
+
+    def _remove_connector(self, id: str) -> None:
+        # a model that has just been deleted counts as using it for a moment
+        delete = partial(self.cluster.request, "DELETE", f"{self.path}/connectors/{id}")
+        try:
+            self._insist(_IN_USE, delete, _FORGOTTEN_SECONDS)
+        except NotFound:
+            return  # a search still sees for a moment what was just deleted
+        except EngineError as error:
+            # OpenSearch 2 compares connectors' ids by their parts between hyphens, and so may take models of other
+            # connectors for users of this one. It stays then, until they are gone.
+            if _IN_USE not in error.message:
+                raise
+            log.warning("connector %s of %s stays: %s", id, self.name, error.message)
 
     def _remove_model(self, id: str) -> None:
         path = f"{self.path}/models/{id}"

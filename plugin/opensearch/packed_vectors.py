@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from resift.arrays import Floats
+from resift.errors import BadInput
 from resift.plugin.opensearch.documents import stored_vector
 from resift.plugin.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.plugin.resource_files import read_resource
@@ -59,12 +60,36 @@ def _inner_without_vectors(body: Mapping[str, Any]) -> Body:
 
 
 def _joined_without_vectors(clause: Any) -> Any:
-    """A query clause whose parents and children are shown without vectors as inner hits. Nested objects have none."""
+    """A query clause whose parents and children are shown without vectors as inner hits. Nested objects have none.
+
+    Raises BadInput for one with parents or children that is too deep.
+    """
+    try:
+        return _changed(clause) if _shows_joined(clause) else clause
+    except RecursionError:
+        raise BadInput("queries are too deep inside each other", expected="at most 100 of them") from None
+
+
+def _shows_joined(clause: Any) -> bool:
+    """Whether parents or children are asked for as inner hits anywhere in a clause, however deep it is."""
+    left = [clause]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            if any(isinstance(one.get(kind), Mapping) and "inner_hits" in one[kind] for kind in _JOINS):
+                return True
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return False
+
+
+def _changed(clause: Any) -> Any:
     if isinstance(clause, list):
-        return [_joined_without_vectors(one) if isinstance(one, (dict, list)) else one for one in clause]
+        return [_changed(one) for one in clause]
     if not isinstance(clause, Mapping):
         return clause
-    changed = {name: _joined_without_vectors(value) for name, value in clause.items()}
+    changed = {name: _changed(value) for name, value in clause.items()}
     for kind in _JOINS & changed.keys():
         join = changed[kind]
         if isinstance(join, dict) and isinstance(join.get("inner_hits"), dict):

@@ -22,7 +22,8 @@ def _parse_filter(context: click.Context, parameter: click.Parameter, value: str
     except ValueError:
         clause = value
     if clause is not None and not isinstance(clause, dict):
-        raise BadInput("--filter is no JSON object", value=value, expected='a query clause, {"term": {"team": 7}}')
+        expected = 'a query clause, {"term": {"team": 7}}'
+        raise BadInput(f"--filter {value} is no JSON object", value=value, expected=expected)
     return clause
 
 
