@@ -89,6 +89,16 @@ def test_numbers_in_marked_documents_cost_learned_vectors_nothing(vectors: WordV
     np.testing.assert_array_equal(without.scores, with_part.scores)
 
 
+def test_a_document_that_is_too_long_for_the_engine_is_searched_as_the_service_does(vectors: WordVectors) -> None:
+    model = build_model("mean", vectors)
+    # signs part a word of an encoded attachment into many, so that few words have more clauses than an engine takes
+    attachment = " ".join("-".join(f"{chr(97 + i % 26)}{i}{j}" for i in range(40)) for j in range(50))
+    texts = ["fire bush", "army war", "smoke"]
+    search = ServedSearch(texts, model.encode(texts), model.similarity, model.table.idf)
+    hits = search.hits(Asked("war " * 9 + attachment, model.encode_one("war"), model.alpha, model.max_alpha))
+    assert hits.positions[0] == 1
+
+
 def test_half_of_the_marks_are_relevant(classes: tuple[FeedbackBench, SameClass]) -> None:
     bench, task = classes
     scores = task.first(bench, 0)

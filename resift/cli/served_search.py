@@ -13,6 +13,7 @@ from resift.plugin.documents import Document, IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS
 from resift.plugin.rewriting.clauses import question_clause
+from resift.plugin.rewriting.query_text import telling_words
 from resift.plugin.rewriting.rewrite import RewriteSettings, rewrite
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
@@ -24,7 +25,6 @@ from resift.reranker.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 
 INDEX, _FIELD = "documents", "text"
-_WORDS = 1000  # of a query that is a whole document: engines take 1024 clauses, and some are the session's
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class IndexSearch:
         # a model that was learned from documents knows their words, as Model.known_part_of_documents has it
         dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_part
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
-        text = " ".join(asked.text.split()[:_WORDS])
         info = self._info
+        text = telling_words(asked.text, len(info.fields), self.idf)
         feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(info))
         field = None if info.model is None else info.searched
         meaning = meaning_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
