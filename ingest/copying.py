@@ -132,7 +132,7 @@ class Mirror:
 
     def _count(self, index: str) -> int:
         self._engine.refresh(index)
-        return int(self._cluster.request("GET", f"{_path(index)}/_count")["count"])
+        return self._cluster.count(index)
 
     def remove_gone(self) -> None:
         """Delete the documents that the source has no longer."""

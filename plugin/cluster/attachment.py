@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of
+from resift.plugin.cluster.index_pipelines import is_foreign, pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
@@ -126,7 +126,7 @@ class Target:
 
     def count(self, query: dict[str, Any]) -> int:
         """How many documents match a query."""
-        return int(self.cluster.request("POST", f"{self.path}/_count", {"query": query})["count"])
+        return self.cluster.count(self.name, query)
 
     def begin(self, entry: IndexInfo, model: ModelDescription) -> Target:
         """Add the field of the vectors, and record that they are being written; return the index as it is then.
@@ -207,7 +207,7 @@ class Target:
             return True
         kind = "search" if setting == SEARCH else "ingest"
         candidate = (recorded or own) and value.startswith(PIPELINE_PREFIX)
-        return candidate and kind in pipelines_of(self.cluster, value.removeprefix(PIPELINE_PREFIX))
+        return candidate and not is_foreign(self.cluster, kind, value.removeprefix(PIPELINE_PREFIX))
 
     def restore_settings(self) -> Target:
         """Put the settings back as they were; return the index as it is then."""
@@ -256,8 +256,7 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
         raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
     # what is not visible yet would be missing from the plan, and not be found to be encoded
     cluster.request("POST", f"/{quote(name, safe='')}/_refresh")
-    documents = int(cluster.request("GET", f"/{quote(name, safe='')}/_count")["count"])
-    return Target(cluster, name, mapping, settings, documents, int(row["pri.store.size"] or 0))
+    return Target(cluster, name, mapping, settings, cluster.count(name), int(row["pri.store.size"] or 0))
 
 
 def check_attachable(target: Target) -> None:

@@ -210,6 +210,13 @@ def pipelines_of(cluster: Cluster, index: str) -> list[str]:
     return list(asked_installations(cluster, index))
 
 
+def is_foreign(cluster: Cluster, kind: str, index: str) -> bool:
+    """Whether what has the name of a pipeline of an index is not Resift's; False where nothing has it, as when the
+    index was restored without it."""
+    found = cluster.find(_path(kind, index), pipeline_name(index))
+    return found is not None and not _owners(found)
+
+
 def remove_pipelines(cluster: Cluster, index: str) -> None:
     """Remove the pipelines of an index that Resift made."""
     for kind in pipelines_of(cluster, index):

@@ -39,7 +39,7 @@ from resift.plugin.cluster.resources import (
 )
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import index_states, pipeline_uses
+from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
 from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
@@ -260,16 +260,10 @@ class Installer:
         if self.missing_plugins:
             return []
         wanted = {(one.kind, one.name) for one in self._index_pipelines()}
-        return [
-            StatusRow(
-                one.kind,
-                one.name,
-                f"no index {one.index} of this model",
-                f"index {one.index} with this model, or DELETE {one.path}",
-            )
-            for one in IndexPipelines(self.cluster, {}).asking(self.name)
-            if (one.kind, one.name) not in wanted
-        ]
+        left = [one for one in IndexPipelines(self.cluster, {}).asking(self.name) if (one.kind, one.name) not in wanted]
+        found = pipeline_uses(self.cluster, {one.name for one in left})
+        uses = {(use.pipeline_kind, use.pipeline): use for use in found}
+        return [_left_over_row(one, uses.get((one.kind, one.name))) for one in left]
 
     def _reranker_row(self) -> StatusRow:
         """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
@@ -381,6 +375,14 @@ def _resource_row(resource: Resource) -> StatusRow:
     watched = "resift guard switches it on when the reranker answers"
     fix = {**fixes, "no key": with_key, "other key": with_key, "switched off": watched}.get(state, _INSTALL)
     return StatusRow(resource.kind, resource.name, state, fix)
+
+
+def _left_over_row(pipeline: IndexPipeline, use: PipelineUse | None) -> StatusRow:
+    fix = f"index {pipeline.index} with this model, or DELETE {pipeline.path}"
+    if use is not None:  # which would refuse searches or writes without it
+        clone = f"resift attach {use.name} --default-pipelines, or " if use.kind == "index" else ""
+        fix = f"{clone}unset {use.setting} of {use.kind} {use.name}; then DELETE {pipeline.path}"
+    return StatusRow(pipeline.kind, pipeline.name, f"no index {pipeline.index} of this model", fix)
 
 
 def _change_of(name: str, value: Any) -> str:

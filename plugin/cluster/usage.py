@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import WITHOUT, pipeline_name
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
 from resift.plugin.documents import ModelDescription
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.plugin.query_dsl import GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
 _SEARCHING = "index.search.default_pipeline"
@@ -102,19 +103,48 @@ def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[I
 
     The pipeline writes to an index whose setting names it, and wrote to one that holds its fields without mapping them.
     """
+    uses = [use for use in _all_uses(cluster) if use.kind == "index"]
+    written = {use.name for use in uses if use.setting in _WRITING and use.pipeline == f"{name}-ingest"}
+    states = _vector_states(cluster, name, model, written)
+    for index, (state, fix) in _refusing(cluster, uses, name).items():
+        states[index] = replace(states.get(index) or IndexState(index, None, index in written), state=state, fix=fix)
+    return [states[index] for index in sorted(states)]
+
+
+def _vector_states(
+    cluster: Cluster, name: str, model: ModelDescription, written: Collection[str]
+) -> dict[str, IndexState]:
+    """How it stands with the vectors of each index that has some, or that the pipeline of ``name`` writes to."""
     parts = ["_meta.resift", "dynamic", *(f"properties.{field}" for field in (f"{VECTOR_FIELD}*", GUARD_FIELD))]
     filter_path = ",".join(f"*.mappings.{part}" for part in parts)
     mappings = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
-    uses = pipeline_uses(cluster, {f"{name}-ingest"})
-    written = {use.name for use in uses if use.kind == "index" and use.setting in _WRITING}
     # The answer leaves out indices whose mappings have nothing of what was asked for.
     found = {index: entry.get("mappings", {}) for index, entry in mappings.items()}
     ours = {index for index, mapping in found.items() if mapping.get("_meta") or mapping.get("properties")}
     # Only an index that ignores what it does not map takes documents from the pipeline without a trace in its mapping.
     unmapped = sorted(index for index in {*found} - ours if str(found[index].get("dynamic")).startswith("false"))
-    ours |= written | _holding_vectors(cluster, unmapped)
-    ours -= {index for index in ours - written if _is_detached(cluster, index, found[index])}
-    return [_index_state(index, found.get(index, {}), index in written, name, model) for index in sorted(ours)]
+    ours = {*ours, *written, *_holding_vectors(cluster, unmapped)}
+    ours -= {index for index in ours.difference(written) if _is_detached(cluster, index, found[index])}
+    return {index: _index_state(index, found.get(index, {}), index in written, name, model) for index in ours}
+
+
+def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[str, tuple[str, str]]:
+    """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
+
+    A snapshot brings an index with its settings and without the pipelines, and a clone those of another index.
+    """
+    there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
+    own = {f"{name}-{one}" for one in WITHOUT}
+    found: dict[str, tuple[str, str]] = {}
+    for use in uses:
+        if not use.pipeline.startswith(PIPELINE_PREFIX) or use.pipeline in there[use.pipeline_kind]:
+            continue
+        refused = "searches" if use.setting == _SEARCHING else "writes"
+        state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
+        made = use.pipeline in own or use.pipeline == pipeline_name(use.name)
+        fix = "resift install" if made else f"resift attach {use.name} --default-pipelines"
+        found[use.name] = f"{found[use.name][0]}; {state}" if use.name in found else state, fix
+    return found
 
 
 def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
@@ -164,7 +194,9 @@ def _fault(
     if not is_ours(field):
         return "ok", ""  # the index's own, which OpenSearch looks after
     if wrong := vector_fault(mapping, field, model.dim):
-        return wrong, copy
+        # attaching gives a copy that _reindex has made a field of its own
+        attachable = entry is None and not written and field in properties
+        return wrong, f"resift attach {record.index}" if attachable else copy
     if entry is None:
         again = f"resift detach {record.index}, then resift attach {record.index}"
         return "vectors of an unknown model", copy if written else again

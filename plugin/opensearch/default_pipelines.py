@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 from opensearchpy import OpenSearch
 
@@ -13,6 +15,7 @@ from resift.plugin.query_dsl import PIPELINE_PREFIX, Body
 
 _SECONDS = 5.0  # for which it is remembered what an index has, as its fields are
 _SETTING = "index.search.default_pipeline"
+_CHANGED = "*.mappings._meta.resift.attached.settings"  # by attaching
 
 
 class DefaultPipelines:
@@ -20,7 +23,7 @@ class DefaultPipelines:
 
     Our own searches are rewritten already, or are meant to be plain. Through the pipeline the cluster would ask the
     reranker about each, which costs five milliseconds where all is well; where all its threads wait for searches, or it
-    hangs, it costs a second.
+    hangs, it costs a second. Where an index came by a snapshot without the pipeline, it would refuse them.
     """
 
     def __init__(self, client: OpenSearch) -> None:
@@ -44,11 +47,20 @@ class DefaultPipelines:
     def _ask(self, index: str, headers: Headers) -> bool:
         if "*" in index or index in ("", "_all"):  # a cluster warns who asks for all settings, its own indices' too
             return False
-        # local: of what the node knows that is asked, as the one that manages the cluster may hang
-        params = {"flat_settings": "true", "local": "true"}
+        indices = self.client.indices
         try:
-            answer = call(self.client.indices.get_settings, index=index, name=_SETTING, params=params, headers=headers)
+            answer = self._get(indices.get_settings, index, headers, name=_SETTING, flat_settings="true")
+            found = {name: answer[name]["settings"].get(_SETTING, "") for name in answer}
+            # A clone, and what was restored under another name, have that of the index that they come from.
+            others = [name for name, pipeline in found.items() if pipeline != f"{PIPELINE_PREFIX}{name}"]
+            if not found or not all(found[name].startswith(PIPELINE_PREFIX) for name in others):
+                return False
+            changed = self._get(indices.get_mapping, ",".join(others), headers, filter_path=_CHANGED) if others else {}
         except ResiftError:  # such as for who may search and may not read settings: the pipeline does no harm
             return False
-        own = [answer[name]["settings"].get(_SETTING) == f"{PIPELINE_PREFIX}{name}" for name in answer]
-        return bool(own) and all(own)
+        settings = {name: one["mappings"]["_meta"]["resift"]["attached"]["settings"] for name, one in changed.items()}
+        return all(_SETTING in settings.get(name, {}) for name in others)
+
+    def _get(self, get: Callable[..., Any], index: str, headers: Headers, **params: str) -> Any:
+        # local: of what the node knows that is asked, as the one that manages the cluster may hang
+        return call(get, index=index, headers=headers, params={**params, "local": "true"})

@@ -113,7 +113,7 @@ def _lines(installer: Installer, rows: Mapping[str, StatusRow]) -> Iterator[_Lin
             with suppress(IndexNotFound):  # deleted since it was listed
                 sample = stale_share(installer.engine, model, entry, _SAMPLE)
         fault = (
-            (row.state, _pasted(row.fix))
+            (row.state, _pasted(row.fix) + (_flags(model, health) if row.fix.startswith("resift attach") else ""))
             if row is not None and wrong
             else _fault(health, *sample, _flags(model, health))
         )

@@ -1,0 +1,126 @@
+"""An index that came by a snapshot, a clone or ``_reindex``, without its pipelines or its mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from attached_index import Index, attachable, own, run, shop
+from click.testing import CliRunner
+from test_attach_models import QUERY, Served, old
+
+from resift.cli.main import main
+from resift.plugin.cluster.index_pipelines import remove_pipelines
+from resift.plugin.cluster.install import StatusRow
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields
+from resift.plugin.rewriting.clauses import similarity_clause
+
+__all__ = ["old", "own", "shop"]
+
+
+@pytest.fixture
+def twin(shop: Index, old: Served, opensearch_url: str) -> Iterator[str]:
+    """A clone of the attached index, which has its default pipelines, as what is restored under another name."""
+    name = f"{shop.name}-twin"
+    run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
+    shop.cluster.request("PUT", f"/{shop.name}/_block/write")
+    body = {"settings": {"index.blocks.write": None}}
+    shop.cluster.request("PUT", f"/{shop.name}/_clone/{name}", body, wait_for_active_shards="1")
+    shop.cluster.request("PUT", f"/{shop.name}/_settings", {"index.blocks.write": None})
+    yield name
+    shop.engine.drop_if_exists(name)
+    remove_pipelines(shop.cluster, name)
+
+
+def rows(served: Served, name: str) -> dict[str, StatusRow]:
+    """What the status says of what has a name, by its kind."""
+    return {row.kind: row for row in served.installer.status() if row.name == name}
+
+
+def defaults(shop: Index, name: str) -> dict[str, Any]:
+    """The settings of an index that name a pipeline of Resift."""
+    settings = shop.cluster.request("GET", f"/{name}/_settings", flat_settings="true")[name]["settings"]
+    return {key: value for key, value in settings.items() if str(value).startswith("resift-")}
+
+
+def test_our_own_searches_pass_by_the_pipeline_that_a_clone_names(
+    cluster: OpenSearchEngine, shop: Index, twin: str, opensearch_url: str
+) -> None:
+    through = cluster.client.search(index=twin, body=QUERY)["hits"]["hits"]
+    assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
+    assert not any("matched_queries" in hit for hit in cluster.search(twin, QUERY).hits)
+    shop.cluster.request("PUT", f"/{twin}/_mapping", {"_meta": {}})  # then nobody knows whose setting it is
+    another = OpenSearchEngine(opensearch_url)
+    assert all("matched_queries" in hit for hit in another.search(twin, QUERY).hits)
+    another.close()
+
+
+def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached_and_detached(
+    shop: Index, old: Served, twin: str, opensearch_url: str, here: Path
+) -> None:
+    pipeline = f"resift-{shop.name}"
+    settings = ("index.final_pipeline", "index.search.default_pipeline")
+    gone = [f"{setting} is {pipeline}, which is missing: " for setting in settings]
+    state = f"{gone[0]}writes are refused; {gone[1]}searches are refused"
+    remove_pipelines(shop.cluster, shop.name)
+    assert rows(old, shop.name)["index"] == StatusRow("index", shop.name, state, "resift install")
+    fix = f"resift attach {twin} --default-pipelines"
+    assert rows(old, twin)["index"] == StatusRow("index", twin, state, fix)
+    flags = ["--model", old.folder, "--engine", opensearch_url]
+    told = CliRunner().invoke(main, ["status", "--name", old.installer.name, *flags])
+    assert (told.exit_code, f"    fix: {fix} --model {old.folder} --engine {opensearch_url}\n" in told.output) == (
+        3,
+        True,
+    )
+
+    old.installer.install()
+    assert rows(old, twin)["index"].state == "ok"
+    shop.engine.drop(shop.name)
+    for kind, setting in zip(("ingest", "search"), settings, strict=True):
+        row = rows(old, pipeline)[f"{kind} pipeline"]
+        assert row.state == f"no index {shop.name} of this model"
+        assert row.fix == f"{fix}, or unset {setting} of index {twin}; then DELETE /_{kind}/pipeline/{pipeline}"
+    remove_pipelines(shop.cluster, shop.name)
+
+    result = CliRunner().invoke(main, ["verify", twin, *flags])
+    assert result.exit_code == 0, result.output
+    run("attach", twin, opensearch_url, "--model", old.folder, "--default-pipelines")
+    assert defaults(shop, twin) == dict.fromkeys(settings, f"resift-{twin}")
+    shop.cluster.request("PUT", f"/{twin}/_settings", dict.fromkeys(settings, pipeline))
+    run("detach", twin, opensearch_url)
+    assert defaults(shop, twin) == {}
+    shop.cluster.request("POST", f"/{twin}/_search", QUERY)
+
+
+def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
+    cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
+) -> None:
+    copy, alias, request = f"{shop.name}-copy", f"{shop.name}-posts", shop.cluster.request
+    run("attach", shop.name, opensearch_url, "--model", old.folder)
+    request("PUT", f"/{copy}", {"settings": attachable(cluster), "aliases": {alias: {}}})
+    try:
+        request("POST", "/_reindex", {"source": {"index": shop.name}, "dest": {"index": copy}}, refresh="true")
+        plain = {hit["_id"] for hit in request("POST", f"/{alias}/_search", QUERY)["hits"]["hits"]}
+        through = request("POST", f"/{alias}/_search", QUERY, search_pipeline=f"resift-{shop.name}")["hits"]["hits"]
+        assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
+        assert {hit["_id"] for hit in through} == plain
+        vector = np.ones(old.model.dim, np.float32)
+        for similarity, fields, score in (
+            ("cosine", VECTOR_FIELD, np.exp(2)),
+            ("cosine", JoinedFields((VECTOR_FIELD,), (old.model.dim,), (1.0,)), np.exp(2)),
+            ("jaccard", VECTOR_FIELD, 1.0),
+        ):
+            body = {"query": similarity_clause(similarity, fields, vector, None, 2.0)}
+            hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
+            assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
+        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy}")
+        assert rows(old, copy)["index"] == wrong
+        run("attach", copy, opensearch_url, "--model", old.folder)
+        assert rows(old, copy)["index"].state == "ok"
+    finally:
+        shop.engine.drop_if_exists(copy)
+        remove_pipelines(shop.cluster, copy)
