@@ -149,8 +149,11 @@ def ids(hits: list[dict[str, Any]]) -> list[str]:
 def test_status_sees_the_reranker(
     installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
 ) -> None:
+    def row(installer: Installer) -> StatusRow:
+        return next(row for row in installer.status() if row.kind == "reranker")
+
     def seen(installer: Installer) -> str:
-        return next(row.state for row in installer.status() if row.kind == "reranker")
+        return row(installer).state
 
     assert seen(installed) == "ok"
 
@@ -162,6 +165,7 @@ def test_status_sees_the_reranker(
     assert with_key("resift-x", None) == "wants a key"
     other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
     assert seen(other) == f"other model {installed.model.hash}"
+    assert f"resift serve --model DIR, that of mean ({other.model.hash}), or" in row(other).fix
     assert seen(Installer(cluster, installed.model, ["text"], nowhere, "resift-x")) == "no answer here"
 
 

@@ -127,7 +127,8 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             "good": "ok",
         }
         assert {kind for kind in states if found[f"{kind}-{name}"].in_order} == {"good"}
-        assert "unset its pipeline and use model mean" in found[f"other-{name}"].fix
+        change = f"resift attach other-{name} --model DIR, that of {packaged.name} ({packaged.hash})"
+        assert found[f"other-{name}"].fix == f"unset its pipeline and use model mean ({model.hash}), or {change}"
     finally:
         for kind in (*bodies, "empty", "other", "good"):
             cluster.drop(f"{kind}-{name}")
@@ -305,6 +306,17 @@ def test_resift_index_makes_the_pipeline_of_a_new_index(
     assert pipeline_row(installed, fresh) is None
 
 
+def test_an_install_that_is_refused_leaves_the_settings_of_the_cluster(
+    cluster: OpenSearchEngine, rest: Cluster, installed: Installer
+) -> None:
+    before = rest.persistent()
+    another = Installer(cluster, installed.model, ["text"], "http://127.0.0.1:18091", f"{installed.name}-b")
+    with pytest.raises(EngineError, match="index template"):  # whose pattern the first one's covers
+        another.install()
+    assert rest.persistent() == before
+    another.uninstall()
+
+
 def test_a_pipeline_outlives_its_index_and_says_so(
     cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, model: Model, fresh: str
 ) -> None:
@@ -323,7 +335,7 @@ def test_a_pipeline_outlives_its_index_and_says_so(
             cluster.create(fresh, ["text"], made)
         assert (row := pipeline_row(installed, fresh)) is not None
         assert row.state == f"no index {fresh} of this model"
-        assert f"DELETE {path}" in row.fix
+        assert row.fix == f"index or attach {fresh} with this model, or DELETE {path}"
         assert not any(own in step for step in installed.install())
     assert f"remove search pipeline {own}" in installed.uninstall(dry_run=True)
     rest.request("DELETE", path)

@@ -57,6 +57,7 @@ def test_what_is_missing_or_stale_is_said_with_its_mend(
     shown = CliRunner().invoke(main, ["status", "--engine", opensearch_url, *flags]).output.splitlines()
     (line,) = [line for line in shown if line.startswith(hand_made) and "3 of 40" in line]
     assert line.split()[1:3] == ["41", "97.5%"]
+    assert any(line.startswith(hand_made) and f" ({found[OTHER]['model']}) " in line for line in shown)
     assert f"    fix: {mend}" in shown
     assert max(len(line) for line in shown if "fix: " not in line) <= 100
     run(mend)

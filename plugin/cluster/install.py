@@ -146,8 +146,6 @@ class Installer:
         before = installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
         steps += [f"{_change_of(name, value)} (cluster setting)" for name, value in changes.items()]
-        if changes and not dry_run:
-            self.cluster.set(changes)
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
@@ -158,6 +156,8 @@ class Installer:
             steps.append(create if state == "missing" else f"replace {resource.kind} {resource.name} ({state})")
             if not dry_run:
                 resource.make()
+                if changes and isinstance(resource, IndexTemplate):  # not before it holds what they were
+                    self.cluster.set(changes)
         return steps
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
@@ -273,7 +273,9 @@ class Installer:
         except (OSError, ValueError, KeyError, TypeError) as error:
             return StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")
         if model != self.model.hash:
-            return StatusRow("reranker", self.url, f"other model {model}", "resift serve --model ...")
+            known = f"{self.model.name} ({self.model.hash})"
+            fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
+            return StatusRow("reranker", self.url, f"other model {model}", fix)
         if self._is_refused():
             state = "refuses the key" if self.values["key"] else "wants a key"
             return StatusRow("reranker", self.url, state, f"{_INSTALL} --key KEY")
@@ -373,15 +375,16 @@ def _resource_row(resource: Resource) -> StatusRow:
     with_key = f"{_INSTALL} --key KEY"
     fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
     watched = "resift guard switches it on when the reranker answers"
-    fix = {**fixes, "no key": with_key, "other key": with_key, "switched off": watched}.get(state, _INSTALL)
-    return StatusRow(resource.kind, resource.name, state, fix)
+    fixes |= {"no key": with_key, "other key": with_key, "switched off": watched}
+    return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
 
 
 def _left_over_row(pipeline: IndexPipeline, use: PipelineUse | None) -> StatusRow:
-    fix = f"index {pipeline.index} with this model, or DELETE {pipeline.path}"
-    if use is not None:  # which would refuse searches or writes without it
-        clone = f"resift attach {use.name} --default-pipelines, or " if use.kind == "index" else ""
-        fix = f"{clone}unset {use.setting} of {use.kind} {use.name}; then DELETE {pipeline.path}"
+    fix = f"index or attach {pipeline.index} with this model"
+    if use is None:
+        fix = f"{fix}, or DELETE {pipeline.path}"
+    elif use.name != pipeline.index:  # its searches or writes would be refused without it
+        fix = f"{use.release}; then DELETE {pipeline.path}"
     return StatusRow(pipeline.kind, pipeline.name, f"no index {pipeline.index} of this model", fix)
 
 
@@ -390,9 +393,5 @@ def _change_of(name: str, value: Any) -> str:
 
 
 def _foreign(resource: Resource) -> EngineError:
-    return EngineError(
-        f"{resource.kind} {resource.name} exists and is not Resift's",
-        status=409,
-        value=resource.name,
-        expected="another --name",
-    )
+    message = f"{resource.kind} {resource.name} exists and is not Resift's"
+    return EngineError(message, status=409, value=resource.name, expected="another --name")

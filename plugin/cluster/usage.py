@@ -35,6 +35,12 @@ class PipelineUse:
         """The kind of the pipeline: of an index, both have the same name."""
         return "search pipeline" if self.setting == _SEARCHING else "ingest pipeline"
 
+    @property
+    def release(self) -> str:
+        """What to do so that it names the pipeline no longer."""
+        clone = f"resift attach {self.name} --default-pipelines, or " if self.kind == "index" else ""
+        return f"{clone}unset {self.setting} of {self.kind} {self.name}"
+
 
 def pipeline_uses(cluster: Cluster, pipelines: Collection[str]) -> list[PipelineUse]:
     """What names one of the ``pipelines``: indices, index and component templates, legacy ones, ingest pipelines."""
@@ -189,7 +195,8 @@ def _fault(
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
     entry, known = record.of(model.hash), record.current or record.filling
     if entry is None and known is not None:
-        return f"other model {known.model}", f"use model {known.model_name}, or {copy}"
+        change = f"resift attach {record.index} --model DIR, that of {model.name} ({model.hash})"
+        return f"other model {known.model}", f"use model {known.model_name} ({known.model}), or {change}"
     field = VECTOR_FIELD if entry is None else entry.vector_field
     if not is_ours(field):
         return "ok", ""  # the index's own, which OpenSearch looks after

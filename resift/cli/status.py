@@ -34,12 +34,13 @@ _HEAD = ["INDEX", "DOCUMENTS", "VECTORS", "STALE", "MODEL", "PIPELINES", "UNENCO
 
 @dataclass(frozen=True)
 class _Line:
-    """What is shown of the vectors of one model in an index; ``sampled`` is 0 where its model is not at hand."""
+    """What is shown of the vectors of one model in an index, ``at_hand`` or not; ``sampled`` is 0 where it is not."""
 
     health: IndexHealth
     sampled: int
     stale: int
     fault: tuple[str, str] | None  # what is wrong, and what to do about it
+    at_hand: bool
 
     @property
     def cells(self) -> list[str]:
@@ -50,7 +51,8 @@ class _Line:
         share = f"{health.covered * 1000 // health.documents / 10:g}%" if health.documents else "-"
         stale = f"{self.stale} of {self.sampled}" if self.sampled else "-"
         pipelines = [f"{kind}*" if kind in health.defaults else kind for kind in health.pipelines]
-        model = health.entry.model_name or ""
+        # of another model the hash is what resift detach takes, and two models may have one name
+        model = f"{health.entry.model_name}{'' if self.at_hand else f' ({health.entry.model})'}"
         return [health.entry.name, documents, share, stale, model, ", ".join(pipelines) or "-", str(health.unencoded)]
 
     @property
@@ -117,7 +119,7 @@ def _lines(installer: Installer, rows: Mapping[str, StatusRow]) -> Iterator[_Lin
             if row is not None and wrong
             else _fault(health, *sample, _flags(model, health))
         )
-        yield _Line(health, *sample, fault)
+        yield _Line(health, *sample, fault, entry.model == model.hash)
 
 
 def _fault(health: IndexHealth, sampled: int, stale: int, flags: str) -> tuple[str, str] | None:
