@@ -26,7 +26,7 @@ __all__ = ["other", "own", "shop"]
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"settings": {"index.blocks.write": True}}, "index.blocks.write is set", "null"),
-    ({"settings": {"index.blocks.read_only_allow_delete": True}}, "index.blocks.read_only_allow_delete is set", "null"),
+    ({"settings": {"index.blocks.read_only_allow_delete": True}}, "read_only_allow_delete is set", "free disk space"),
     ({"settings": {"index.append_only.enabled": True}}, "takes no updates", "copy it"),
     ({"mappings": {"_source": {"enabled": False}}}, "keeps no _source", "copy it"),
     ({"mappings": {"_source": {"excludes": ["x"]}}}, "keeps only a part of _source", "the whole _source"),

@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 from reranker_app import app, client, config, filled, post
 
 from resift import Model
-from resift.errors import IndexNotFound
+from resift.errors import EngineError, IndexNotFound
 from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
@@ -33,6 +33,15 @@ def test_what_the_ingest_pipeline_writes_is_taken(engine: OpenSearchEngine, inde
     engine.client.index(index=index, id="1", body={"text": "fire", GUARD_FIELD: [0, {}]}, refresh=True)
     assert ids(engine, index, {"match": {"text": "fire"}}) == ["1"]
     assert engine.get(index, "1")[0] == {"text": "fire"}
+
+
+@pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)
+def test_a_closed_index_is_named(engine: OpenSearchEngine, index: str, model: Model) -> None:
+    engine.create(index, ["text"], model)
+    engine.client.indices.close(index=index)
+    with pytest.raises(EngineError, match=f"index '{index}' is closed") as refused:
+        engine.search(index, {"query": {"match": {"text": "fire"}}})
+    assert (refused.value.status, refused.value.expected) == (400, f"POST /{index}/_open first")
 
 
 @pytest.mark.parametrize("engine_url", ["opensearch"], indirect=True)

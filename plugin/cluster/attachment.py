@@ -21,7 +21,8 @@ from resift.plugin.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
-_BLOCKS = ("read_only", "read_only_allow_delete", "write", "read", "metadata")
+_FLOOD = "read_only_allow_delete"  # set by OpenSearch where a disk is full
+_BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
 _FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
 _APPEND_ONLY, _HTML = "index.append_only.enabled", "html_strip"
 _LOOKED_AT = 500  # documents
@@ -248,6 +249,8 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
         if settings.get(f"index.blocks.{block}") == "true":
             message = f"index {name!r} may not be written to: index.blocks.{block} is set"
             expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
+            if block == _FLOOD:  # which comes back at once where the disk is as full
+                expected = f"free disk space on its nodes; where OpenSearch does not lift it then, {expected}"
             raise BadInput(message, value=name, expected=expected)
     if settings.get(_APPEND_ONLY) == "true":
         message = f"index {name!r} takes no updates: {_APPEND_ONLY} is set"

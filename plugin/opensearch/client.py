@@ -176,6 +176,10 @@ def translated(error: TransportError) -> EngineError | NotFound:
         return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
     if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
         return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
+    if isinstance(detail, Mapping) and detail.get("type") == "index_closed_exception":  # whose reason is "closed"
+        index = detail.get("index")
+        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
+        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
     if status == 404:
         if "found" in body:
             id, index = body.get("_id"), body.get("_index")
