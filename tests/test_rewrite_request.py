@@ -52,6 +52,35 @@ def test_a_body_asks_for_the_text_that_hits_are_to_have(clause: Any, text: str) 
     assert asked_in({"query": clause}).text == text
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("bush fire", "bush fire"),
+        ("title:(bush fire)^2 AND text:sydney~1", "(bush fire) sydney"),
+        ('fire NOT army -text:"cease fire" !(sale OR shop)', "fire"),
+        ("fire AND year:[1990 TO 1999] AND n:>=5 AND _exists_:title", "fire"),
+        ("e-mail of a\\:b", "e-mail of a\\:b"),
+        ("-army", ""),
+        ("*:*", ""),
+    ],
+)
+def test_a_query_string_asks_for_its_words_alone(query: str, text: str) -> None:
+    assert asked_in({"query": {"query_string": {"query": query}}}).text == text
+
+
+def test_what_a_simple_query_string_excludes_is_not_asked_for() -> None:
+    assert asked_in({"query": {"simple_query_string": {"query": "fire + bush -army"}}}).text == "fire + bush"
+
+
+def test_the_fields_that_a_filter_names_are_conditions(client: FlaskClient, filled: str) -> None:
+    for query, text in (('tag:old OR tag:"brand new"', ""), ("fire AND tag:old", "fire")):
+        browsing = {"bool": {"must": {"match_all": {}}, "filter": [{"query_string": {"query": query}}]}}
+        assert asked_in({"query": browsing}).text == text
+    body = {"query": {"bool": {"must": {"match_all": {}}, "filter": {"query_string": {"query": "tag:old"}}}}}
+    answer = post(client, "/v1/rewrite", index=filled, body=body)
+    assert answer == {"body": body, "resift": {"rewritten": False, "reason": "the query has no text"}}
+
+
 def rewrites(client: FlaskClient) -> dict[tuple[str, str], float]:
     """How often what came of a rewriting, by outcome and reason."""
     lines = re.findall(r'^resift_rewrites_total\{outcome="(.*?)",reason="(.*?)"\} (.*)$', metrics(client), re.MULTILINE)

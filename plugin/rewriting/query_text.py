@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -27,35 +28,60 @@ CLAUSES = 1000
 # How many words stand for a text of more than that. Of a pasted document fewer and more telling ones find more: 50 to
 # 200 do better than 400, and these than as many as the engine takes.
 _TELLING = 100
+# What a query_string says beside the words that it asks for.
+_NAME = r"[\w.*-]+:"
+_FIELD = rf"(?<![\w.*\\-]){_NAME}"
+_VALUE = r"""(?:"[^"]*"|\([^()]*\)|[^\s()]+)(?:[~^][\d.]*)?"""
+_NEGATED = re.compile(rf"(?<![^\s(])[-!](?:{_NAME})?{_VALUE}")
+_NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\S*)|\bNOT\s+(?:{_NAME})?{_VALUE}")
+_OF_A_FIELD = re.compile(rf"{_FIELD}{_VALUE}")
+_SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 _DEFAULTS = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
 _OTHER = object()
 
 
-def find_text(query: Any) -> str:
+def find_text(query: Any, is_condition: bool = False) -> str:
     """The first text that a query clause asks for, depth first; "" if there is none.
 
     That of a filter, or of a function's, counts if there is no other, and what hits must not match never does, wherever
-    it stands: a body that comes through OpenSearch has its parts in another order than its client gave them.
+    it stands: a body that comes through OpenSearch has its parts in another order than its client gave them. Of a
+    ``query_string`` the words count, without what it excludes, and in a filter without those that it looks for in
+    fields that it names, which are conditions (``is_condition``).
 
     >>> find_text({"bool": {"filter": [{"match": {"tag": "new"}}], "should": [{"match": {"title": "bush fire"}}]}})
     'bush fire'
+    >>> find_text({"query_string": {"query": "title:(bush fire)^2 AND NOT state:NSW -sale"}})
+    '(bush fire)'
     """
     if isinstance(query, Mapping):
         wanted = [item for item in query.items() if item[0] not in _UNWANTED]
         parts = sorted(wanted, key=lambda item: item[0] in _CONDITIONS)
-        return next((found for found in (_text_of_clause(*item) for item in parts) if found), "")
+        texts = (_text_of_clause(*item, is_condition or item[0] in _CONDITIONS) for item in parts)
+        return next(filter(None, texts), "")
     if isinstance(query, list):
-        return next((found for found in map(find_text, query) if found), "")
+        return next(filter(None, (find_text(one, is_condition) for one in query)), "")
     return ""
 
 
-def _text_of_clause(kind: Any, body: Any) -> str:
+def _text_of_clause(kind: Any, body: Any, is_condition: bool) -> str:
     if kind not in _TEXT_CLAUSES or not isinstance(body, Mapping):
-        return find_text(body)
+        return find_text(body, is_condition)
     # {"multi_match": {"query": text}}, {"match": {field: text}} or {"match": {field: {"query": text}}}
     inner = body.get("query", next(iter(body.values()), ""))
     found = inner.get("query", "") if isinstance(inner, Mapping) else inner
-    return found if isinstance(found, str) else ""
+    return _asked_words(kind, found, is_condition) if isinstance(found, str) else ""
+
+
+def _asked_words(kind: str, text: str, is_condition: bool) -> str:
+    """What a clause's text asks for, without what its syntax says beside it."""
+    if kind not in ("query_string", "simple_query_string"):
+        return text
+    beside = [_NEGATED]
+    if kind == "query_string":
+        beside += [_NO_WORDS, *([_OF_A_FIELD] if is_condition else []), _SYNTAX]
+    for syntax in beside:
+        text = syntax.sub(" ", text)
+    return " ".join(text.split()) if tokenize(text) else ""
 
 
 def telling_words(text: str, width: int, rarity: Callable[[str], float]) -> str:
