@@ -72,7 +72,20 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
     assert (planned["documents"], planned["to_encode"], planned["vector_field"]) == (COUNT, COUNT, "resift_vector")
     told = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
     assert "+ resift_vector: knn_vector, 8 dimensions, with" in told
+    assert "resift_vector in answers to GET, and to searches not through Resift\n  clients     that refuse" in told
     assert (shop.mapping(), shop.settings()) == before
+
+
+def test_a_get_that_leaves_the_vector_out_is_as_before(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    def got(parameters: str = "") -> Any:
+        return shop.cluster.request("GET", f"/{shop.name}/_doc/1{parameters}")["_source"]
+
+    before = got()
+    run("attach", shop.name, opensearch_url, "--model", own[1])
+    assert got("?_source_excludes=resift_vector*") == before
+    assert set(got()) == {*before, "resift_vector"}
 
 
 def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(

@@ -97,7 +97,10 @@ class IndexPlan:
                 f"  time        about {_duration(self.seconds)}: {self.rate:.0f} documents a second are encoded here "
                 f"(measured), {_WRITES} written (assumed: only writing would tell)"
             )
-            lines.append(f"  _source     has {entry.vector_field} in answers to searches that do not go through Resift")
+            lines += [
+                f"  _source     has {entry.vector_field} in answers to GET, and to searches not through Resift",
+                "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
+            ]
         lines.append(f"  pipelines   {pipeline_name(name)}, for searches and for writing, where one is installed")
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
