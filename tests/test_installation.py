@@ -326,8 +326,9 @@ def test_a_pipeline_outlives_its_index_and_says_so(
     assert f"create search pipeline {own}" in installed.install()
     setting = {"index.search.default_pipeline": own}
     cluster.client.indices.put_settings(index=fresh, body=setting)
-    with pytest.raises(EngineError, match=f"index.search.default_pipeline of index {fresh} is {own}"):
+    with pytest.raises(EngineError, match=f"index.search.default_pipeline of index {fresh} is {own}") as refused:
         installed.uninstall()
+    assert refused.value.expected == f"resift detach {fresh}, or unset it first"
     for made in (None, model):
         # a search that names it is answered all the same where it stays
         cluster.drop_if_exists(fresh)

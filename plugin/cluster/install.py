@@ -359,7 +359,8 @@ class Installer:
         if uses:
             shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
             more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
-            raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected="unset it first")
+            attached = f"resift detach {uses[0].name}, or " if uses[0].kind == "index" else ""
+            raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected=f"{attached}unset it first")
 
 
 def _check_reranker(url: str) -> None:

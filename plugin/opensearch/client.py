@@ -174,12 +174,8 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if (error.error and not isinstance(error.info, Mapping)) or (isinstance(detail, Mapping) and "type" not in detail):
         text = " ".join(_TAG.sub(" ", str(body or error.error)).split())[:200]
         return EngineError(f"the answer ({status}) is not OpenSearch's: {text}", status=status, expected=_A_CLUSTER)
-    if isinstance(detail, Mapping) and detail.get("type") == "index_not_found_exception":
-        return IndexNotFound(reason, value=detail.get("index"), expected="an existing index")
-    if isinstance(detail, Mapping) and detail.get("type") == "index_closed_exception":  # whose reason is "closed"
-        index = detail.get("index")
-        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
-        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
+    if isinstance(detail, Mapping) and (found := _index_error(detail, status)) is not None:
+        return found
     if status == 404:
         if "found" in body:
             id, index = body.get("_id"), body.get("_index")
@@ -188,6 +184,17 @@ def translated(error: TransportError) -> EngineError | NotFound:
     if status >= 500 and _innermost(detail).get("type") in _IMPOSSIBLE:
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
+
+
+def _index_error(detail: Mapping[str, Any], status: int) -> EngineError | NotFound | None:
+    """The error for an index that is not there, or is closed; None where it is another one."""
+    index = detail.get("index")
+    if detail.get("type") == "index_not_found_exception":
+        return IndexNotFound(error_reason(detail), value=index, expected="an existing index")
+    if detail.get("type") == "index_closed_exception":  # whose reason is "closed"
+        message = f"OpenSearch: index_closed_exception: index {index!r} is closed"
+        return EngineError(message, status=status, value=index, expected=f"POST /{index}/_open first")
+    return None
 
 
 def _innermost(error: Any) -> Mapping[str, Any]:
