@@ -68,9 +68,9 @@ def asked_in(body: dict[str, Any]) -> Asked:
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
     ubi = ext.get("ubi") if isinstance(ext, dict) else None
     if given is not None and not isinstance(given, dict):
-        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(_OPTIONS))
+        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(OPTIONS))
     asked: dict[str, Any] = {}
-    for name, (kinds, expected, allowed) in _OPTIONS.items():
+    for name, (kinds, expected, allowed) in OPTIONS.items():
         value = (given or {}).get(name)
         if value is None:
             continue
@@ -92,7 +92,8 @@ def _asked_by_ubi(ubi: Any) -> dict[str, str]:
     return asked
 
 
-_OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
+# What ``ext.ml_inference`` may say, and of what form; other names in it are those of other processors.
+OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
     "query": (str, "a text", lambda value: True),
     "session": (str, "a session's id", lambda value: True),
     "alpha": ((int, float), "0 to 1", lambda value: 0 <= value <= 1),

@@ -16,7 +16,7 @@ from resift.plugin.rewriting.rewrite import JUDGED
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import SessionQuery
+from resift.reranker.search.rewriting import OPTIONS, SessionQuery
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -80,12 +80,14 @@ def explain_search(
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
-        if session is not None and not opened.index(index).session(session).explain()["judgements"]:
-            click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
         search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
         body = search_body(search, info, service.search_model.table.idf)
-        rewritten = service.rewriter.rewrite(info, body, asked_by(search, body))
-    after, notes = rewritten.rewritten.body, list(_notes(rewritten, body))
+        options = asked_by(search, body)
+        named = options.session
+        if named is not None and not opened.index(index).session(named).explain()["judgements"]:
+            click.echo(f"session {named} has no marks in {store} {ELSEWHERE}", err=True)
+        rewritten = service.rewriter.rewrite(info, body, options)
+    after, notes = rewritten.rewritten.body, [*_notes(rewritten, body), *_unread(body)]
     lines = ("before", _shown(body), "after", _shown(after), *notes)
     print_report({"before": body, "after": after, "notes": notes}, as_json, *lines)
 
@@ -131,6 +133,14 @@ def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
         yield f"{'Not added to' if after != before else 'Left as it was'}: {query.rewritten.reason}."
     for note in query.notes:
         yield f"Note: {note}."
+
+
+def _unread(body: dict[str, Any]) -> Iterator[str]:
+    """A sentence for each name in ``ext.ml_inference`` that may be a misspelt one."""
+    ext = body.get("ext")
+    given = ext.get("ml_inference") if isinstance(ext, dict) else None
+    for name in [name for name in given or () if name not in OPTIONS]:
+        yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
 
 
 def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
