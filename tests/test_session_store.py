@@ -214,6 +214,19 @@ def test_a_session_is_waited_for_while_its_shard_is_nowhere(
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
+def test_a_blocked_index_is_not_taken_for_a_lack_of_rights(store: SessionStore) -> None:
+    assert isinstance(store, OpenSearchSessionStore)
+    assert store.write("a", ONE)
+    settings = {"index.blocks.write": True}
+    store.client.indices.put_settings(index=store.index, body=settings)
+    with pytest.raises(SessionsUnavailable, match="blocked by") as refused:
+        store.write("b", ONE)
+    assert str(refused.value.expected).startswith("no block on that index")
+    assert store.read("a") is not None
+    store.client.indices.put_settings(index=store.index, body=dict.fromkeys(settings))
+
+
+@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
 def test_the_index_is_ours_also_after_it_was_dropped(store: SessionStore, session_index: str) -> None:
     assert isinstance(store, OpenSearchSessionStore)
     for _ in range(2):

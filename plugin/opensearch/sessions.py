@@ -52,6 +52,8 @@ class OpenSearchSessionStore(SessionStore):
         except (EngineUnavailable, EngineError) as error:
             forbidden = isinstance(error, EngineError) and error.status in (401, 403)
             expected = "a user with rights to it" if forbidden else "a cluster that answers"
+            if "cluster_block_exception" in error.message:  # set by somebody, or by OpenSearch where a disk is full
+                expected = "no block on that index; OpenSearch lifts its own when there is disk space again"
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
