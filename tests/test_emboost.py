@@ -97,3 +97,5 @@ def test_the_commands(tmp_path: Path, table: WordVectors) -> None:
     assert "convrr, 272 dimensions" in told
     report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--split", "60,10,30", "--json"))
     assert report["queries"] == 120
+    report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--json"))
+    assert (report["queries"], report["trained_on"]) == (120, 280)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from resift.arrays import Floats
 from resift.encoders.joint import joint_weight
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part
+from resift.ranking.late_interaction import fingerprints_in
 from resift.vectors.similarity import joined, lengths_of
 from resift.vectors.table import WordVectors
 
@@ -51,6 +52,11 @@ class Encoder:
     ) -> None:
         self.queries, self.similarity, self.table = encode, similarity, table
         self.alpha, self.max_alpha = alpha, max_alpha
+
+    @property
+    def seen(self) -> Sequence[str]:
+        """Fingerprints of the queries that its vectors were trained on."""
+        return () if self.table is None else fingerprints_in(self.table.info)
 
     def fit(self, documents: Sequence[str]) -> Floats:
         """Vectors of the documents, (N, K)."""

@@ -11,7 +11,7 @@ it works on any index as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -113,8 +113,7 @@ class LateInteraction:
     @property
     def seen(self) -> Sequence[str]:
         """Fingerprints of the queries that it was trained on, see :func:`fingerprints`; a test must leave them out."""
-        text = str(self.info.get("seen", ""))
-        return [text[start : start + _FINGERPRINT_LENGTH] for start in range(0, len(text), _FINGERPRINT_LENGTH)]
+        return fingerprints_in(self.info)
 
     @property
     def indices(self) -> Sequence[str]:
@@ -294,6 +293,17 @@ def fingerprints(queries: Sequence[str]) -> list[str]:
     """A short hash of each query, 12 hexadecimal digits, by which it is known again without being kept."""
     size = _FINGERPRINT_LENGTH // 2
     return [blake2b(query.encode("utf-8", "replace"), digest_size=size).hexdigest() for query in queries]
+
+
+def joined_fingerprints(queries: Sequence[str]) -> str:
+    """The queries' fingerprints as ``info["seen"]`` of what was trained on them holds them: sorted, each once."""
+    return "".join(sorted(set(fingerprints(queries))))
+
+
+def fingerprints_in(info: Mapping[str, Any]) -> list[str]:
+    """The fingerprints that ``info["seen"]`` holds; none if it was not trained on queries."""
+    text = str(info.get("seen", ""))
+    return [text[start : start + _FINGERPRINT_LENGTH] for start in range(0, len(text), _FINGERPRINT_LENGTH)]
 
 
 class CollectionScorer:

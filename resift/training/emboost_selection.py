@@ -10,6 +10,7 @@ from resift.encoders.model import Model
 from resift.evaluation.data import Collection, Split, with_queries
 from resift.evaluation.protocol import run_retrieval
 from resift.evaluation.system import Encoder
+from resift.ranking.late_interaction import joined_fingerprints
 from resift.training.emboost import train
 from resift.training.judged_queries import relevant_documents
 from resift.training.options import EmBoostOptions
@@ -28,8 +29,9 @@ def choose_encoder(
     """EmBoost's network at its best epoch, and recall@1 of the validation queries before training and by epoch.
 
     ``table`` is the mixture of word vectors to start from, ``blocks`` holds the dimensions of each of its sources.
-    Queries of ``split.train`` are trained on, those of ``split.validation`` choose. The model is None if the untrained
-    mixture is the best. Raises BadInput for a training query without a relevant document, and for fewer than two.
+    Queries of ``split.train`` are trained on, those of ``split.validation`` choose; the model knows them again
+    (``table.info["seen"]``). It is None if the untrained mixture is the best. Raises BadInput for a training query
+    without a relevant document, and for fewer than two.
     """
     judges = with_queries(collection, split.validation.tolist())
     relevant = relevant_documents(collection)
@@ -45,4 +47,7 @@ def choose_encoder(
     targets = [relevant[query] for query in split.train]
     train(table, blocks, collection.documents, queries, targets, options, measure, progress)
     best = int(np.argmax(curve))
-    return (models[best] if best else None), curve
+    if not best:
+        return None, curve
+    models[best].table.info["seen"] = joined_fingerprints([*queries, *judges.queries])
+    return models[best], curve

@@ -25,7 +25,7 @@ from resift.evaluation.metrics import ndcg_at
 from resift.evaluation.protocol import Run, run_rankings, run_retrieval
 from resift.evaluation.served import Hits, Served
 from resift.ranking.fusion import factors_of
-from resift.ranking.late_interaction import LateInteraction, PreparedDocuments, fingerprints, untrained_reranker
+from resift.ranking.late_interaction import LateInteraction, PreparedDocuments, joined_fingerprints, untrained_reranker
 from resift.training.judged_queries import bm25_candidates, relevant_documents, thinned
 from resift.training.late_interaction import Trainer
 from resift.training.options import LateInteractionOptions
@@ -86,8 +86,7 @@ def learn(
     if report["better"] and model is trained:
         model = _finished(training.fit(final, epochs), trained.alpha)
     report["alpha"] = model.alpha
-    seen = set(fingerprints([collection.queries[query] for query in final]))
-    model.info = {"report": report, "seen": "".join(sorted(seen))}
+    model.info = {"report": report, "seen": joined_fingerprints([collection.queries[query] for query in final])}
     return model, report
 
 
