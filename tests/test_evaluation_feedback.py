@@ -179,6 +179,18 @@ def test_queries_with_nothing_left_to_find_are_counted(graded: tuple[FeedbackBen
     assert 0 < measured < 5
 
 
+def test_classes_of_one_document_have_no_figures_beyond_it(tmp_path: Path, vectors: WordVectors) -> None:
+    """A residual precision of 0 would be a figure of the data; what no label of the training file fits is told."""
+    train = [{"text": text, "label": text} for text in ("bush fire", "army gun", "forest tree")]
+    test = [*train, {"text": "smoke", "label": "of none"}]
+    files = ["--train", lines(tmp_path / "train.jsonl", train), "--test", lines(tmp_path / "test.jsonl", test)]
+    words = ["--vectors", str(vectors.save(tmp_path / "vectors")), "--encoder", "mean", "--no-baselines"]
+    report = json.loads(run(*files, *words, "--json"))
+    assert (report["queries"], report["all_judged"], report["skipped"]) == (3, 3, 1)
+    assert (report["map11"], report["residual_map11"], report["residual_ip@10"]) == (1.0, None, None)
+    assert "1 queries that no document is relevant to left out" in run(*files, *words)
+
+
 def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> None:
     found = run_topics(*graded, FeedbackOptions(judgements=6))
     means = {kind: {name: run.means()["ndcg@10"] for name, run in entry.items()} for kind, entry in found.items()}

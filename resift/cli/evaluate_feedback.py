@@ -116,6 +116,7 @@ def feedback(
     protocol = _protocol(folder, train, test, first, choice)
     bench = _bench(protocol.documents, protocol.queries, alpha, judged, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
+    facts["skipped"] = protocol.skipped
     del facts["queries"]  # how many are drawn, which the report says
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
@@ -206,6 +207,8 @@ def _measure_rounds(
     figures = feedback_report(runs, methods[0], choice.seed)
     report = {"task": "feedback", "protocol": protocol.name, **figures, **facts}
     summary = f"{report['queries']} queries, {report['documents']} documents"
+    if protocol.skipped:
+        summary += f"; {protocol.skipped} queries that no document is relevant to left out"
     if report["all_judged"]:
         summary += f"; {report['all_judged']} queries without a relevant document beyond the judged ones left out"
     choice.print_report(report, protocol.metrics, summary)

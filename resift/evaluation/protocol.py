@@ -40,8 +40,9 @@ class Run:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """Metric → mean over the queries that have a value."""
-        return {name: float(np.nanmean(values)) if len(values) else np.nan for name, values in self.values.items()}
+        """Metric → mean over the queries that have a value; NaN where none has."""
+        known = {name: values[~np.isnan(values)] for name, values in self.values.items()}
+        return {name: float(values.mean()) if len(values) else np.nan for name, values in known.items()}
 
     def intervals(self, seed: int) -> dict[str, tuple[float, float]]:
         """Metric → bootstrap 95 % interval of the mean over queries."""

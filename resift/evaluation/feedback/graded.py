@@ -23,6 +23,7 @@ class Graded(FeedbackProtocol):
 
     def __init__(self, collection: Collection) -> None:
         self.documents, self.queries, self._grades = collection.documents, collection.queries, collection.grades
+        self.skipped = collection.skipped
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:

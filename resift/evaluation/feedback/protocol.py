@@ -15,7 +15,8 @@ class FeedbackProtocol:
     """A protocol: which ranking is judged first, what is judged of it, and what is measured.
 
     ``name`` is what a report calls it, ``metrics`` names the figures; ``documents`` and ``queries`` are texts;
-    ``whole``: whether the figures are of rankings of all documents, and not of what is served.
+    ``skipped``: how many further queries there are that no document is relevant to; ``whole``: whether the figures are
+    of rankings of all documents, and not of what is served.
     """
 
     name: str
@@ -23,6 +24,7 @@ class FeedbackProtocol:
     metrics: tuple[str, ...]
     documents: Sequence[str]
     queries: Sequence[str]
+    skipped: int
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
         """Scores (N,) of the ranking that is judged first."""

@@ -21,7 +21,7 @@ _TOP = 30
 class SameClass(FeedbackProtocol):
     """Of the first 30 documents so many relevant and irrelevant ones are judged, half and half.
 
-    ``train`` is the database, ``test`` the queries; ``skipped`` counts those whose label no training document has.
+    ``train`` is the database, ``test`` the queries; those whose label no training document has are skipped.
     ``first_system`` makes the ranking that is judged first; if there is none, it is what is served without a session.
     Raises BadInput if no query is left.
     """
@@ -55,7 +55,7 @@ class SameClass(FeedbackProtocol):
         ]
 
     def measure(self, query: int, scores: Scores, judged: Sequence[int]) -> list[float]:
-        """Over all documents, and over those not judged."""
+        """Over all documents, and over those not judged: NaN where no relevant one is left."""
         relevant = self._document_classes == self._query_classes[query]
         residual = np.delete(scores, judged), np.delete(relevant, judged)
         values = (
@@ -65,7 +65,9 @@ class SameClass(FeedbackProtocol):
             map11(*residual),
             interpolated_precision_at(*residual, 10),
         )
-        return [float(value[0]) for value in values]
+        found = [float(value[0]) for value in values]
+        # a precision of 0 where all of the class was judged would say nothing about the ranking
+        return found if residual[1].any() else [*found[:3], np.nan, np.nan]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Queries of the same class, and of another."""
