@@ -340,14 +340,26 @@ def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: lis
     assert not (tmp_path / "m").exists()
 
 
+def test_a_model_that_no_document_could_judge_is_told(tmp_path: Path, table: WordVectors) -> None:
+    table.save(tmp_path / "v")
+    rows = [{"text": " ".join(table.words[:9]), "label": number} for number in range(3)]
+    (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    files = ["--train", str(tmp_path / "c.jsonl"), "--vectors", str(tmp_path / "v"), "--out", str(tmp_path / "m")]
+    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--codewords", "2", "--epochs", "1"])
+    assert ran.exit_code == 0
+    assert "no class has two documents" in ran.stderr
+    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--codewords", "2", "--epochs", "1", "--validation=0"])
+    assert (ran.exit_code, "warning" in ran.stderr) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "holds no document"),
-        ('{"text": "a"}\n', "line 1: no text or no label"),
-        ('{"text": "a", "label": "x"}\n{"text": "a", "label": null}', "line 2"),
-        ('{"text": "a", "label": ["x"]}', "line 1"),
-        ('{"label": "x"}', "line 1"),
+        ('{"text": "a"}\n', "line 1: no label"),
+        ('{"text": "a", "label": "x"}\n{"text": "a", "label": null}', "line 2: label is None"),
+        ('{"text": "a", "label": ["x"]}', r"line 1: label is \['x'\]"),
+        ('{"label": "x"}', "line 1: no text"),
         ("[1]", "line 1"),
         ("{", "Expecting"),
     ],

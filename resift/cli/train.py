@@ -111,6 +111,8 @@ def _train_labelled(file: str, out: str, vectors: str, resume: bool, as_json: bo
         lines.append(saved_line(model, out))
     checkpoint.unlink(missing_ok=True)
     print_report({**summary, "model": saved}, as_json, *lines)
+    if options.validation and summary["better"] is None:
+        click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
     if not kept:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)

@@ -122,7 +122,8 @@ def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
         where = f"{path}, line {number}"
         key = record.get("_id")
         if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
-            raise BadInput(f"{where}: no _id", value=key, expected='"_id": a string')
+            message = f"{where}: _id is {key!r:.60}" if "_id" in record else f"{where}: no _id"
+            raise BadInput(message, value=key, expected='"_id": a string')
         if str(key) in texts:
             raise BadInput(f"{where}: _id {key!r} was there before", value=key, expected="each _id once")
         text = text_of(record, "text", where)

@@ -31,7 +31,8 @@ def read_classes(path: str | Path) -> Classes:
         label = record.get("label")
         # True and False are integers to Python, and no class to anybody
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
-            raise BadInput(f"{where}: no label", value=label, expected='"label": a string or an integer')
+            message = f"{where}: label is {label!r:.60}" if "label" in record else f"{where}: no label"
+            raise BadInput(message, value=label, expected='"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))
         documents.texts.append(text_of(record, "text", where))
         documents.labels.append(str(label))
@@ -47,14 +48,11 @@ def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
     """
     texts, labels = [], []
     for number, record in json_objects(Path(path)):
-        text, label = record.get("text"), record.get("label")
-        if not isinstance(text, str) or isinstance(label, bool) or not isinstance(label, (str, int, dict)):
-            raise BadInput(
-                f"{path}, line {number}: no text or no label",
-                value=record,
-                expected='{"text": …, "label": a class, or {class: weight, …}}',
-            )
-        texts.append(text)
+        where, label = f"{path}, line {number}", record.get("label")
+        if isinstance(label, bool) or not isinstance(label, (str, int, dict)):
+            message = f"{where}: label is {label!r:.60}" if "label" in record else f"{where}: no label"
+            raise BadInput(message, value=label, expected='"label": a class, or {class: weight, …}')
+        texts.append(text_of(record, "text", where))
         labels.append(label)
     if not texts:
         raise BadInput(f"{path} holds no document", value=str(path), expected='lines {"text", "label"}')

@@ -12,6 +12,8 @@ from typing import Any
 
 from resift.errors import BadInput
 
+_A_LINE = "one JSON object a line"
+
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file that are not blank, each with its number (from 1) and without its line end.
@@ -55,9 +57,9 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise BadInput(f"{path}, line {number}: {error}", value=line, expected="a JSON object") from error
+            raise BadInput(f"{path}, line {number}: {error}", value=line, expected=_A_LINE) from error
         if not isinstance(record, dict):
-            raise BadInput(f"{path}, line {number} is no JSON object", value=line, expected="a JSON object")
+            raise BadInput(f"{path}, line {number} is no JSON object", value=line, expected=_A_LINE)
         yield number, record
 
 
@@ -89,5 +91,6 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
     """The string of a record. Raises BadInput if there is none."""
     text = record.get(key)
     if not isinstance(text, str):
-        raise BadInput(f"{where}: no {key}", value=text, expected=f'"{key}": a string')
+        message = f"{where}: {key} is {text!r:.60}" if key in record else f"{where}: no {key}"
+        raise BadInput(message, value=text, expected=f'"{key}": a string')
     return text
