@@ -19,7 +19,7 @@ from resift.errors import BadInput
 from resift.evaluation.data import Classes, Collection, read_conversations
 from resift.evaluation.feedback.bench import FeedbackBench
 from resift.evaluation.feedback.graded import Graded
-from resift.evaluation.feedback.methods import NAMES
+from resift.evaluation.feedback.methods import NAMES, scores_after
 from resift.evaluation.feedback.options import FeedbackOptions
 from resift.evaluation.feedback.runs import run_feedback, run_topics
 from resift.evaluation.feedback.same_class import SameClass
@@ -151,6 +151,14 @@ def test_what_is_served_is_measured(
             scores = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.argsort(-scores, kind="stable")[: len(expected)].tolist() == expected
             assert np.isfinite(scores).sum() == len(expected) > 0
+
+
+@pytest.mark.parametrize("method", ["rm3", "more_like_this"])
+def test_baselines_do_not_find_what_has_none_of_their_words(graded: tuple[FeedbackBench, Graded], method: str) -> None:
+    """The search that is served does not either, so that documents' places in the file would decide between them."""
+    bench, _ = graded
+    scores = scores_after(bench, method, 1, [], bench.served(1))
+    assert np.isfinite(scores).tolist() == ["bush" in text.split() for text in bench.documents]
 
 
 def test_rounds_go_on_from_each_other(graded: tuple[FeedbackBench, Graded]) -> None:

@@ -92,12 +92,17 @@ def _curves(scores: SameClassScores) -> dict[str, Any]:
 
 
 def run_retrieval(system: System, collection: Collection) -> Run:
-    """Rank all documents for each query by the system alone."""
+    """Rank the documents for each query by the system alone; one that shares nothing with it (0) is not found."""
     database = system.fit(collection.documents)
     queries, rankings = system.queries(collection.queries), _Rankings(collection)
     for rows, scores in similarity_blocks(queries, database, system.similarity):
-        rankings.add(rows, scores)
+        rankings.add(rows, _found(scores))
     return rankings.run(database.shape[1])
+
+
+def _found(scores: NDArray[Any]) -> NDArray[Any]:
+    """Similarities with -inf for 0: what has no word of a query would be credited with its place in the file."""
+    return np.where(scores == 0, -np.inf, scores)
 
 
 def run_hybrid(
@@ -113,7 +118,7 @@ def run_hybrid(
     makes: the engine's score times exp(beta · similarity). So is a reranker, after the vectors that it is served
     beside. All others, and all without ``serve``, rank by (1 - alpha) · z(BM25) + alpha · z(similarity), both z-scored
     over a query's candidates: the whole collection or, above 100,000 documents, the best 1000 of either. A document
-    without any of the query's terms has a BM25 score of 0.
+    without any of the query's terms has a BM25 score of 0; where the similarity is 0 too, it is not found.
 
     ``alpha`` None is the fitted system's own (:func:`resift.evaluation.system.weights_of`). Raises BadInput for an
     alpha outside [0, 1] and for BM25 as the system. ``progress`` is told how many queries are done, and of how many.
@@ -135,7 +140,8 @@ def run_hybrid(
         # BM25's blocks may be smaller, because its rows are wider
         bm25 = np.concatenate([block for _, block in similarity_blocks(term_queries[rows], terms, "dot")])
         if search is None:
-            mixed.add(rows, np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)]))
+            scores = np.stack([hybrid_scores(*both, alpha) for both in zip(bm25, semantic, strict=True)])
+            mixed.add(rows, np.where((bm25 == 0) & (semantic == 0), -np.inf, scores))
             progress(rows.stop, len(collection.queries))
         else:
             found, asked = [], zip(collection.queries[rows], queries[rows], strict=True)
@@ -143,8 +149,8 @@ def run_hybrid(
                 found.append(search.hits(Asked(text, vector, alpha, alpha, known_part=known)))
                 progress(done, len(collection.queries))
             mixed.add(rows, np.stack([scores_of(hits.positions, len(database)) for hits in found]))
-        first.add(rows, bm25)
-        second.add(rows, semantic)
+        first.add(rows, _found(bm25))
+        second.add(rows, _found(semantic))
     width = database.shape[1]
     return mixed.run(width, alpha=alpha), first.run(terms.shape[1]), second.run(width)
 

@@ -102,9 +102,10 @@ class FeedbackBench:
         return np.asarray(counts / (np.linalg.norm(counts) or 1.0))
 
     def lexical(self, weights: NDArray[Any]) -> Scores:
-        """BM25 (N,) of terms weighted by ``weights`` (V,)."""
+        """BM25 (N,) of terms weighted by ``weights`` (V,); -inf for documents without any of them."""
         columns = np.flatnonzero(weights)
-        return np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
+        scores = np.asarray(self._fitted_bm25[1][:, columns] @ weights[columns], np.float64)
+        return np.where(scores == 0, -np.inf, scores)
 
     def judged(self, query: str, judged: Judged) -> list[JudgedDocument]:
         """Documents as a session holds them that were ``judged`` for the text ``query``, "" for none in particular."""
