@@ -102,6 +102,18 @@ def test_retrieval_by_hand(collection: str, folder: str) -> None:
     assert "1 queries without a relevant document" in run("retrieval", collection, "--encoder", "bm25")
 
 
+@pytest.mark.parametrize("name", ["mean", "tfidf"])
+def test_classes_of_texts_without_a_known_word_warn(here: Path, folder: str, name: str) -> None:
+    """All their similarities are 0, and figures of a file's order would be taken for the system's."""
+    train = write_lines(here / "a.jsonl", [{"text": text, "label": text} for text in ("fire", "army")])
+    rows = [{"text": "пожар", "label": "fire"}, {"text": "", "label": "army"}, {"text": "army", "label": "army"}]
+    test = write_lines(here / "b.jsonl", rows)
+    choice = ["classes", "--train", train, "--test", test, "--encoder", name, "--vectors", folder]
+    assert loaded(*choice)["unknown"] == 2
+    ran = CliRunner().invoke(main, ["eval", *choice])
+    assert f"2 of 3 test documents have no word that {name} knows" in ran.stderr
+
+
 def test_a_query_without_a_known_word_finds_nothing(here: Path, folder: str) -> None:
     """All documents are equally unlike it, and the first of the file would be found first."""
     write_lines(here / "corpus.jsonl", [{"_id": str(row), "text": text} for row, text in enumerate(["army", "river"])])

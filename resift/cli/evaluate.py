@@ -59,6 +59,9 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     report = {"task": "classes", **run_report(run, name, choice.seed, other, choice.compare or "")}
     summary = f"{report['queries']} queries, {report['documents']} documents, {report['classes']} classes"
     choice.print_report(report, CLASSES, summary + _skipped(report, "of a label that no training document has"))
+    if report["unknown"]:
+        unknown = f"{report['unknown']} of {len(queries.texts)} test documents have no word that {name} knows"
+        click.echo(f"warning: {unknown}; for them the order of the file decides", err=True)
 
 
 @evaluate.command("sts", epilog="Example: resift eval sts pairs.tsv --encoder sfbow")

@@ -59,10 +59,12 @@ class Run:
 def run_classes(system: System, train: Classes, test: Classes) -> Run:
     """Same-class retrieval (Passalis and Tefas 2018, section 4.2): ``train`` is the database, ``test`` the queries.
 
-    Test documents whose label no training document has are skipped and counted. Raises BadInput if that leaves none.
+    Test documents whose label no training document has are skipped and counted, and those without a vector, which rank
+    all documents as the file has them, are counted as ``unknown``. Raises BadInput if the first leaves none.
     """
     database = system.fit(train.texts)
-    scores = same_class_scores(system.queries(test.texts), database, test.labels, train.labels, system.similarity)
+    queries = system.queries(test.texts)
+    scores = same_class_scores(queries, database, test.labels, train.labels, system.similarity)
     skipped = int(np.isnan(scores.map11).sum())
     if skipped == len(test.labels):
         raise BadInput(
@@ -77,6 +79,7 @@ def run_classes(system: System, train: Classes, test: Classes) -> Run:
         "documents": len(train.texts),
         "queries": len(test.texts) - skipped,
         "skipped": skipped,
+        "unknown": int(np.count_nonzero(np.asarray(abs(queries).sum(axis=1)) == 0)),
         "classes": len(set(train.labels)),
     }
     return Run(values, {**facts, **_curves(scores)})
