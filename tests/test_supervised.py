@@ -206,7 +206,7 @@ def test_resumed_equals_uninterrupted(
     with pytest.raises(BadInput, match="other documents, vectors or options"):
         train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 4}), None, file, resume=True)
     file.write_bytes(b"damaged")
-    with pytest.raises(BadInput, match="checkpoint"):
+    with pytest.raises(BadInput, match="checkpoint is damaged"):
         train(*corpus, table, KINDS[kind], None, file, resume=True)
 
 

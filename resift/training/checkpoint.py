@@ -37,7 +37,7 @@ class Checkpoint:
         try:
             self.state = torch.load(self.path, weights_only=True)
         except Exception as error:  # torch raises nearly anything on a damaged file
-            raise BadInput(f"{path}: {error}", value=str(path), expected="a checkpoint") from error
+            raise BadInput(f"{path} is damaged: {error}", value=str(path), expected="a checkpoint") from error
         if self.state.get("inputs") != inputs:
             raise BadInput(f"{path} is of other {kinds_of_input}", value=str(path), expected="the same as before")
 
