@@ -11,7 +11,8 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class Recorder(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(here: Path) -> Iterator[HTTPServer]:
     """A server that records; its ``requests`` are what it was sent."""
-    server = HTTPServer(("127.0.0.1", 0), Recorder)
+    # threads, since one that waits for the next request of a connection would hold up the end
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
     server.requests = []  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -60,9 +62,8 @@ def server(here: Path) -> Iterator[HTTPServer]:
 
 def asked(server: HTTPServer, url: str = "http://127.0.0.1:{}", headers: dict[str, str] | None = None) -> Requests:
     """What the server was sent by a search, with a caller's headers."""
-    engine = OpenSearchEngine(url.format(server.server_port))
-    engine.search("news", {"query": {"match_all": {}}}, headers=headers)
-    engine.close()
+    with closing(OpenSearchEngine(url.format(server.server_port))) as engine:
+        engine.search("news", {"query": {"match_all": {}}}, headers=headers)
     found: Requests = server.requests  # type: ignore[attr-defined]
     return found
 

@@ -49,18 +49,19 @@ class DefaultPipelines:
             return False
         indices = self.client.indices
         try:
-            answer = self._get(indices.get_settings, index, headers, name=_SETTING, flat_settings="true")
+            answer = self._get(indices.get_settings, index, headers, {"flat_settings": "true"}, name=_SETTING)
             found = {name: answer[name]["settings"].get(_SETTING, "") for name in answer}
             # A clone, and what was restored under another name, have that of the index that they come from.
             others = [name for name, pipeline in found.items() if pipeline != f"{PIPELINE_PREFIX}{name}"]
             if not found or not all(found[name].startswith(PIPELINE_PREFIX) for name in others):
                 return False
-            changed = self._get(indices.get_mapping, ",".join(others), headers, filter_path=_CHANGED) if others else {}
+            params = {"filter_path": _CHANGED}
+            changed = self._get(indices.get_mapping, ",".join(others), headers, params) if others else {}
         except ResiftError:  # such as for who may search and may not read settings: the pipeline does no harm
             return False
         settings = {name: one["mappings"]["_meta"]["resift"]["attached"]["settings"] for name, one in changed.items()}
         return all(_SETTING in settings.get(name, {}) for name in others)
 
-    def _get(self, get: Callable[..., Any], index: str, headers: Headers, **params: str) -> Any:
+    def _get(self, get: Callable[..., Any], index: str, headers: Headers, params: dict[str, str], **path: str) -> Any:
         # local: of what the node knows that is asked, as the one that manages the cluster may hang
-        return call(get, index=index, headers=headers, params={**params, "local": "true"})
+        return call(get, index=index, headers=headers, params={**params, "local": "true"}, **path)
