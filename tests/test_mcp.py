@@ -203,7 +203,7 @@ def test_a_session_of_another_index_is_none_where_there_is_a_filter(news: Index)
 def test_a_filter_that_is_none_ends_the_server_before_it_begins(command: list[str], filter: str) -> None:
     ended = subprocess.run([sys.executable, *command, "--filter", filter], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert ("is no JSON object" in ended.stderr) == ("nope" not in filter)
+    assert (f"--filter {filter} is no JSON object" in ended.stderr) == ("nope" not in filter)
 
 
 def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:

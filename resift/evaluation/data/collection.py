@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from resift.errors import BadInput
-from resift.evaluation.data.lines import cells_of, finite_number, header_of, json_objects, numbered_lines, text_of
+from resift.evaluation.data.lines import (
+    cells_of,
+    finite_number,
+    header_of,
+    json_objects,
+    numbered_lines,
+    text_of,
+    unfit,
+)
 from resift.evaluation.data.workbench import read_judgment_list
 
 _ENDINGS = ("", ".gz")
@@ -122,8 +130,7 @@ def read_texts(path: Path, titled: bool = False) -> dict[str, str]:
         where = f"{path}, line {number}"
         key = record.get("_id")
         if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
-            message = f"{where}: _id is {key!r:.60}" if "_id" in record else f"{where}: no _id"
-            raise BadInput(message, value=key, expected='"_id": a string')
+            raise unfit(record, "_id", where, '"_id": a string')
         if str(key) in texts:
             raise BadInput(f"{where}: _id {key!r} was there before", value=key, expected="each _id once")
         text = text_of(record, "text", where)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput
-from resift.evaluation.data.lines import json_objects, text_of
+from resift.evaluation.data.lines import json_objects, text_of, unfit
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ def read_classes(path: str | Path) -> Classes:
         label = record.get("label")
         # True and False are integers to Python, and no class to anybody
         if isinstance(label, bool) or not isinstance(label, (str, int)) or label == "":
-            message = f"{where}: label is {label!r:.60}" if "label" in record else f"{where}: no label"
-            raise BadInput(message, value=label, expected='"label": a string or an integer')
+            raise unfit(record, "label", where, '"label": a string or an integer')
         documents.ids.append(str(record.get("id", record.get("_id", number))))
         documents.texts.append(text_of(record, "text", where))
         documents.labels.append(str(label))
@@ -50,8 +49,7 @@ def read_labelled(path: str | Path) -> tuple[list[str], list[Any]]:
     for number, record in json_objects(Path(path)):
         where, label = f"{path}, line {number}", record.get("label")
         if isinstance(label, bool) or not isinstance(label, (str, int, dict)):
-            message = f"{where}: label is {label!r:.60}" if "label" in record else f"{where}: no label"
-            raise BadInput(message, value=label, expected='"label": a class, or {class: weight, …}')
+            raise unfit(record, "label", where, '"label": a class, or {class: weight, …}')
         texts.append(text_of(record, "text", where))
         labels.append(label)
     if not texts:

@@ -91,6 +91,12 @@ def text_of(record: dict[str, Any], key: str, where: str) -> str:
     """The string of a record. Raises BadInput if there is none."""
     text = record.get(key)
     if not isinstance(text, str):
-        message = f"{where}: {key} is {text!r:.60}" if key in record else f"{where}: no {key}"
-        raise BadInput(message, value=text, expected=f'"{key}": a string')
+        raise unfit(record, key, where, f'"{key}": a string')
     return text
+
+
+def unfit(record: dict[str, Any], key: str, where: str, expected: str) -> BadInput:
+    """The error for a record's value that is not as ``expected``, which says what it is, or that there is none."""
+    value = record.get(key)
+    message = f"{where}: {key} is {value!r:.60}" if key in record else f"{where}: no {key}"
+    return BadInput(message, value=value, expected=expected)
