@@ -93,7 +93,7 @@ TARGETS = {
         "test_model.py or model.py or a_seed_gives_the_same_model",
     ),
     "sqlite": Target(
-        ["plugin/sqlite/"],
+        ["resift/plugin/sqlite/"],
         [
             *ENGINE_TESTS,
             "test_query_limits",
@@ -109,7 +109,10 @@ TARGETS = {
         needs_node=True,
     ),
     "opensearch": Target(
-        [f"plugin/opensearch/{name}.py" for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")],
+        [
+            f"resift/plugin/opensearch/{name}.py"
+            for name in ("engine", "documents", "mappings", "packed_vectors", "sessions")
+        ],
         [
             *ENGINE_TESTS,
             "test_opensearch_indices",
@@ -123,14 +126,14 @@ TARGETS = {
         f"{CLUSTER_ONLY} and (not failover or answer_is_lost or never_left_out or waits_for_its_session)",
         needs_node=True,
     ),
-    "search": Target(["reranker/search/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
+    "search": Target(["resift/reranker/search/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
     "rewriting": Target(
-        ["plugin/rewriting/"],
+        ["resift/plugin/rewriting/"],
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],
     ),
-    "sessions": Target(["reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
+    "sessions": Target(["resift/reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
     "indexing": Target(
-        ["ingest/indexing.py"],
+        ["resift/ingest/indexing.py"],
         ["test_indexing_batches", "test_indexing", "test_kill"],
         # one test of what the embedded engine has no need for: that documents are made visible to searches
         f"({FILE_ONLY} and not kill) or full_disk_for_dead or index_search_and_run_again",

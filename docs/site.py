@@ -18,7 +18,7 @@ OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
-    "reranker/openapi.json": "openapi.json",
+    "resift/reranker/openapi.json": "openapi.json",
     "resift/data/demo/NOTICE": "NOTICE.txt",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
 }

@@ -14,12 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {
-    "resift": "resift",
-    "plugin": "resift.plugin",
-    "ingest": "resift.ingest",
-    "reranker": "resift.reranker",
-}
+PACKAGE = ROOT / "resift"
 GROUND = "ground"  # the modules of resift/ itself, which every room stands on
 MAY_IMPORT = {
     GROUND: set[str](),
@@ -38,8 +33,8 @@ JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
     "torch": "resift/training",
     "sentence_transformers": "resift/training",
-    "flask": "reranker",
-    "opensearchpy": "plugin",
+    "flask": "resift/reranker",
+    "opensearchpy": "resift/plugin",
     **dict.fromkeys(("haystack", "langchain_core", "llama_index", "mcp", "pydantic"), "resift/integrations"),
 }
 MODULE_LINES, MEDIAN_LINES = 400, 120
@@ -47,20 +42,13 @@ FUNCTION_LINES, FUNCTION_BRANCHES = 50, 15
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def own_files(folder: str, pattern: str) -> list[Path]:
-    """Files below a folder, those behind the symbolic links left out, which serve the type checkers."""
-    found = (ROOT / folder).rglob(pattern)
-    return sorted(path for path in found if not any(parent.is_symlink() for parent in path.parents))
-
-
-PATHS = [path for folder in PACKAGES for path in own_files(folder, "*.py")]
+PATHS = sorted(PACKAGE.rglob("*.py"))
 MODULES = pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
 def module_name(path: Path) -> str:
     """The name that a file is imported by."""
-    folder, *inner = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join([PACKAGES[folder], *inner]).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 NAMES = {module_name(path): path for path in PATHS}
@@ -156,12 +144,17 @@ def test_the_wheel_holds_everything_and_is_small(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.stat().st_size <= 12 * 2**20
     held = set(zipfile.ZipFile(wheel).namelist())
-    for folder, package in PACKAGES.items():
-        for file in own_files(folder, "*"):
-            if file.is_file() and "__pycache__" not in file.parts:
-                inner = file.relative_to(ROOT / folder).as_posix()
-                assert f"{package.replace('.', '/')}/{inner}" in held
-    assert not {name for name in held if name.startswith(("plugin/", "ingest/", "reranker/", "tests/"))}
+    files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert {path.relative_to(ROOT).as_posix() for path in files} == {
+        name for name in held if not name.startswith("resift-")
+    }
+
+
+@pytest.mark.parametrize("name", ["plugin", "ingest", "reranker"])
+def test_names_at_the_top_lead_into_the_package(name: str) -> None:
+    # a checkout without symbolic links has a file that holds the link's text
+    link = ROOT / name
+    assert link.resolve() == PACKAGE / name if link.is_symlink() else link.read_text("utf-8") == f"resift/{name}"
 
 
 def test_every_version_is_in_the_changelog() -> None:
@@ -173,6 +166,6 @@ def test_every_version_is_in_the_changelog() -> None:
 @pytest.mark.parametrize("document", ["docs/architecture.md", "docs/architecture.svg", "CONTRIBUTING.md"])
 def test_documents_name_modules_that_exist(document: str) -> None:
     named = set(re.findall(r"\b(?:[a-z]\w*/)+(?:\w+\.py)?", (ROOT / document).read_text("utf-8")))
-    ours = {path for path in named if path.startswith((*PACKAGES, *MAY_IMPORT))}
+    ours = {path for path in named if path.startswith(("resift/", *MAY_IMPORT))}
     assert ours
     assert not {path for path in ours if not ((ROOT / path).exists() or (ROOT / "resift" / path).exists())}

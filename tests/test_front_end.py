@@ -16,7 +16,7 @@ from resift.reranker import Config, create_app
 
 DOCS = Path(__file__).parents[1] / "docs"
 EXAMPLE = (DOCS / "examples" / "front-end.html").read_text("utf-8")
-SCRIPT = Path(__file__).parents[1] / "reranker" / "static" / "resift.js"
+SCRIPT = Path(__file__).parents[1] / "resift" / "reranker" / "static" / "resift.js"
 TEMPLATE = "http://127.0.0.1:8080"
 HITS = "return document.querySelectorAll('li').length"
 Open = Callable[..., Page]
