@@ -11,7 +11,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
+.PHONY: demo test fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -31,6 +31,10 @@ mutants: .venv/dev
 # All tests that need OpenSearch against the oldest version that they are for.
 test-versions: .venv/dev
 	RESIFT_NODE_VERSION=2.19.1 RESIFT_REQUIRE_OPENSEARCH=1 OPENSEARCH_URL= $(BIN)/pytest -q -n $(WORKERS)
+
+# Searches that nobody would think of, with a key that everybody may see, for so many SECONDS on a real node.
+fuzz: .venv/dev
+	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/test_fuzz.py
 
 node: .venv/dev
 	$(BIN)/python tests/node.py start

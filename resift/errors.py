@@ -119,6 +119,12 @@ class Forbidden(ResiftError):
     code, status = "forbidden", 403
 
 
+class ClauseNotAllowed(Forbidden):
+    """A part of a search that is not on the list of what may be asked, for a caller who is held to it."""
+
+    code = "clause_not_allowed"
+
+
 class IndexNotServed(ResiftError):
     """The index is none of those that are served."""
 

@@ -193,7 +193,6 @@ def test_where_a_query_names_indices() -> None:
         {"terms": {"index": ["a", "b"]}},
         {"terms": {"field": "x", "order": {"index": "desc"}}},
         {"match": {"wrapper": "text"}},
-        {"match_phrase": {"wrapper": {"query": "some text"}}},
         {"match": {"collate": {"query": "text"}}},
         {"ext": {"ml_inference": {"query": "fire", "session": "anna"}}},
         {"more_like_this": {"like": ["some text"], "fields": ["text"]}},
@@ -210,6 +209,7 @@ def test_where_a_query_names_indices() -> None:
     [
         {"wrapper": {"query": base64.b64encode(b"\xbf\x61a\x01\xff").decode()}},  # CBOR, which OpenSearch reads too
         {"wrapper": {"query": "!!"}},
+        {"match_phrase": {"wrapper": {"query": "text"}}},  # a field of this name is not told apart
         {"search_pipeline": {"request_processors": [{"ml_inference": {"query_template": "{}"}}]}},
         {"suggest": {"s": {"phrase": {"collate": {"query": {"source": "{}"}}}}}},
     ],

@@ -21,7 +21,7 @@ from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
 from resift.ranking.judgements import GRADES, collect_marks
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
-from resift.reranker.access.requests import engine_headers
+from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.json_provider import to_json
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
@@ -209,6 +209,7 @@ def search() -> Response:
         documents=read.choice(body, "documents", "source", list(DOCUMENTS)),
         facets=tuple(read.field_names(body, "facets")),
         plane=read.flag(body, "plane", False),
+        listed_only=not current_caller().may_send_bodies,
         headers=engine_headers(),
     )
     answer = service.search(requested)

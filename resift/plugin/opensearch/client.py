@@ -95,6 +95,7 @@ def connect(address: str, timeout: float) -> OpenSearch:
 # between no tags: errors of Java, and some of its own for which it names no status. It calls them 500, or 503, as if
 # the cluster failed. Where it did fail the cause is another: of files, of connections, of shards that are away.
 _IMPOSSIBLE = {
+    "aggregation_initialization_exception",
     "aggregation_execution_exception",
     "arithmetic_exception",
     "array_index_out_of_bounds_exception",

@@ -31,7 +31,7 @@ class ServedIndices:
     def require_name(self, index: str) -> None:
         """Raise IndexNotServed for a name that is not served, taken for an index's own."""
         if not self.has(index):
-            raise _not_served(index)
+            raise index_not_served(index)
 
     def has(self, index: str) -> bool:
         """Whether a name is served, taken for an index's own."""
@@ -44,25 +44,30 @@ class ServedIndices:
         behind = _DATA_STREAM.fullmatch(index)
         return behind[1] if behind else index
 
-    def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> None:
+    def require(self, index: str, resolve: Callable[[str], Sequence[str]]) -> bool:
         """Raise IndexNotServed unless everything is served that a request's ``index`` stands for.
+
+        Returns whether the list has the own names of all of it, and not only those of aliases.
 
         ``resolve`` gives the own names of the indices that a name, an alias, a pattern or a list stands for, and
         raises what the engine raises.
         """
         parts = [self.own_name(part) for part in index.split(",")]
         if any(self._is_internal(part) for part in parts):
-            raise _not_served(index)
+            raise index_not_served(index)
         names = [self.own_name(name) for name in resolve(index)]
         if not names or any(self._is_internal(name) for name in names):
-            raise _not_served(index)
+            raise index_not_served(index)
+        if all(self._listed.fullmatch(name) for name in names):
+            return True
         others = [part for part in parts if part not in self.patterns]
-        if "*" in self.patterns or not others:
-            return
+        if not others:
+            return False
         if len(others) < len(parts):
             names = [self.own_name(name) for name in resolve(",".join(others))]
         if not all(self._listed.fullmatch(name) for name in names):
-            raise _not_served(index)
+            raise index_not_served(index)
+        return False
 
     def _is_internal(self, name: str) -> bool:
         return name.startswith(".") or name in self.internal
@@ -76,17 +81,17 @@ def indices_in(query: Any) -> Iterator[str]:
     >>> list(indices_in({"bool": {"must": {"terms": {"id": {"index": "lists", "id": "1", "path": "ids"}}}}}))
     ['lists']
     """
-    pending: list[tuple[str, Any]] = [("", query)]  # with the keys that they stand under
+    pending: list[Any] = [query]
     while pending:  # no recursion: bodies come as deep as callers like
-        parent, value = pending.pop()
+        value = pending.pop()
         if isinstance(value, list):
-            pending += ((parent, item) for item in value)
+            pending += value
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 if _is_template(key, inner):
                     raise BadInput(f"{key} with a template hides what is asked for", value=key, expected="a query")
                 yield from _looked_up(key, inner)
-                pending.append((key, _unwrapped(inner) if _is_wrapper(parent, key, inner) else inner))
+                pending.append(_unwrapped(inner) if _is_wrapper(key, inner) else inner)
 
 
 def _looked_up(key: str, inner: Any) -> Iterator[str]:
@@ -108,9 +113,9 @@ def _values_of(name: str, items: Iterable[Any], beside: str | None = None) -> It
             yield str(item[name])
 
 
-def _is_wrapper(parent: str, key: str, inner: Any) -> bool:
-    """Whether a key stands for a query in base64, and not for a field of this name (``{"match": {"wrapper": …}}``)."""
-    return key == "wrapper" and not parent.startswith("match") and isinstance(inner, Mapping) and "query" in inner
+def _is_wrapper(key: str, inner: Any) -> bool:
+    """Whether a key may stand for a query in base64: a field of this name is opened too, rather than one too few."""
+    return key == "wrapper" and isinstance(inner, Mapping) and "query" in inner
 
 
 def _is_template(key: str, inner: Any) -> bool:
@@ -131,11 +136,11 @@ def _unwrapped(clause: Any) -> Any:
     except BadInput:
         raise
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise BadInput("malformed wrapper query", value=clause, expected="base64 of JSON") from None
+        raise BadInput("malformed wrapper query", value=clause, expected="base64 of JSON; for a field of this name {\"match\": {\"wrapper\": TEXT}}") from None
 
 
-def _not_served(index: str) -> IndexNotServed:
-    # without the indices that it stands for, which would tell what there is
+def index_not_served(index: str) -> IndexNotServed:
+    """The error for an index that is not served, which does not tell what there is."""
     return IndexNotServed(
         f"{index!r} is, or names, an index that is not served", value=index, expected="an index in RESIFT_INDICES"
     )

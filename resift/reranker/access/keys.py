@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from resift.reranker.config import Config
 
 log = logging.getLogger(__name__)
-SCOPES = ("embed", "search", "feedback", "admin")
+SCOPES = ("embed", "search", "body", "feedback", "admin")
 PREFIX = "rsf_"
 VARIABLE = "RESIFT_API_KEY"
 _CHECK_SECONDS = 1.0
@@ -44,6 +44,11 @@ class Caller:
 
     name: str | None = None
     scopes: frozenset[str] = frozenset(SCOPES)
+
+    @property
+    def may_send_bodies(self) -> bool:
+        """Whether searches may hold whatever the engine takes, instead of what is listed (search_list.json)."""
+        return not {"body", "admin"}.isdisjoint(self.scopes)
 
     def may_use(self, owner: str | None) -> bool:
         """Whether a session that the key of this name began is the caller's to use."""

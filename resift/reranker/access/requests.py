@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from flask import Flask, Response, g, has_request_context, request
 
 from resift.errors import Forbidden, Unauthorized
-from resift.reranker.access.keys import PREFIX, Caller, Keys
+from resift.reranker.access.hosts import host_of, is_loopback
+from resift.reranker.access.keys import PREFIX, SCOPES, Caller, Keys
 
 OPEN = "open"
 SCOPE_OF = {
@@ -38,6 +39,7 @@ SCOPE_OF = {
     "page": OPEN,
     "static": OPEN,
 }
+_WITHOUT_BODIES = frozenset(SCOPES) - {"body", "admin"}
 _EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
 # also behind a comma, which joins several headers of a name
 _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")
@@ -48,8 +50,12 @@ def require_keys(app: Flask, keys: Keys) -> None:
 
     @app.before_request
     def check() -> None:
-        if request.endpoint is None or request.method == "OPTIONS" or not keys.required:
+        if request.endpoint is None or request.method == "OPTIONS":
             # what has no endpoint is answered with 404 or 405, and a browser asks by OPTIONS without its page's key
+            return
+        if not keys.required:
+            # others than this machine's own are known by nothing: they ask as a key that everybody may see
+            g.caller = Caller() if _is_local() else Caller(scopes=_WITHOUT_BODIES)
             return
         scope = scope_of(request.endpoint)
         if scope != OPEN:
@@ -60,6 +66,11 @@ def require_keys(app: Flask, keys: Keys) -> None:
         if response.status_code == Unauthorized.status and "WWW-Authenticate" not in response.headers:
             response.headers["WWW-Authenticate"] = 'Bearer realm="resift"'
         return response
+
+
+def _is_local() -> bool:
+    """Whether the request at hand is this machine's own, and does not come through a proxy for another name."""
+    return is_loopback(request.remote_addr or "") and is_loopback(host_of(f"//{request.host}"))
 
 
 def scope_of(endpoint: str) -> str:

@@ -10,6 +10,8 @@ from resift.errors import BadInput
 from resift.plugin.documents import IndexInfo
 from resift.plugin.rewriting.clauses import question_clause
 from resift.plugin.rewriting.query_text import telling_words
+from resift.reranker.access.search_list import check_listed
+from resift.reranker.limits import check_clause
 from resift.reranker.search.request import Search
 from resift.reranker.search.rewriting import Asked, asked_in
 
@@ -40,8 +42,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     if search.documents != "source":
         expected = "source: a body says by _source what comes back"
         raise BadInput(f"documents is {search.documents!r}", value=search.documents, expected=expected)
-    is_clause = len(search.query) == 1 and search.query.keys().isdisjoint(("query", *_WITHOUT_QUERY))
-    body = {"query": search.query} if is_clause else dict(search.query)
+    body = {"query": search.query} if is_clause(search.query) else dict(search.query)
     if not isinstance(body.get("query", {}), dict):
         raise BadInput("malformed query", value=body["query"], expected="a query clause")
     for name in ("size", "from"):
@@ -51,6 +52,20 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     if search.filter:
         body["query"] = {"bool": {"must": [body.get("query", {"match_all": {}})], "filter": [search.filter]}}
     return {**page, **body}
+
+
+def is_clause(query: dict[str, Any]) -> bool:
+    """Whether an object that is asked for is a query clause, and no whole search body."""
+    return len(query) == 1 and query.keys().isdisjoint(("query", *_WITHOUT_QUERY))
+
+
+def check_asked(search: Search, max_text: int, listed_only: bool) -> None:
+    """Raise BadInput, TextTooLong or ClauseNotAllowed for a query or filter that is too much, or not listed."""
+    for name, asked in (("query", search.query), ("filter", search.filter)):
+        if isinstance(asked, dict) and listed_only:
+            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body")
+        elif isinstance(asked, dict):
+            check_clause(name, asked, max_text)
 
 
 def asked_by(search: Search, body: dict[str, Any]) -> Asked:

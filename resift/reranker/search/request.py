@@ -25,7 +25,8 @@ class Search:
     own answer. ``highlight``: whether the words of a query text are highlighted. ``filter``: a query clause
     that every hit must match. ``documents``: what hits have of their documents: the ``source``, as the engine gives it,
     or of a query text also a ``card`` or ``none``. ``facets``: fields whose most frequent values are counted.
-    ``plane``: whether the answer has the hits, marks and query as points of a plane. ``headers``: the caller's own HTTP
+    ``plane``: whether the answer has the hits, marks and query as points of a plane. ``listed_only``: whether clauses
+    and bodies may hold only what :mod:`resift.reranker.access.search_list` lists. ``headers``: the caller's own HTTP
     headers, which the engine is asked with.
     """
 
@@ -47,4 +48,5 @@ class Search:
     documents: str = "source"
     facets: tuple[str, ...] = ()
     plane: bool = False
+    listed_only: bool = False
     headers: Mapping[str, str] | None = None

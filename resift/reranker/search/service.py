@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
@@ -19,13 +19,13 @@ from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.access.indices import ServedIndices, indices_in
+from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.cache import TtlCache
 from resift.reranker.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import asked_by, search_body
+from resift.reranker.search.bodies import asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
@@ -47,6 +47,13 @@ from resift.reranker.sessions import MAX_QUERY, Session, Sessions
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
 MAX_VALUES_OF_FACET = 8
+
+
+class ServedIndex(NamedTuple):
+    """An index that is served, and whether by its own name, and not by an alias's alone."""
+
+    info: IndexInfo
+    by_own_names: bool
 
 
 class Reranker:
@@ -75,7 +82,7 @@ class Reranker:
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
-        self._infos: TtlCache[IndexInfo] = TtlCache(_INFOS, _INFO_SECONDS)
+        self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self._documents = JudgedDocuments(engine, self.search_model, self.info)
         self._feedback = SessionFeedback(sessions, self._documents, self.search_model, config.feedback)
         self.rewriter = Rewriter(self.search_model, sessions, self._documents, self._feedback, config, clicks)
@@ -91,7 +98,7 @@ class Reranker:
         Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
         any may be used.
         """
-        return self._served_info(index, headers).searched_by(self.model, self.queries)
+        return self._served(index, headers).info.searched_by(self.model, self.queries)
 
     def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
         """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
@@ -103,15 +110,15 @@ class Reranker:
 
     def require_served(self, index: str, headers: Headers = None) -> None:
         """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
-        self._served_info(index, headers)
+        self._served(index, headers)
 
-    def _served_info(self, index: str, headers: Headers) -> IndexInfo:
+    def _served(self, index: str, headers: Headers) -> ServedIndex:
         known = self._infos.get((index, str(headers)))
         if known is not None:
             return known
         # before anything is said of an index: whose models differ, for instance
-        self.served_indices.require(index, lambda name: self.engine.resolve(name, headers))
-        return self._infos.put((index, str(headers)), self.engine.info(index, headers))
+        by_own_names = self.served_indices.require(index, lambda name: self.engine.resolve(name, headers))
+        return self._infos.put((index, str(headers)), ServedIndex(self.engine.info(index, headers), by_own_names))
 
     def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
@@ -169,12 +176,10 @@ class Reranker:
         misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself leaves the engine's
         order. Raises what is wrong with the search, and EngineUnavailable.
         """
-        for name, clause in (("query", search.query), ("filter", search.filter)):
-            if isinstance(clause, dict):
-                check_clause(name, clause, self.config.max_text)
+        check_asked(search, self.config.max_text, search.listed_only)
         info = self.info(search.index, search.headers)
-        for other in indices_in([search.query, search.filter]):
-            self.require_served(other, search.headers)
+        if not search.listed_only:
+            self._check_lookups(search)
         watch = Stopwatch()
         body = search_body(search, info, self.search_model.table.idf)
         answer = self._search(search, info, body, watch)
@@ -186,6 +191,17 @@ class Reranker:
                 answer.resift["did_you_mean"] = suggestion
         watch.lap("rest")
         return replace(answer, seconds=watch.seconds)
+
+    def _check_lookups(self, search: Search) -> None:
+        """Raise IndexNotServed for a look-up elsewhere, and ClauseNotAllowed where an alias alone is served.
+
+        An alias may have a filter, which no look-up, script or suggestion would heed.
+        """
+        if not self._served(search.index, search.headers).by_own_names:
+            check_asked(search, self.config.max_text, listed_only=True)
+        for other in indices_in([search.query, search.filter]):
+            if not self._served(other, search.headers).by_own_names:
+                raise index_not_served(other)
 
     def rewrite(self, index: str, body: dict[str, Any], headers: Headers = None) -> tuple[dict[str, Any], str]:
         """A search body of a pipeline, rewritten, and why it is left as it was, wholly or in part, or "".

@@ -1,0 +1,183 @@
+"""The list of what a key of scope ``search`` may ask: its form, its bounds, and who is held to it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from reranker_app import config as config
+from reranker_app import post
+
+from resift import Model
+from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
+from resift.plugin.documents import Document
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.reranker import Config, create_app
+from resift.reranker.access.keys import KeyFile
+from resift.reranker.access.search_list import check_listed, search_list
+
+MATCH = {"match": {"text": "fire"}}
+UNLISTED: list[tuple[dict[str, Any], str]] = [
+    ({"bool": {"must": [MATCH, {"wrapper": {"query": "e30="}}]}}, "query.bool.must[1].wrapper"),
+    ({"bool": {"must": MATCH, "mustNot": MATCH}}, "query.bool.mustNot"),
+    ({"nested": {"path": "a", "query": {"has_parent": {}}}}, "query.nested.query.has_parent"),
+    ({"match": {"text": {"query": "x", "script": "1"}}}, "query.match.text.script"),
+    (
+        {"script_score": {"query": MATCH, "script": {"source": "knn_score", "id": "mine"}}},
+        "query.script_score.script.id",
+    ),
+    ({"term": {"_index": "secret"}}, "query.term._index"),
+    ({"function_score": {"functions": [{"script_score": {}}]}}, "query.function_score.functions[0].script_score"),
+]
+FITTING: list[dict[str, Any]] = [
+    # a name is only a name: of a field, of an aggregation, of a filter
+    {"match": {"wrapper": {"query": "e30="}}},
+    {"term": {"script": "x"}},
+    {"terms": {"index": ["a", "b"], "boost": 2}},
+    {"bool": {"should": [MATCH], "filter": {"range": {"n": {"gte": 1}}}, "_name": "mine"}},
+    {"script_score": {"query": MATCH, "script": {"lang": "knn", "source": "knn_score", "params": {"field": "v"}}}},
+    {"hybrid": {"queries": [MATCH, {"knn": {"v": {"vector": [0.5] * 768, "k": 10}}}]}},
+    {"geo_distance": {"distance": "2km", "place": {"lat": 51, "lon": 0}}},
+    {"function_score": {"query": MATCH, "gauss": {"day": {"origin": "now", "scale": "10d"}}}},
+]
+
+
+@pytest.mark.parametrize(("clause", "place"), UNLISTED, ids=[place for _, place in UNLISTED])
+def test_what_is_not_listed_is_refused_with_its_place(clause: dict[str, Any], place: str) -> None:
+    with pytest.raises(ClauseNotAllowed, match=re.escape(place)) as caught:
+        check_listed("query", clause)
+    assert caught.value.value == place
+
+
+@pytest.mark.parametrize("clause", FITTING, ids=str)
+def test_ordinary_clauses_may_be_asked(clause: dict[str, Any]) -> None:
+    check_listed("query", clause)
+    named = {name: {"filters": {"filters": {name: clause}}} for name in ("match_x", "wrapper", "_script", "aggs")}
+    check_listed("query", {"query": clause, "aggs": named, "post_filter": clause}, "body")
+
+
+TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a text": ({"match": {"a": "x" * 10_000}}, {"match": {"a": "x" * 10_001}}),
+    "a pattern": ({"regexp": {"a": "x" * 200}}, {"regexp": {"a": "x" * 201}}),
+    "a query string": ({"query_string": {"query": "x" * 1000}}, {"query_string": {"query": "x" * 1001}}),
+    "all texts": (
+        {"bool": {"should": [{"match": {"a": "x" * 9900}}] * 10}},
+        {"bool": {"should": [{"match": {"a": "x" * 9900}}] * 11}},
+    ),
+    "patterns": (
+        {"bool": {"should": [{"prefix": {"a": "x"}}] * 50}},
+        {"bool": {"should": [{"prefix": {"a": "x"}}] * 51}},
+    ),
+    "clauses": ({"bool": {"filter": [{"term": {"a": 1}}] * 999}}, {"bool": {"filter": [{"term": {"a": 1}}] * 1000}}),
+    "values": ({"terms": {"a": [1] * 19_990}}, {"terms": {"a": [1] * 20_000}}),
+}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_bounds(what: str) -> None:
+    fitting, too_much = TOO_MUCH[what]
+    check_listed("query", fitting)
+    with pytest.raises(TextTooLong):
+        check_listed("query", too_much)
+
+
+def test_levels_are_bounded_and_those_side_by_side_are_not() -> None:
+    deep: dict[str, Any] = MATCH
+    for _ in range(19):
+        deep = {"bool": {"must": deep}}
+    check_listed("query", {"bool": {"must": [deep["bool"]["must"]] * 9}})
+    with pytest.raises(TextTooLong):
+        check_listed("query", {"bool": {"must": deep}})
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        {},
+        {"match": {"text": "a"}, "term": {"n": 1}},
+        {"match": "fire"},
+        {"bool": {"must": ["fire"]}},
+        {"knn": {"v": {"vector": [1, 2], "k": 10_001}}},
+        {"terms": {"_id": {"index": "secret", "id": "1", "path": "ids"}}},
+        {"more_like_this": {"like": [{"_id": "1"}]}},
+        {"geo_distance": {"distance": "1km", "place": "POINT (1 1)"}},
+        {"query_string": {"query": "(" * 51}},
+        {"bool": {"boost": True}},
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_its_place_is_refused(clause: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        check_listed("query", clause)
+
+
+def test_the_list_is_documented() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "http.md").read_text("utf-8")
+    section = page.partition("## What may be asked")[2].partition("\n## ")[0]
+    tables = [line for line in section.splitlines() if line.startswith("| ")]
+    listed = search_list()
+    for table, name in (("body", "a body"), ("clauses", "a query or filter"), ("aggregations", "an aggregation")):
+        (row,) = (line for line in tables if line.startswith(f"| {name} |"))
+        assert re.findall(r"`(\w+)`", row) == list(listed[table])
+    assert all(f"| {name} | {limit:,} |" in tables for name, limit in listed["bounds"].items())
+
+
+@pytest.fixture
+def engine(tmp_path: Path, model: Model) -> SqliteEngine:
+    """An embedded engine with one document."""
+    engine = SqliteEngine(str(tmp_path / "engine.db"))
+    engine.create("docs", ["text"], model)
+    engine.bulk("docs", [Document("1", {"text": "fire"}, model.encode(["fire"])[0])])
+    return engine
+
+
+# the embedded engine does not know explain, and says so where it is asked
+BODY = {"index": "docs", "query": {"query": MATCH, "explain": True}}
+
+
+@pytest.mark.parametrize(
+    ("scopes", "status"),
+    [("search", 403), ("search,feedback", 403), ("search,body", 400), ("search,admin", 400), ("body", 403)],
+)
+def test_whole_bodies_are_a_scope_of_their_own(
+    engine: SqliteEngine, model: Model, tmp_path: Path, config: Config, scopes: str, status: int
+) -> None:
+    file = KeyFile(str(tmp_path / "keys.jsonl"))
+    key = file.create("mine", scopes.split(","))
+    settings = Config(store=config.store, keys=str(file.path))
+    client = create_app(settings, engine=engine, model=model).test_client()
+    answer = client.post("/v1/search", json=BODY, headers={"X-Api-Key": key})
+    assert answer.status_code == status, answer.text
+    listed = client.post("/v1/search", json={**BODY, "query": MATCH}, headers={"X-Api-Key": key})
+    assert listed.status_code == (403 if scopes == "body" else 200)
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "status"),
+    [("localhost", "127.0.0.1", 400), ("shop.example", "127.0.0.1", 403), ("localhost", "10.0.0.7", 403)],
+)
+def test_without_keys_whole_bodies_are_for_this_machine(
+    engine: SqliteEngine, model: Model, config: Config, host: str, address: str, status: int
+) -> None:
+    client = create_app(Config(store=config.store, hosts=("shop.example",)), engine=engine, model=model).test_client()
+    answer = client.post("/v1/search", json=BODY, headers={"Host": host}, environ_base={"REMOTE_ADDR": address})
+    assert answer.status_code == status, answer.text
+
+
+def test_the_cluster_hands_on_what_is_not_listed(engine: SqliteEngine, model: Model, config: Config) -> None:
+    client: FlaskClient = create_app(config, engine=engine, model=model).test_client()
+    body = {"query": {"wrapper": {"query": "!!"}}, "explain": True}
+    assert post(client, "/v1/rewrite", index="docs", body=body)["body"] == body
+
+
+def test_no_value_of_json_is_more_than_an_error() -> None:
+    odd: list[Any] = [None, True, 1, 1.5, "x", [], [None], {}, {"x": {}}, {"query": []}]
+    for shape in ("clause", "body"):
+        for name in (*search_list()["clauses"], *search_list()["body"]):
+            for value in odd:
+                with suppress(BadInput, ClauseNotAllowed):  # and nothing else is raised
+                    check_listed("query", {name: value}, shape)
