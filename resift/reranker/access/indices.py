@@ -53,19 +53,17 @@ class ServedIndices:
         raises what the engine raises.
         """
         parts = [self.own_name(part) for part in index.split(",")]
-        if any(self._is_internal(part) for part in parts):
+        if any(map(self._is_internal, parts)):
             raise index_not_served(index)
         names = [self.own_name(name) for name in resolve(index)]
-        if not names or any(self._is_internal(name) for name in names):
+        if not names or any(map(self._is_internal, names)):
             raise index_not_served(index)
-        if all(self._listed.fullmatch(name) for name in names):
+        if all(map(self._listed.fullmatch, names)):
             return True
         others = [part for part in parts if part not in self.patterns]
-        if not others:
-            return False
-        if len(others) < len(parts):
+        if others and len(others) < len(parts):
             names = [self.own_name(name) for name in resolve(",".join(others))]
-        if not all(self._listed.fullmatch(name) for name in names):
+        if others and not all(map(self._listed.fullmatch, names)):
             raise index_not_served(index)
         return False
 
