@@ -13,9 +13,9 @@ from multilingual import figure
 
 from resift import load_model
 from resift.cli.served_search import ServedSearch
-from resift.evaluation.data import read_collection
-from resift.evaluation.protocol import run_hybrid
-from resift.evaluation.system import Encoder
+from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.protocol import run_hybrid
+from resift.lab.evaluation.system import Encoder
 
 ANALYZERS = {
     "ca": "catalan",

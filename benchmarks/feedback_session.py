@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from resift import Model, load_model
-from resift.evaluation.data import Classes, read_classes
+from resift.lab.evaluation.data import Classes, read_classes
 from resift.plugin.connect import open_engine
 from resift.plugin.documents import Document
 from resift.plugin.engine import Engine

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 import resift
-from resift.evaluation.data.collection import read_collection
-from resift.evaluation.data.lines import json_objects
-from resift.evaluation.metrics import ndcg_at
+from resift.lab.evaluation.data.collection import read_collection
+from resift.lab.evaluation.data.lines import json_objects
+from resift.lab.evaluation.metrics import ndcg_at
 from resift.library import Index
 
 FIELDS, PASSAGES = ("title", "text"), 50

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from resift.cli.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.evaluation.data import Collection, read_collection
-from resift.evaluation.protocol import Run, run_hybrid, run_retrieval
-from resift.evaluation.registry import build_system, load_system
+from resift.lab.evaluation.data import Collection, read_collection
+from resift.lab.evaluation.protocol import Run, run_hybrid, run_retrieval
+from resift.lab.evaluation.registry import build_system, load_system
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt
 from resift.text import tokenize
-from resift.training.options import AdaptOptions
-from resift.training.self_supervised import adapt
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 

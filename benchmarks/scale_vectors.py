@@ -14,9 +14,9 @@ from opensearchpy.exceptions import TransportError
 from resift import load_model
 from resift.arrays import Floats, batched
 from resift.cli.served_search import ServedSearch
-from resift.evaluation.data import read_collection
-from resift.evaluation.protocol import run_hybrid
-from resift.evaluation.registry import build_system
+from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.protocol import run_hybrid
+from resift.lab.evaluation.registry import build_system
 from resift.plugin.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine

@@ -17,7 +17,7 @@ from model2vec import StaticModel
 from speed_timing import rates, ratio
 
 from resift.encoders.registry import build_model, load_model
-from resift.evaluation.data import read_collection
+from resift.lab.evaluation.data import read_collection
 from resift.text import tokenize
 from resift.vectors.convert import convert
 

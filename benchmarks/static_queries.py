@@ -31,20 +31,20 @@ from resift import load_model
 from resift.arrays import Floats
 from resift.cli.served_search import ServedSearch
 from resift.encoders.queries import StaticQueries
-from resift.evaluation.data import Collection, read_collection
-from resift.evaluation.feedback.bench import FeedbackBench
-from resift.evaluation.feedback.graded import Graded
-from resift.evaluation.feedback.methods import BASELINES
-from resift.evaluation.feedback.options import FeedbackOptions
-from resift.evaluation.feedback.runs import run_feedback
-from resift.evaluation.protocol import run_hybrid
-from resift.evaluation.system import Encoder, Joint, System, Taught
+from resift.lab.evaluation.data import Collection, read_collection
+from resift.lab.evaluation.feedback.bench import FeedbackBench
+from resift.lab.evaluation.feedback.graded import Graded
+from resift.lab.evaluation.feedback.methods import BASELINES
+from resift.lab.evaluation.feedback.options import FeedbackOptions
+from resift.lab.evaluation.feedback.runs import run_feedback
+from resift.lab.evaluation.protocol import run_hybrid
+from resift.lab.evaluation.system import Encoder, Joint, System, Taught
+from resift.lab.training.distill import load
+from resift.lab.training.options import AdaptOptions, QueryOptions
+from resift.lab.training.queries import train_queries
+from resift.lab.training.self_supervised import adapt
+from resift.lab.training.teachers import CALL, Encode, Teacher
 from resift.ranking.feedback import DEFAULT_METHOD
-from resift.training.distill import load
-from resift.training.options import AdaptOptions, QueryOptions
-from resift.training.queries import train_queries
-from resift.training.self_supervised import adapt
-from resift.training.teachers import CALL, Encode, Teacher
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani")
 MEMORY = Path(".resift/static-queries")

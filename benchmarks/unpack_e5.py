@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from resift.lab.training.principal import principal_components
 from resift.text import tokenize
-from resift.training.principal import principal_components
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 

@@ -14,11 +14,11 @@ from multilingual import figure
 
 from resift import Model, load_model
 from resift.cli.served_search import ServedSearch
-from resift.evaluation.data import Collection, read_collection
-from resift.evaluation.protocol import run_hybrid
-from resift.evaluation.system import Encoder
-from resift.training.options import AdaptOptions
-from resift.training.self_supervised import adapt
+from resift.lab.evaluation.data import Collection, read_collection
+from resift.lab.evaluation.protocol import run_hybrid
+from resift.lab.evaluation.system import Encoder
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt
 
 SEEDS = range(3)
 HEADS = ("documents", "queries", "BM25", "text", "packaged", "adapted", "±", "kept")

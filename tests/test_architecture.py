@@ -21,18 +21,16 @@ MAY_IMPORT = {
     "vectors": {GROUND},
     "encoders": {GROUND, "vectors"},
     "ranking": {GROUND, "vectors", "encoders"},
-    "word2doc": {GROUND, "vectors", "encoders", "ranking"},
-    "evaluation": {GROUND, "vectors", "encoders", "ranking"},
-    "training": {GROUND, "vectors", "encoders", "ranking", "word2doc", "evaluation"},
     "plugin": {GROUND, "vectors", "encoders", "ranking"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
-    "reranker": {GROUND, "vectors", "encoders", "ranking", "evaluation", "plugin"},
+    "lab": {GROUND, "vectors", "encoders", "ranking", "plugin"},
+    "reranker": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "integrations": {GROUND, "vectors", "ranking", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
-    "torch": "resift/training",
-    "sentence_transformers": "resift/training",
+    "torch": "resift/lab/training",
+    "sentence_transformers": "resift/lab/training",
     "flask": "resift/reranker",
     "opensearchpy": "resift/plugin",
     **dict.fromkeys(("haystack", "langchain_core", "llama_index", "mcp", "pydantic"), "resift/integrations"),

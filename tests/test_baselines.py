@@ -16,9 +16,9 @@ from tiny_transformer import save_sentence_transformer
 from resift import WordVectors, build_model
 from resift.arrays import Floats
 from resift.errors import BadInput, MissingExtra
-from resift.evaluation.baselines.bm25 import BM25
-from resift.evaluation.baselines.terms import stemmer
-from resift.evaluation.registry import build_system
+from resift.lab.evaluation.baselines.bm25 import BM25
+from resift.lab.evaluation.baselines.terms import stemmer
+from resift.lab.evaluation.registry import build_system
 
 pytestmark = pytest.mark.usefixtures("here")
 

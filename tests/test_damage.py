@@ -18,12 +18,12 @@ from worker_memory import serving
 from resift import Model, WordVectors, build_model, load_model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, CorruptModel, ModelNotFound
+from resift.lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
+from resift.lab.word2doc.retriever import HashedRetriever
 from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.spelling import Speller
 from resift.reranker.late_reranker import ServedReranker
 from resift.vectors.folder import content_hash
-from resift.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
-from resift.word2doc.retriever import HashedRetriever
 
 TEXTS = ["bush fire", "army gun", "river water"]
 WORDS = ["fire", "gun", "water", "é"]

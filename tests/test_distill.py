@@ -13,9 +13,9 @@ from tiny_transformer import save_sentence_transformer
 
 from resift.cli.main import main
 from resift.errors import BadInput, MissingExtra
-from resift.training.distill import distill, read_words, rounded
-from resift.training.principal import principal_components
-from resift.training.refine import _fitted, refine, sentences, turned
+from resift.lab.training.distill import distill, read_words, rounded
+from resift.lab.training.principal import principal_components
+from resift.lab.training.refine import _fitted, refine, sentences, turned
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors, weights_by_rank
 

@@ -18,10 +18,10 @@ from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
-from resift.evaluation.protocol import run_retrieval
-from resift.evaluation.system import Encoder
-from resift.training.emboost import _Network, export, first_words, padded, train
-from resift.training.options import EmBoostOptions
+from resift.lab.evaluation.protocol import run_retrieval
+from resift.lab.evaluation.system import Encoder
+from resift.lab.training.emboost import _Network, export, first_words, padded, train
+from resift.lab.training.options import EmBoostOptions
 from resift.vectors.mixture import mix_vectors
 
 

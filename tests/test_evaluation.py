@@ -14,9 +14,9 @@ from resift.cli.evaluate import CLASSES, RETRIEVAL, STS
 from resift.cli.main import main
 from resift.cli.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.evaluation.data import read_collection
-from resift.evaluation.protocol import hybrid_scores, run_hybrid, run_retrieval
-from resift.evaluation.registry import BASELINES, build_system
+from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.protocol import hybrid_scores, run_hybrid, run_retrieval
+from resift.lab.evaluation.registry import BASELINES, build_system
 from resift.ranking.fusion import z_score
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -149,8 +149,8 @@ def test_hybrid_is_what_is_served(here: Path, folder: str) -> None:
 def test_mix_of_large_collections_considers_either_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
     lexical, semantic = np.array([3.0, 2, 0, 0, 0, 0]), np.array([0, 0.1, 0.2, 0.9, 0.3, 0])
     np.testing.assert_allclose(hybrid_scores(lexical, semantic, 0.3), 0.7 * z_score(lexical) + 0.3 * z_score(semantic))
-    monkeypatch.setattr("resift.evaluation.protocol._WHOLE", 5)
-    monkeypatch.setattr("resift.evaluation.protocol._CANDIDATES", 2)
+    monkeypatch.setattr("resift.lab.evaluation.protocol._WHOLE", 5)
+    monkeypatch.setattr("resift.lab.evaluation.protocol._CANDIDATES", 2)
     found = hybrid_scores(lexical, semantic, 0.3)
     assert np.isfinite(found).tolist() == [True, True, False, True, True, False]
     kept = [0, 1, 3, 4]

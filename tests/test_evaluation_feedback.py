@@ -16,16 +16,16 @@ from resift import WordVectors, build_model
 from resift.cli.main import main
 from resift.cli.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.evaluation.data import Classes, Collection, read_conversations
-from resift.evaluation.feedback.bench import FeedbackBench
-from resift.evaluation.feedback.graded import Graded
-from resift.evaluation.feedback.methods import NAMES, scores_after
-from resift.evaluation.feedback.options import FeedbackOptions
-from resift.evaluation.feedback.runs import run_feedback, run_topics
-from resift.evaluation.feedback.same_class import SameClass
-from resift.evaluation.feedback.turns import METRICS, run_turns
-from resift.evaluation.served import Asked, Hits
-from resift.evaluation.system import Encoder
+from resift.lab.evaluation.data import Classes, Collection, read_conversations
+from resift.lab.evaluation.feedback.bench import FeedbackBench
+from resift.lab.evaluation.feedback.graded import Graded
+from resift.lab.evaluation.feedback.methods import NAMES, scores_after
+from resift.lab.evaluation.feedback.options import FeedbackOptions
+from resift.lab.evaluation.feedback.runs import run_feedback, run_topics
+from resift.lab.evaluation.feedback.same_class import SameClass
+from resift.lab.evaluation.feedback.turns import METRICS, run_turns
+from resift.lab.evaluation.served import Asked, Hits
+from resift.lab.evaluation.system import Encoder
 from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore

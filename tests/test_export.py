@@ -15,9 +15,9 @@ from ubi_events import NOW, ODD_EVENTS, event, query
 from resift import Model
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.evaluation.data import read_collection
-from resift.evaluation.data.workbench import judgment_list, query_set, read_judgment_list
 from resift.ingest.indexing import DeadLetters, Indexer
+from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.data.workbench import judgment_list, query_set, read_judgment_list
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.ubi import EVENTS, QUERIES

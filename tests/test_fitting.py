@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from resift.training.fitting import cosine_gradients, fit_rows
+from resift.lab.training.fitting import cosine_gradients, fit_rows
 from resift.vectors.similarity import unit_rows
 
 

@@ -19,14 +19,14 @@ from resift.cli.train_self import adapt_files, self_command
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra
-from resift.evaluation.feedback.bench import FeedbackBench
 from resift.ingest.readers import Files
-from resift.training.contrastive import fit, info_nce_gradients
-from resift.training.documents import Documents, sample_words
-from resift.training.options import AdaptOptions
-from resift.training.self_supervised import adapt, export
-from resift.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
-from resift.training.systems import Adapted
+from resift.lab.evaluation.feedback.bench import FeedbackBench
+from resift.lab.training.contrastive import fit, info_nce_gradients
+from resift.lab.training.documents import Documents, sample_words
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt, export
+from resift.lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
+from resift.lab.training.systems import Adapted
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -222,7 +222,7 @@ def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
 def test_command_keeps_nothing_that_is_no_better(
     corpus_file: Path, table: WordVectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    halves = "resift.training.self_supervised._ranks_of_own"
+    halves = "resift.lab.training.self_supervised._ranks_of_own"
     monkeypatch.setattr(halves, lambda model, pairs: np.full((2, len(pairs)), 0.5, np.float32))
     folder, out = table.save(tmp_path / "table"), tmp_path / "model"
     arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--epochs", "1"]

@@ -17,11 +17,11 @@ from resift.cli.main import main
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput, CorruptModel
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback, bag_of_words
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.training.options import AdaptOptions
-from resift.training.self_supervised import adapt
 from resift.vectors.convert import convert
 from resift.vectors.model2vec import read_static, write_model2vec
 

@@ -22,11 +22,11 @@ from resift.cli.main import main
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, DimensionMismatch, TeacherUnavailable
-from resift.evaluation.registry import Source, load_system
-from resift.training.options import QueryOptions
-from resift.training.queries import draw_parts, train_queries
-from resift.training.systems import LEARNERS
-from resift.training.teachers import CALL, Teacher, endpoint_teacher
+from resift.lab.evaluation.registry import Source, load_system
+from resift.lab.training.options import QueryOptions
+from resift.lab.training.queries import draw_parts, train_queries
+from resift.lab.training.systems import LEARNERS
+from resift.lab.training.teachers import CALL, Teacher, endpoint_teacher
 from resift.vectors.similarity import unit_rows
 
 TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]

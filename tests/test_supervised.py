@@ -17,14 +17,14 @@ from click.testing import CliRunner
 from resift import Model, WordVectors, load_model
 from resift.cli.train import train as train_commands
 from resift.errors import BadInput
-from resift.evaluation.data import read_labelled
+from resift.lab.evaluation.data import read_labelled
+from resift.lab.training.boew import RoBoew, class_means, entropy
+from resift.lab.training.labels import class_shares, hold_back
+from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
+from resift.lab.training.rnbof import untrained_network
+from resift.lab.training.supervised import train
+from resift.lab.training.vocabulary import vocabulary
 from resift.ranking.mask import spherical_entropy
-from resift.training.boew import RoBoew, class_means, entropy
-from resift.training.labels import class_shares, hold_back
-from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
-from resift.training.rnbof import untrained_network
-from resift.training.supervised import train
-from resift.training.vocabulary import vocabulary
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 FRUIT = ["apple", "banana", "cherry", "date", "elder", "fig", "grape", "lemon", "mango", "olive"]

@@ -15,14 +15,14 @@ from resift.cli.served_search import ServedSearch
 from resift.corpus import DocumentFrequencies
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
-from resift.evaluation.data import Collection, block_split, read_collection, with_queries
-from resift.evaluation.served import Hits, Served, served_by
-from resift.evaluation.system import Encoder
+from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
+from resift.lab.evaluation.served import Hits, Served, served_by
+from resift.lab.evaluation.system import Encoder
+from resift.lab.training.judged_queries import bm25_candidates
+from resift.lab.training.late_interaction import Trainer
+from resift.lab.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
+from resift.lab.training.options import LateInteractionOptions
 from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained_reranker
-from resift.training.judged_queries import bm25_candidates
-from resift.training.late_interaction import Trainer
-from resift.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
-from resift.training.options import LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.similarity import unit_rows
 

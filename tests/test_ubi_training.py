@@ -13,12 +13,12 @@ from resift import Model, WordVectors
 from resift.cli.main import main
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.lab.evaluation.judged_collection import judged_collection
 from resift.plugin.connect import open_engine, open_ubi_log
 from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.late_interaction import LateInteraction, fingerprints
 from resift.reranker.clicks import logged_judgements
-from resift.reranker.judged_collection import judged_collection
 
 __all__ = ["table"]
 

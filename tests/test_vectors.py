@@ -15,7 +15,7 @@ from gensim.models.fasttext import save_facebook_model
 from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.training.word2vec import train_word2vec
+from resift.lab.training.word2vec import train_word2vec
 from resift.vectors.convert import convert
 from resift.vectors.table import weights_by_rank
 

@@ -13,7 +13,7 @@ from resift.cli.systems import SystemChoice, joint_system_options, system_option
 from resift.errors import BadInput
 
 if TYPE_CHECKING:
-    from resift.evaluation.data import Collection
+    from resift.lab.evaluation.data import Collection
 
 CLASSES = ("map11", "p@10", "p@20", "p@50", "ip@20", "ip@50")
 STS = ("spearman", "pearson", "spearman_all", "pearson_all")
@@ -47,9 +47,9 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
     map11 is the 11-point interpolated mean average precision, p@K the precision among the first K, ip@K the largest
     precision at K or any later rank (what Passalis and Tefas 2018 print as top-K precision).
     """
-    from resift.evaluation.data import read_classes
-    from resift.evaluation.protocol import run_classes
-    from resift.evaluation.report import run_report
+    from resift.lab.evaluation.data import read_classes
+    from resift.lab.evaluation.protocol import run_classes
+    from resift.lab.evaluation.report import run_report
 
     name, database, queries = choice.name, read_classes(train), read_classes(test)
     system, second = choice.system(), choice.other()
@@ -73,9 +73,9 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     Each FILE is tab-separated without quoting, plain or gzip. Its first line names the columns: task, score, sentence1,
     sentence2.
     """
-    from resift.evaluation.data import read_pairs
-    from resift.evaluation.report import sts_report
-    from resift.evaluation.sts import run_sts
+    from resift.lab.evaluation.data import read_pairs
+    from resift.lab.evaluation.report import sts_report
+    from resift.lab.evaluation.sts import run_sts
 
     name, read = choice.name, [read_pairs(file) for file in files]
     system, second = choice.system(), choice.other()
@@ -133,8 +133,8 @@ def retrieval(
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
     from resift.cli.served_search import ServedSearch
-    from resift.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
-    from resift.evaluation.report import run_report
+    from resift.lab.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
+    from resift.lab.evaluation.report import run_report
 
     if alpha is not None and not hybrid:
         raise BadInput(f"--alpha {alpha} without --hybrid", value=alpha, expected="--hybrid, which it is a weight of")
@@ -164,7 +164,7 @@ def retrieval(
 
 def _collection(folder: str, part: str | None, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
     """The folder's documents and queries; with ``shares`` of the queries only the last block."""
-    from resift.evaluation.data import block_split, read_collection, with_queries
+    from resift.lab.evaluation.data import block_split, read_collection, with_queries
 
     collection = read_collection(folder, part, judgments)
     return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())

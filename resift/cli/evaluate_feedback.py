@@ -13,13 +13,13 @@ from resift.cli.options import Fraction, option_of
 from resift.cli.output import progress_bar
 from resift.cli.systems import SystemChoice, joint_system_options, warn_unadapted
 from resift.errors import BadInput
-from resift.evaluation.feedback.options import FeedbackOptions
+from resift.lab.evaluation.feedback.options import FeedbackOptions
 from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import DEFAULT_METHOD
 
 if TYPE_CHECKING:
-    from resift.evaluation.feedback.bench import FeedbackBench
-    from resift.evaluation.feedback.protocol import FeedbackProtocol
+    from resift.lab.evaluation.feedback.bench import FeedbackBench
+    from resift.lab.evaluation.feedback.protocol import FeedbackProtocol
 
 _CODEWORDS = 64
 
@@ -126,7 +126,7 @@ def feedback(
 
 def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
     """The methods, or the one that is served. Raises BadInput for an unknown one, before anything is read."""
-    from resift.evaluation.feedback.methods import check_method
+    from resift.lab.evaluation.feedback.methods import check_method
 
     for method in methods:
         check_method(method)
@@ -137,9 +137,9 @@ def _protocol(
     folder: str | None, train: str | None, test: str | None, first: str | None, choice: SystemChoice
 ) -> FeedbackProtocol:
     """What is measured on, by the files that were named. Raises BadInput if they are too few or too many."""
-    from resift.evaluation.data import read_classes, read_collection
-    from resift.evaluation.feedback.graded import Graded
-    from resift.evaluation.feedback.same_class import SameClass
+    from resift.lab.evaluation.data import read_classes, read_collection
+    from resift.lab.evaluation.feedback.graded import Graded
+    from resift.lab.evaluation.feedback.same_class import SameClass
     from resift.vectors.packaged import load_vectors
 
     if folder and not (train or test or first):
@@ -163,7 +163,7 @@ def _bench(
     whole: bool = False,
 ) -> FeedbackBench:
     from resift.cli.served_search import ServedSearch
-    from resift.evaluation.feedback.bench import FeedbackBench
+    from resift.lab.evaluation.feedback.bench import FeedbackBench
 
     system = choice.system()
     bench = FeedbackBench(system, documents, queries, partial(ServedSearch, judged=judged), alpha=alpha, whole=whole)
@@ -174,9 +174,9 @@ def _bench(
 def _measure_turns(
     folder: str, rewritten: bool, alpha: float | None, judged: str, method: str, choice: SystemChoice
 ) -> None:
-    from resift.evaluation.data import read_conversations
-    from resift.evaluation.feedback.turns import METRICS, run_turns
-    from resift.evaluation.report import run_report
+    from resift.lab.evaluation.data import read_conversations
+    from resift.lab.evaluation.feedback.turns import METRICS, run_turns
+    from resift.lab.evaluation.report import run_report
 
     collection, conversations = read_conversations(folder, rewritten)
     texts = [turn.text for turns in conversations for turn in turns]
@@ -197,9 +197,9 @@ def _measure_rounds(
     facts: dict[str, Any],
     choice: SystemChoice,
 ) -> None:
-    from resift.evaluation.feedback.methods import BASELINES
-    from resift.evaluation.feedback.runs import run_feedback
-    from resift.evaluation.report import feedback_report
+    from resift.lab.evaluation.feedback.methods import BASELINES
+    from resift.lab.evaluation.feedback.runs import run_feedback
+    from resift.lab.evaluation.report import feedback_report
 
     names = tuple(dict.fromkeys((*methods, *(BASELINES if baselines else ()))))
     with progress_bar("marking and searching again", "queries") as progress:
@@ -221,8 +221,8 @@ def _measure_topics(
     facts: dict[str, Any],
     choice: SystemChoice,
 ) -> None:
-    from resift.evaluation.feedback.runs import run_topics
-    from resift.evaluation.report import as_json, topics_report, topics_table
+    from resift.lab.evaluation.feedback.runs import run_topics
+    from resift.lab.evaluation.report import as_json, topics_report, topics_table
 
     figures = topics_report(run_topics(bench, protocol, options))
     report = {"task": "feedback", "protocol": "topics", **figures, **facts}

@@ -13,8 +13,8 @@ from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import engine_option, opened
 from resift.cli.paths import NewFile, NewFolder
 from resift.errors import BadInput
-from resift.evaluation.data import workbench
 from resift.files import replace_private
+from resift.lab.evaluation.data import workbench
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import PIPELINE_PREFIX, document_text
@@ -60,7 +60,7 @@ def judgments_command(
     The Workbench gets that sum, at least 0. In the other two a document counts 2 from a sum of .75 on, 1 above 0, and 0
     below; queries are numbered, and stand in topics.tsv or queries.jsonl.
     """
-    from resift.reranker.judged_collection import sum_grades
+    from resift.lab.evaluation.judged_collection import sum_grades
 
     _check_out(format_, out)
     with opened(source.engine) as engine:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resift.arrays import Floats
-from resift.evaluation.served import RANKED, Asked, Hits
+from resift.lab.evaluation.served import RANKED, Asked, Hits
 from resift.plugin.documents import Document, IndexInfo
 from resift.plugin.engine import Engine
 from resift.plugin.query_dsl import MAX_RESULTS

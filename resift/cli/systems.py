@@ -15,7 +15,7 @@ from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
-    from resift.evaluation.system import System
+    from resift.lab.evaluation.system import System
 
 Command = Callable[..., Any]
 
@@ -49,9 +49,9 @@ class SystemChoice:
     def system(self) -> System:
         """The first system, together with the --static-queries if there are any."""
         from resift.encoders.registry import load_queries
-        from resift.evaluation.registry import load_system, taught
-        from resift.evaluation.system import Joint
-        from resift.training.systems import LEARNERS
+        from resift.lab.evaluation.registry import load_system, taught
+        from resift.lab.evaluation.system import Joint
+        from resift.lab.training.systems import LEARNERS
 
         name = self._own
         own = load_system(name, self.similarity, LEARNERS) if self.model else self.named(name, self.similarity)
@@ -70,8 +70,8 @@ class SystemChoice:
 
     def named(self, name: str, similarity: str | None = None) -> System:
         """Any system by its name, with the same word vectors and seed."""
-        from resift.evaluation.registry import build_system
-        from resift.training.systems import LEARNERS, Adapted
+        from resift.lab.evaluation.registry import build_system
+        from resift.lab.training.systems import LEARNERS, Adapted
 
         adapting = partial(progress_bar, "adapting")
         learners = {**LEARNERS, "adapted": lambda source, _: Adapted(source.table(), source.seed, adapting)}
@@ -79,7 +79,7 @@ class SystemChoice:
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
         """Print a report as --json wants it, or as a summary and a table of ``metrics``."""
-        from resift.evaluation.report import as_json, as_table
+        from resift.lab.evaluation.report import as_json, as_table
 
         click.echo(as_json(report) if self.as_json else f"{summary}\n\n{as_table(report, metrics)}")
 

@@ -22,8 +22,8 @@ from resift.cli.options import (
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.errors import needs_extra
-from resift.evaluation.data import read_labelled
-from resift.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
+from resift.lab.evaluation.data import read_labelled
+from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift.vectors.packaged import load_vectors
 
 
@@ -93,7 +93,7 @@ def rn_bof(file: str, out: str, vectors: str, resume: bool, as_json: bool, **set
 
 def _train_labelled(file: str, out: str, vectors: str, resume: bool, as_json: bool, options: RoBoewOptions) -> None:
     with needs_extra("train", "training"):
-        from resift.training.supervised import train as fit
+        from resift.lab.training.supervised import train as fit
 
     started = time.perf_counter()
     texts, labels = read_labelled(file)

@@ -31,12 +31,12 @@ from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import NETWORKS
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
-from resift.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
-from resift.evaluation.served import Asked, Served, served_by
+from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
+from resift.lab.evaluation.served import Asked, Served, served_by
+from resift.lab.training.options import EmBoostOptions, LateInteractionOptions
 from resift.plugin.documents import IndexInfo
 from resift.plugin.engine import Engine
 from resift.ranking.late_interaction import SPELLING, LateInteraction
-from resift.training.options import EmBoostOptions, LateInteractionOptions
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
@@ -106,7 +106,7 @@ def reranker_command(
     nothing better, the untrained reranker is written; if that does not help either, or likely by chance (p of 0.5 or
     more), nothing is written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
     """
-    from resift.training.late_interaction_selection import learn
+    from resift.lab.training.late_interaction_selection import learn
 
     started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
@@ -134,7 +134,7 @@ def reranker_command(
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
     """Write the reranker if it helps, and say what was measured; ends the command if it does not."""
-    from resift.training.late_interaction_selection import CHOSEN_BY, MAX_P
+    from resift.lab.training.late_interaction_selection import CHOSEN_BY, MAX_P
 
     lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
@@ -156,9 +156,9 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
     """Searches of documents as they are served with a model, and with static queries if there are any."""
     from resift.cli.served_search import ServedSearch
-    from resift.evaluation.registry import system_of, taught
-    from resift.evaluation.system import Joint
-    from resift.training.systems import LEARNERS
+    from resift.lab.evaluation.registry import system_of, taught
+    from resift.lab.evaluation.system import Joint
+    from resift.lab.training.systems import LEARNERS
 
     system = system_of(model, LEARNERS)
     if queries is not None:
@@ -181,7 +181,7 @@ def _judged(
     source: JudgedSource, engine: Engine, index: str, from_ubi: bool, pool: int, shares: tuple[float, ...] | None
 ) -> tuple[SplitCollection, list[Any]]:
     """What was judged, split in blocks, and each query's candidates; prints how much of it there is."""
-    from resift.reranker.judged_collection import judged_collection
+    from resift.lab.evaluation.judged_collection import judged_collection
 
     judged = judged_collection(engine, [one for _, one in source.judgements(engine, index, from_ubi)], index, pool)
     collection = judged.collection
@@ -201,7 +201,7 @@ def _mixed(sources: Sources, documents: list[str], spelling: tuple[int, float]) 
 
 
 def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
-    from resift.training.late_interaction_selection import MEASURES
+    from resift.lab.training.late_interaction_selection import MEASURES
 
     parts = report["queries"]
     lines = [
@@ -241,8 +241,8 @@ def emboost_command(
     queries is written. If that is the untrained mixture of word vectors, nothing is, and the exit status is 3.
     """
     with needs_extra("train", "training"):
-        import resift.training.emboost  # noqa: F401
-    from resift.training.emboost_selection import choose_encoder
+        import resift.lab.training.emboost  # noqa: F401
+    from resift.lab.training.emboost_selection import choose_encoder
 
     started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)

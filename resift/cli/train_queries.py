@@ -31,15 +31,15 @@ from resift.cli.text_fields import CorpusTexts
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
+from resift.lab.training.options import QueryOptions
+from resift.lab.training.queries import train_queries
+from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.deployed import embed
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.query_dsl import document_text
-from resift.training.options import QueryOptions
-from resift.training.queries import train_queries
-from resift.training.teachers import Teacher, endpoint_teacher, folder_teacher
 from resift.vectors.packaged import load_vectors
 
 DEPLOYED = "opensearch:"

@@ -25,8 +25,8 @@ from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model
 from resift.ingest.readers import Files
-from resift.training.options import AdaptOptions
-from resift.training.self_supervised import adapt
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 

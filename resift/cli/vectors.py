@@ -28,9 +28,9 @@ from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
-from resift.training.distill import distill, read_words
-from resift.training.refine import refine
-from resift.training.word2vec import train_word2vec
+from resift.lab.training.distill import distill, read_words
+from resift.lab.training.refine import refine
+from resift.lab.training.word2vec import train_word2vec
 from resift.vectors.convert import convert
 from resift.vectors.mixture import AGGREGATES, mix_vectors
 from resift.vectors.model2vec import write_model2vec

@@ -22,13 +22,13 @@ from resift.cli.options import (
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
 from resift.errors import BadInput, needs_extra
-from resift.evaluation.data.collection import corpus_file
 from resift.ingest.readers import Files
 from resift.ingest.texts import titled_texts
+from resift.lab.evaluation.data.collection import corpus_file
+from resift.lab.training.options import Word2DocOptions
+from resift.lab.word2doc.model import Word2Doc
 from resift.plugin.query_dsl import MAX_RESULTS
-from resift.training.options import Word2DocOptions
 from resift.vectors.packaged import load_vectors
-from resift.word2doc.model import Word2Doc
 
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
 
@@ -67,7 +67,7 @@ def train_command(
     with typos.
     """
     with needs_extra("train", "training"):
-        from resift.training.word2doc import train
+        from resift.lab.training.word2doc import train
 
     started, options = time.perf_counter(), Word2DocOptions(**settings)
     if bool(files) == (folder is not None):
@@ -112,7 +112,7 @@ def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as
         click.echo(json.dumps({"predictions": found}, ensure_ascii=False))
         return
     with needs_extra("train", "measuring"):
-        from resift.training.word2doc_report import judge
+        from resift.lab.training.word2doc_report import judge
 
     report = judge(model, seed)
     print_report({"task": "word2doc", **report, "seed": seed}, as_json, *_report_lines(report))

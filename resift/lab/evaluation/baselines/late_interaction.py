@@ -1,0 +1,94 @@
+"""Late interaction as a system: words against words (:mod:`resift.ranking.late_interaction`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.corpus import DocumentFrequencies
+from resift.encoders.registry import build_model
+from resift.lab.evaluation.baselines.bm25 import BM25
+from resift.lab.evaluation.system import Encoder
+from resift.ranking.late_interaction import ALPHA, SPELLING, CollectionScorer, LateInteraction, untrained_reranker
+from resift.vectors.mixture import mix_vectors
+from resift.vectors.packaged import DEFAULT, load_vectors
+
+_SCORED_WHOLE, _CANDIDATES = 20_000, 1000
+
+
+class Late:
+    """A reranker as a system: a text's row is its position, and positions are compared by the reranker's scores.
+
+    ``model`` None stands for an untrained one over the folder ``vectors`` and the documents' idf. It is served beside
+    the mean of these vectors. In collections above
+    20,000 documents only BM25's best 1,000 of a query are scored; the others have 0.
+    """
+
+    def __init__(self, model: LateInteraction | None, vectors: str | Path = DEFAULT) -> None:
+        self.model, self.vectors = model, vectors
+        self.similarity: Any = self._compare
+
+    @property
+    def seen(self) -> Sequence[str]:
+        """Fingerprints of the queries that the reranker was trained on."""
+        return () if self.model is None else self.model.seen
+
+    @property
+    def alpha(self) -> float:
+        """The weight of the scores beside those that hits have already."""
+        return ALPHA if self.model is None else self.model.alpha
+
+    @property
+    def reranker(self) -> LateInteraction:
+        """The reranker, once it is fitted."""
+        assert self.model is not None
+        return self.model
+
+    def beside(self) -> Encoder:
+        """The vectors that hits are ranked by before it reads them."""
+        model = build_model("mean", load_vectors(self.vectors))
+        return Encoder(model.encode, model.similarity, model.table, model.alpha, model.max_alpha)
+
+    def fit(self, documents: Sequence[str]) -> NDArray[np.int64]:
+        """Prepare the documents; their positions, (N, K)."""
+        if self.model is None:
+            self.model = self._untrained(documents)
+        # words against words of a large collection takes too long for every document
+        self._bm25 = BM25() if len(documents) > _SCORED_WHOLE else None
+        if self._bm25 is None:
+            self._scorer = CollectionScorer(self.model, documents)
+        else:
+            self._terms, self._prepared = self._bm25.fit(documents), self.model.prepare(documents)
+        return self._positions(len(documents))
+
+    def queries(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Hold the queries; their positions, (n, K)."""
+        self._texts = list(texts)
+        return self._positions(len(texts))
+
+    def _untrained(self, documents: Sequence[str]) -> LateInteraction:
+        table = load_vectors(self.vectors)
+        mixture = mix_vectors([table], idf=DocumentFrequencies.from_texts(documents), spelling=SPELLING)
+        return untrained_reranker(mixture, documents)
+
+    def _positions(self, count: int) -> NDArray[np.int64]:
+        # as wide as the table, because the width is what a run reports as the system's dimensions
+        width = self.model.table.dim if self.model else 1
+        return np.broadcast_to(np.arange(count)[:, None], (count, width))
+
+    def _compare(self, queries: NDArray[Any], documents: NDArray[Any]) -> Floats:
+        """Scores (B, N) of all documents for the queries at the positions ``queries`` (B, K)."""
+        texts = [self._texts[position] for position in queries[:, 0]]
+        if self._bm25 is None:
+            return self._scorer.scores(texts)
+        scores = np.zeros((len(texts), len(documents)), np.float32)
+        lexical = (self._terms @ self._bm25.queries(texts).T).T.toarray()
+        for line, text, bm25 in zip(scores, texts, lexical, strict=True):
+            best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
+            line[best] = self.reranker.scores(text, self._prepared.take(best))
+        return scores

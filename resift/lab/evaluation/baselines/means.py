@@ -1,0 +1,21 @@
+"""Means of the words' vectors, weighted by the words' ranks."""
+
+from __future__ import annotations
+
+from resift.encoders.model import Model
+from resift.lab.evaluation.system import Encoder
+from resift.vectors.table import WordVectors, weights_by_rank
+
+
+def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
+    """The mean of the words' vectors, brought to length 1, under another weighting than their own.
+
+    ``weighting``: see :func:`resift.vectors.table.weights_by_rank`; ``none`` is the plain mean, ``zipf`` how model2vec
+    pools.
+    """
+    return Encoder(Model("mean", reweighted(vectors, weighting), "mean", "cosine").encode)
+
+
+def reweighted(vectors: WordVectors, weighting: str) -> WordVectors:
+    """The same words and rows, each word weighing by its rank."""
+    return vectors.replaced(vectors.matrix, weights_by_rank(len(vectors), weighting), vectors.scales)

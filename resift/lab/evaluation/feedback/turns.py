@@ -1,0 +1,56 @@
+"""Feedback in conversations: people's own marks, made turn by turn, and what they do to the turns after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from resift.errors import BadInput
+from resift.lab.evaluation.feedback.bench import FeedbackBench, Scores
+from resift.lab.evaluation.metrics import ndcg_at
+from resift.lab.evaluation.protocol import Run
+from resift.ranking.feedback import DEFAULT_METHOD
+from resift.ranking.judgements import JudgedDocument
+
+if TYPE_CHECKING:
+    from resift.lab.evaluation.data import Turn
+
+METRICS = ("ndcg@5", "ndcg@5_without_session", "ndcg@5_residual", "ndcg@5_without_session_residual")
+_CUT = 5
+
+
+def run_turns(bench: FeedbackBench, conversations: Sequence[Sequence[Turn]], method: str = DEFAULT_METHOD) -> Run:
+    """nDCG@5 of turns that come after one at which a passage was marked as relevant, in the session and without it.
+
+    The queries of ``bench`` are the texts of all turns, one conversation after the other. Each turn is searched with
+    its own text; then its people's marks are given for this text. ``residual``: marked documents are left out of the
+    ranking and of what is relevant. Raises BadInput if there is no such turn.
+    """
+    rows: list[list[float]] = []
+    query = -1
+    for turns in conversations:
+        session: dict[int, JudgedDocument] = {}
+        for turn in turns:
+            query += 1
+            if any(one.judgement.grade > 0 for one in session.values()) and any(v > 0 for v in turn.grades.values()):
+                rankings = bench.served(query, list(session.values()), method), bench.served(query)
+                rows.append([_ndcg(scores, turn, left) for left in ((), tuple(session)) for scores in rankings])
+            for one in bench.judged(turn.text, list(turn.marks.items())):
+                session[int(one.judgement.document)] = one
+    if not rows:
+        raise BadInput("no turn has an earlier mark and a relevant document", expected="conversations with marks")
+    table = np.array(rows)
+    values = {name: table[:, column] for column, name in enumerate(METRICS)}
+    return Run(values, {"queries": len(rows), "conversations": len(conversations), "documents": len(bench.documents)})
+
+
+def _ndcg(scores: Scores, turn: Turn, left_out: Sequence[int]) -> float:
+    """nDCG@5 of a ranking, NaN if no relevant document is left."""
+    grades = {row: grade for row, grade in turn.grades.items() if row not in left_out}
+    kept = scores.copy()
+    kept[list(left_out)] = -np.inf
+    best = np.argsort(-kept, kind="stable")[:_CUT]
+    gains = [grades.get(row, 0.0) if np.isfinite(kept[row]) else 0.0 for row in best.tolist()]
+    return ndcg_at(gains, list(grades.values()), _CUT)
