@@ -1,7 +1,7 @@
 """Word vectors and weights adapt to a user's own documents, without labels.
 
 The recipe: rows start as the given word vectors beside the corpus' own latent semantic indexing, both centred
-(:mod:`resift.lab.training.spectral`), weights as idf. Then contrastive training (:mod:`resift.lab.training.contrastive`) makes
+(:mod:`resift.lab.training.spectral`), weights as idf. Then contrastive training makes
 two parts of one document more similar than parts of different documents, at a high temperature, which also draws
 documents on one subject together. At the end rows are centred on the documents' mean and turned to their principal
 axes, and the words that only the given table knows follow by a linear map. Constants were chosen on Cranfield, CISI and
