@@ -80,7 +80,7 @@ class Config:
     page_fields: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     deadline: float = 30.0
-    max_connections_per_address: int = 500
+    max_connections_per_address: int = 700
     log: str = "text"
 
     def __post_init__(self) -> None:
