@@ -185,6 +185,12 @@ class DeadlineExceeded(ResiftError):
     code, status = "deadline_exceeded", 503
 
 
+class TooBusy(ResiftError):
+    """So much is asked at once that the request was not begun; it may be sent again a little later."""
+
+    code, status = "too_busy", 503
+
+
 class SessionBusy(ResiftError):
     """A session was changed by others all the time; nothing was written."""
 

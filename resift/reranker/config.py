@@ -50,6 +50,7 @@ class Config:
 
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
+    ``max_connections_per_address``: how many connections a process has from one address at a time.
 
     ``log``: ``text``, or ``json`` for a line of JSON for each request and whatever else is to be said.
     """
@@ -79,6 +80,7 @@ class Config:
     page_fields: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
     deadline: float = 30.0
+    max_connections_per_address: int = 700
     log: str = "text"
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Config:
             object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
         ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
         ranges.update(session_window=(1, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
+        ranges.update(max_connections_per_address=(1, 10**6))
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
