@@ -1,6 +1,6 @@
 """A hook of MkDocs: files outside of docs/ become part of the site, and links to them follow.
 
-Links in the repository are relative to the file that they stand in, as its pages show them; the site has one folder.
+Links in the repository are relative to the file that they stand in; in the site they lead to where that file is there.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if "://" in match[2]:
             return match[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
-        return match[1] + OUTSIDE.get(target, target.removeprefix("docs/")) + match[3]
+        named = OUTSIDE.get(target, target.removeprefix("docs/"))
+        return match[1] + posixpath.relpath(named, posixpath.dirname(page.file.src_uri) or ".") + match[3]
 
     return _LINK.sub(renamed, markdown)
