@@ -109,7 +109,7 @@ class _Walk:
             self.buckets *= _buckets(value)
             self._count("buckets", path, self.buckets)
         self._count(shape, path)
-        self.hits = min(self.hits, search_list()["hits"].get(shape, self.hits))
+        self.hits = min(self.hits, search_list()["hit counts"].get(shape, self.hits))
         if shape in _LEVELS:
             self._count(f"{_LEVELS[shape]}s", path)
         if shape in _TABLES and len(value) != 1:
