@@ -48,3 +48,8 @@ class Search:
     facets: tuple[str, ...] = ()
     plane: bool = False
     headers: Mapping[str, str] | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether no part of it is a caller's own clause, so that it may be sent to another node after one failed."""
+        return isinstance(self.query, str) and self.filter is None
