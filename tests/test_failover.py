@@ -566,3 +566,19 @@ def test_an_event_whose_answer_is_lost_is_there_once(failing: Any, cluster: Open
     assert seen(nodes) == 4
     cluster.refresh(index)
     assert cluster.search(index, {"size": 0}).response["hits"]["total"]["value"] == 3
+
+
+def test_where_the_cluster_does_not_tell_the_default_pipeline_it_runs(
+    failing: Any, searched: Any, cluster: OpenSearchEngine, index: str
+) -> None:
+    """It may be what hides documents from searches."""
+    shown = {"request_processors": [{"filter_query": {"query": {"ids": {"values": ["1"]}}}}]}
+    cluster.client.transport.perform_request("PUT", f"/_search/pipeline/{index}", body=shown)
+    setting = {"index.search.default_pipeline": index}
+    cluster.client.indices.put_settings(index=index, body=setting)
+    nodes = failing(f"/{index}/_settings".encode(), dies=False)
+    answer = searched(nodes)(query={"match_all": {}})
+    assert [hit["_id"] for hit in answer.get_json()["hits"]["hits"]] == ["1"]
+    assert seen(nodes)
+    cluster.client.indices.put_settings(index=index, body={"index.search.default_pipeline": None})
+    cluster.client.transport.perform_request("DELETE", f"/_search/pipeline/{index}")
