@@ -203,6 +203,22 @@ class SessionsUnavailable(ResiftError):
     code, status = "sessions_unavailable", 503
 
 
+class SessionDamaged(SessionsUnavailable):
+    """What is stored of one session is none; others are in order."""
+
+    code, status = "session_damaged", 409
+
+
+class QuotaExceeded(ResiftError):
+    """An API key has stored as much as it may in a day. ``seconds``: how long until it may store more."""
+
+    code, status = "quota_exceeded", 429
+
+    def __init__(self, message: str, *, seconds: int = 86_400, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.seconds = seconds
+
+
 class ModelMismatch(ResiftError):
     """The index's vectors were made by another model than the one at work."""
 

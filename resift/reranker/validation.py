@@ -32,7 +32,7 @@ from resift.errors import (
 )
 from resift.ranking.judgements import Judgement
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
-from resift.reranker.sessions import MAX_JUDGEMENTS
+from resift.reranker.sessions import LATEST, MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
 
@@ -273,7 +273,7 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
     checked = []
     for item in value:
         index, document = named(item, "index"), named(item, "document")
-        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, 1e12)
+        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, LATEST)
         step = natural(item, "step", 1, 10**9, low=1)
         checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step))
     return checked
