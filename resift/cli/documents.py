@@ -17,7 +17,6 @@ from resift.cli.options import engine_option, fields_option, format_option, json
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
-from resift.cli.train_self import adapt_files
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError, shorten
 from resift.files import replaced
@@ -25,6 +24,7 @@ from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.number_columns import NumberColumns
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
+from resift.lab.commands.train_self import adapt_files
 from resift.plugin.documents import ANALYZERS, check_name
 from resift.plugin.engine import Engine
 
@@ -292,9 +292,6 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
 @click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="File to write the float32 matrix to.")
 @fields_option
 @format_option
-@click.option(
-    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Number of threads that encode."
-)
 @model_option
 @json_option
 def encode(
@@ -302,7 +299,6 @@ def encode(
     out: str,
     fields: list[str] | None,
     format_: str | None,
-    threads: int,
     model: str,
     as_json: bool,
 ) -> None:
@@ -312,7 +308,7 @@ def encode(
     """
     encoder = load_model(model)
     texts = CorpusTexts(Files(files, format_), fields, "encoding")
-    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts, threads=threads)])
+    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts)])
     with replaced(out) as file:
         # not by np.save, whose error for a full disk is two numbers of bytes
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(matrix))
