@@ -101,12 +101,6 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     help="Weight of the encoder in --hybrid; BM25 has the rest.",
 )
 @click.option(
-    "--part",
-    metavar="NAME",
-    show_default="qrels.tsv, else test",
-    help="Use the judgements of qrels/NAME.tsv: train, dev or test.",
-)
-@click.option(
     "--judgments", metavar="FILE", help="Queries and ratings of a judgement list of the Search Relevance Workbench."
 )
 @click.option(
@@ -121,7 +115,6 @@ def retrieval(
     folder: str,
     hybrid: bool,
     alpha: float | None,
-    part: str | None,
     judgments: str | None,
     shares: tuple[float, ...] | None,
     choice: SystemChoice,
@@ -144,7 +137,7 @@ def retrieval(
 
     if alpha is not None and not hybrid:
         raise BadInput(f"--alpha {alpha} without --hybrid", value=alpha, expected="--hybrid, which it is a weight of")
-    name, collection, alone = choice.name, _collection(folder, part, judgments, shares), {}
+    name, collection, alone = choice.name, _collection(folder, judgments, shares), {}
     system, second, available = choice.system(), choice.other(), len(collection.queries)
     collection, trained_on = unseen_queries(system, collection)
     if trained_on == available:
@@ -168,11 +161,11 @@ def retrieval(
     choice.print_report(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
 
 
-def _collection(folder: str, part: str | None, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
+def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
     """The folder's documents and queries; with ``shares`` of the queries only the last block."""
     from resift.lab.evaluation.data import block_split, read_collection, with_queries
 
-    collection = read_collection(folder, part, judgments)
+    collection = read_collection(folder, judgments=judgments)
     return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())
 
 

@@ -41,8 +41,8 @@ def vectors() -> None:
     """Make tables of word vectors: train, convert, distil, mix or refine them."""
 
 
-def _document_frequencies(files: tuple[str, ...], fields: list[str] | None) -> DocumentFrequencies | None:
-    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), fields, "reading")) if files else None
+def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
+    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
 
 
 def _save(table: WordVectors, out: str) -> None:
@@ -53,15 +53,12 @@ def _save(table: WordVectors, out: str) -> None:
 @vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --dim 100 --out own-vectors")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @fields_option
-@set_option(train_word2vec, "seed")
-@seed_option
+@set_option(train_word2vec)
 @out_option
-def train_command(
-    files: tuple[str, ...], fields: list[str] | None, out: str, seed: int, settings: dict[str, Any]
-) -> None:
+def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
     """Train word2vec on the texts of your documents. Needs the extra 'vectors'."""
     texts = CorpusTexts(Files(files), fields, "reading")
-    _save(train_word2vec(texts, seed=seed, **settings), out)
+    _save(train_word2vec(texts, **settings), out)
 
 
 @vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
@@ -70,9 +67,8 @@ def train_command(
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
-@fields_option
 @out_option
-def convert_command(file: str, limit: int | None, files: tuple[str, ...], fields: list[str] | None, out: str) -> None:
+def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
     """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
 
     Files need the extra 'vectors'. With --corpus every word of the documents gets a vector, from the subwords of
@@ -81,7 +77,7 @@ def convert_command(file: str, limit: int | None, files: tuple[str, ...], fields
     Folders of model2vec, and of sentence-transformers with a StaticEmbedding, need the extra 'pieces', now and when
     texts are encoded: their rows are for pieces of words. With --corpus they become a table of words, which does not.
     """
-    corpus = _document_frequencies(files, fields)
+    corpus = _document_frequencies(files)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
     _save(convert(file, limit=limit, extra_words=words), out)
 
@@ -106,7 +102,6 @@ def export_command(source: str, out: str) -> None:
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
 )
-@fields_option
 @click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
 @option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
 @out_option
@@ -114,7 +109,6 @@ def distill_command(
     folder: str,
     words: str | None,
     files: tuple[str, ...],
-    fields: list[str] | None,
     out: str,
     **settings: Any,
 ) -> None:
@@ -125,7 +119,7 @@ def distill_command(
     """
     if words is None and not files:
         raise BadInput("distilling needs words", expected="--words, --corpus or both")
-    corpus = _document_frequencies(files, fields)
+    corpus = _document_frequencies(files)
     own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
@@ -147,7 +141,6 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
 )
-@fields_option
 @click.option(
     "--spelling",
     metavar="DIM[=WEIGHT]",
@@ -158,13 +151,12 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 def mix_command(
     sources: list[tuple[str, float]],
     files: tuple[str, ...],
-    fields: list[str] | None,
     spelling: tuple[int, float] | None,
     out: str,
 ) -> None:
     """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'adapt'."""
     tables = [load_vectors(name) for name, _ in sources]
-    corpus = _document_frequencies(files, fields)
+    corpus = _document_frequencies(files)
     _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from resift.cli.options import (
-    WholeNumber,
     checkpoint_beside,
     json_option,
     out_option,
@@ -44,7 +43,6 @@ _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "
 @vectors_option
 @click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
 @set_option(Word2DocOptions, "seed")
-@click.option("--limit", type=WholeNumber(1), help="Take only this many documents.")
 @seed_option
 @json_option
 def train_command(
@@ -52,7 +50,6 @@ def train_command(
     out: str,
     vectors: str,
     title: str,
-    limit: int | None,
     as_json: bool,
     seed: int,
     settings: dict[str, Any],
@@ -67,7 +64,7 @@ def train_command(
 
     started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
     source = Files(files)
-    documents = titled_texts(source, title, limit)
+    documents = titled_texts(source, title)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
