@@ -313,16 +313,7 @@ def files(tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]
         for text, label in zip(*corpus, strict=True):
             handle.write(json.dumps({"text": text, "label": label}) + "\n")
     table.save(tmp_path / "v")
-    small = [
-        "--set",
-        "epochs=6",
-        "--set",
-        "batch=16",
-        "--set",
-        "rate=0.03",
-        "--set",
-        "validation=0.25",
-    ]
+    small = ["--set=epochs=6", "--set=batch=16", "--set=rate=0.03", "--set=validation=0.25"]
     return [f"--train={tmp_path / 'c.jsonl.gz'}", f"--vectors={tmp_path / 'v'}", f"--out={tmp_path / 'm'}", *small]
 
 
@@ -347,7 +338,9 @@ def test_commands(
 
 
 def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: list[str]) -> None:
-    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--set", "rate=1e-9"], catch_exceptions=False)
+    ran = CliRunner().invoke(
+        train_commands, ["ro-boew", *files, "--codewords=6", "--set=rate=1e-9"], catch_exceptions=False
+    )
     assert ran.exit_code == 3
     assert "no better" in ran.output
     assert not (tmp_path / "m").exists()

@@ -84,7 +84,10 @@ def test_what_static_queries_find_already_is_no_gain(
     assert found[1] > 0.95
 
 
-def test_documents_of_a_collection_are_encoded_by_the_teacher_too(tmp_path: Path, table: WordVectors) -> None:
+def test_documents_of_a_collection_are_encoded_by_the_teacher_too(
+    tmp_path: Path, table: WordVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESIFT_RERANKER", str(tmp_path / "service"))
     table.save(tmp_path / "vectors")
     model = build_model("mean", table)
     model.save(tmp_path / "model")
