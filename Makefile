@@ -5,7 +5,6 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP) --require-hashes -r
 RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
-CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 # so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
@@ -17,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
-	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
+	$(BIN)/resift demo --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: .venv/dev lint
 	$(BIN)/pytest -q -n $(WORKERS)

@@ -117,9 +117,6 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("rerank", {"query": "fire", "documents": [None, {"text": "army"}], "top_n": 0, "truncate": True}),
         ("score", {"query": "", "session": "anna", "vectors": [[1.0] * 8]}),
         ("embeddings", {"input": []}),
-        ("teiEmbed", {"inputs": "fire", "normalize": False, "truncate": True, "truncation_direction": "left"}),
-        ("teiRerank", {"query": "fire", "texts": ["the army", None], "raw_scores": True}),
-        ("cohereRerank", {"model": "mean", "query": "fire", "documents": ["army of fire"], "max_tokens_per_doc": 2}),
     ],
 )
 def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:

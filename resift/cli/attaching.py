@@ -17,13 +17,13 @@ from resift.cli.cluster import install_command
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFolder
-from resift.cli.train_self import adapt_texts
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
+from resift.lab.commands.train_self import adapt_texts
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import asked_installations, pipeline_name, settle_pipelines

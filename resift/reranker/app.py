@@ -21,7 +21,6 @@ from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
 from resift.reranker.clicks import Clicks
 from resift.reranker.collector import Collector, ubi
-from resift.reranker.compatible import cohere, tei
 from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
@@ -59,7 +58,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
         load_queries(config.static_queries),
     )
-    for blueprint in (api, tei, cohere, ubi):
+    for blueprint in (api, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
     add_request_ids(app)
