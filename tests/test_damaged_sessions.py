@@ -20,8 +20,10 @@ from reranker_app import RECORDS, ids, post
 from resift import Model
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
+from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 from resift.plugin.session_store import SessionStore, StoredSession
+from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller
@@ -42,8 +44,12 @@ VALUES = st.recursive(
 
 
 @pytest.fixture
-def client(store_url: str, session_index: str, tmp_path: Path, model: Model) -> Iterator[FlaskClient]:
-    """The application over an index, with either kind of store."""
+def client(
+    store_url: str, session_index: str, tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FlaskClient]:
+    """The application over an index, with either kind of store, for which searches wait however busy the machine is."""
+    for module in (sqlite_module, opensearch_module):
+        monkeypatch.setattr(module, "HURRIED_SECONDS", 5.0)
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(RECORDS, ["text"])
     config = Config(engine=engine.path, store=store_url, session_index=session_index)
@@ -111,7 +117,8 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
         if not put(store_of(client), "bad", stored):
             return
         assert post(client, "/v1/search", **search)["resift"]["reranked"]
-        assert ids(post(client, "/v1/search", **{**search, "session": "good"})) == moved
+        answer = post(client, "/v1/search", **{**search, "session": "good"})
+        assert ids(answer) == moved, (answer["resift"], stored)
         post(client, "/v1/rerank", query="fire", documents=["gun"], session="bad")
         post(client, "/v1/score", query="fire", documents=["gun"], session="bad")
         statuses = {client.get("/v1/sessions/bad").status_code}
