@@ -113,7 +113,7 @@ class SqliteSessionStore(SessionStore):
 
     def _fill_reserve(self) -> None:
         """Take as much of the disk as deletions may need, or what is left of it."""
-        with suppress(OSError), open(self._reserve, "ab", buffering=0) as file:
+        with suppress(OSError), open(self._reserve, "ab", buffering=0, opener=_private) as file:
             while file.tell() < _RESERVE:
                 file.write(os.urandom(2**14))  # nothing that a file system could pack
 
@@ -143,3 +143,8 @@ def holds_sessions(path: str, now: float) -> bool:
             return bool(db.execute("SELECT 1 FROM session_log WHERE expires > ? LIMIT 1", (now,)).fetchone())
     except sqlite3.Error:  # no file, or one of something else
         return False
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read."""
+    return os.open(path, flags, 0o600)
