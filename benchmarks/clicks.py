@@ -22,10 +22,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 import resift
 from resift.cli.demo_corpus import corpus_file, load_questions
+from resift.contracts.ubi import timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.ubi import timestamp_of
 from resift.reranker import Config, create_app
 
 FIELDS = ["title", "text"]

@@ -21,11 +21,14 @@ MAY_IMPORT = {
     "vectors": {GROUND},
     "encoders": {GROUND, "vectors"},
     "ranking": {GROUND, "vectors", "encoders"},
-    "plugin": {GROUND, "vectors", "encoders", "ranking"},
-    "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
-    "lab": {GROUND, "vectors", "encoders", "ranking", "plugin"},
-    "reranker": {GROUND, "vectors", "encoders", "ranking", "plugin"},
-    "integrations": {GROUND, "vectors", "ranking", "plugin", "library"},
+    "contracts": {GROUND, "vectors", "encoders", "ranking"},
+    "sessions": {GROUND, "vectors", "encoders", "ranking", "contracts"},
+    "rewriting": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
+    "plugin": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting"},
+    "ingest": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin"},
+    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
+    "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
+    "integrations": {GROUND, "vectors", "ranking", "contracts", "rewriting", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {

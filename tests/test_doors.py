@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rewritten_node import COUNT, FIELDS, SESSION, WORDS, Node, sources
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.library import Library
 from resift.plugin.connect import open_session_store
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 Body = dict[str, Any]
 INDEX = "docs"

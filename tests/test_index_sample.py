@@ -9,9 +9,9 @@ import pytest
 from engine_documents import documents
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.errors import EngineUnavailable
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.search.index_sample import IndexSamples
 from resift.vectors.similarity import unit_rows

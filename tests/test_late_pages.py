@@ -12,8 +12,8 @@ from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
 
+from resift.contracts.engine import Engine
 from resift.errors import CorruptModel
-from resift.plugin.engine import Engine
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import put_into_service
 

@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift.cli.main import main
+from resift.contracts.engine import Engine
 from resift.errors import IndexNotFound
 from resift.ingest import number_columns
 from resift.ingest.number_columns import NumberColumns
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.rows import table_rows
 from resift.plugin.connect import open_engine
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 CATALOGUE = """id,name,description,price,stock,zip,added

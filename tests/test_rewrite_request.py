@@ -17,7 +17,7 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
 from resift.reranker.search.rewriting import asked_in

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.resource_files import read_resource
-from resift.plugin.rewriting.rewrite import (
+from resift.rewriting.rewrite import (
     ALTERNATIVES,
     NAME,
     NOTHING_TO_ADD,
@@ -26,6 +25,7 @@ from resift.plugin.rewriting.rewrite import (
     rewrite,
     score_factor,
 )
+from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import MAX_BETA
 
 FIELDS = ["title", "text"]
@@ -82,7 +82,7 @@ def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, ma
     ((mode, clause),) = stages(found)
     params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
     params |= {} if mask is None else {"mask": MASK.tolist()}
-    script = {"lang": "painless", "source": read_resource(f"{file}.painless"), "params": params}
+    script = {"lang": "painless", "source": script_source(file), "params": params}
     assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
     assert (found.reason, found.is_scored, found.is_ranked) == ("", True, True)
 

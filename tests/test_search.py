@@ -22,10 +22,10 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import Document, SearchResult
+from resift.contracts.engine import Engine
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.documents import Document, SearchResult
-from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.search.hits import vectors_of
 from resift.vectors.similarity import alpha_of

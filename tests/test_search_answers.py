@@ -16,8 +16,8 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import ServedReranker

@@ -13,7 +13,7 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 from reranker_app import post
 
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
 

@@ -17,13 +17,13 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.errors import SessionsUnavailable
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.search.judged_documents import JudgedDocuments
-from resift.reranker.sessions import Session
+from resift.sessions.sessions import Session
 
 
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:

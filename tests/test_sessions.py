@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 from clock import Clock
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement
-from resift.reranker import sessions as module
 from resift.reranker.access.keys import Caller
-from resift.reranker.sessions import MAX_JUDGEMENTS, Session, Sessions
+from resift.sessions import sessions as module
+from resift.sessions.sessions import MAX_JUDGEMENTS, Session, Sessions
 
 
 @pytest.fixture

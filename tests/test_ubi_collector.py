@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift import Model
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.plugin.connect import open_ubi_log
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
 

@@ -19,16 +19,16 @@ from rewritten_node import Node
 from ubi_events import NOW, ODD_EVENTS, event, query
 
 from resift import Model
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.rewriting.as_written import as_written
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.reranker.clicks import AHEAD, Clicks
+from resift.rewriting.request import as_written
+from resift.sessions.clicks import AHEAD, Clicks
 
 SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 

@@ -16,12 +16,12 @@ from resift.cli import serving
 from resift.cli.demo_corpus import Question, corpus_file, load_questions
 from resift.cli.options import fields_option, model_option, opened, port_option
 from resift.cli.text_fields import choose_fields
+from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Files
-from resift.plugin.engine import Engine
 
 INDEX = "resift-demo"
 QUESTION = "How much is the filing fee?"

@@ -14,8 +14,8 @@ from resift.cli.output import progress_bar
 from resift.cli.systems import SystemChoice, joint_system_options, warn_unadapted
 from resift.errors import BadInput
 from resift.lab.evaluation.feedback.options import FeedbackOptions
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import DEFAULT_METHOD
+from resift.rewriting.rewrite import JUDGED
 
 if TYPE_CHECKING:
     from resift.lab.evaluation.feedback.bench import FeedbackBench

@@ -12,11 +12,11 @@ from resift import library
 from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_for, store_options
 from resift.cli.output import print_report
 from resift.errors import BadInput
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
 from resift.reranker.search.rewriting import OPTIONS, SessionQuery
+from resift.rewriting.rewrite import JUDGED
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10

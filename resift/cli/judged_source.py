@@ -15,7 +15,7 @@ from resift.cli.options import (
     store_options,
     ubi_options,
 )
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.ranking.judgements import Judgement
 
 
@@ -33,8 +33,8 @@ class JudgedSource:
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
         """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
         # with Flask, which takes longer to import than most commands to run
-        from resift.reranker.clicks import logged_judgements
-        from resift.reranker.sessions import Sessions
+        from resift.sessions.clicks import logged_judgements
+        from resift.sessions.sessions import Sessions
 
         if from_ubi:
             with opened_ubi_log(self.engine, self.store, self.ubi_events, self.ubi_queries) as log:

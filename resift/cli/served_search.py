@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resift.arrays import Floats
+from resift.contracts.documents import Document, IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import MAX_RESULTS
 from resift.lab.evaluation.served import RANKED, Asked, Hits
-from resift.plugin.documents import Document, IndexInfo
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import MAX_RESULTS
-from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import telling_words
-from resift.plugin.rewriting.rewrite import RewriteSettings, rewrite
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.config import Config
 from resift.reranker.search.index_sample import IndexSamples
 from resift.reranker.search.meaning import meaning_of, scoped_feedback
-from resift.reranker.sessions import MAX_QUERY
+from resift.rewriting.rewrite import RewriteSettings, rewrite
+from resift.rewriting.similarity import question_clause
+from resift.rewriting.text import telling_words
+from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 
 INDEX, _FIELD = "documents", "text"
@@ -47,7 +47,7 @@ class IndexSearch:
 
     ``similarity``, ``cosine`` or ``jaccard``, compares its vectors; ``idf`` says how rare a word is. ``positions``:
     id → position of the documents that count; others are left out. ``judged``: what happens to judged documents, as
-    :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it.
+    :class:`resift.rewriting.rewrite.RewriteSettings` has it.
     """
 
     def __init__(

@@ -17,8 +17,8 @@ from resift.errors import BadInput
 from resift.ingest.encodings import plain_text
 from resift.ingest.readers import TABLES, Columns, Files, Record, is_stream
 from resift.ingest.rows import BadRow, delimiter_of, table_rows
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import values_of
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import values_of
 
 _LOOKED_AT = 200  # documents of an index
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})")  # of more digits not every program holds it exactly

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from resift.ingest.readers import BadLine, Record
-from resift.plugin.query_dsl import document_text
+from resift.contracts.query_dsl import document_text
 
 _NOT_TEXT = ("id", "_id", "label")
 

@@ -13,11 +13,11 @@ from html import unescape
 from inspect import cleandoc
 from typing import Annotated, Any
 
+from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
 from resift.library import Hit, Index, Session
-from resift.plugin.query_dsl import document_text
-from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD
 from resift.ranking.explain import title
+from resift.rewriting.rewrite import NOTHING_TO_ADD
 from resift.version import __version__
 
 with needs_extra("mcp", "The MCP server"):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.packed_vectors import sent_body
-from resift.plugin.rewriting.rewrite import JUDGED
+from resift.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
 from resift.ranking.judgements import GRADES, collect_marks

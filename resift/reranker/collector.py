@@ -14,10 +14,10 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
-from resift.reranker.cache import TtlCache
-from resift.reranker.clicks import AHEAD
+from resift.cache import TtlCache
+from resift.sessions.clicks import AHEAD
 from resift.reranker.metrics import count_ubi
 
 MAX_ITEMS = 1000  # of a request; the first ones count

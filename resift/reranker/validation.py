@@ -32,7 +32,7 @@ from resift.errors import (
 )
 from resift.ranking.judgements import Judgement
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
-from resift.reranker.sessions import MAX_JUDGEMENTS
+from resift.sessions.sessions import MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
 

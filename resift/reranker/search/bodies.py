@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from resift.errors import BadInput
-from resift.plugin.documents import IndexInfo
-from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import telling_words
+from resift.contracts.documents import IndexInfo
+from resift.rewriting.similarity import question_clause
+from resift.rewriting.text import telling_words
 from resift.reranker.access.search_list import check_listed
 from resift.reranker.limits import check_clause
 from resift.reranker.search.request import Search
@@ -26,7 +26,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     """The search body that a search stands for.
 
     ``rarity`` says which words of a text are kept that is too long for the engine, as
-    :func:`resift.plugin.rewriting.query_text.telling_words` has it.
+    :func:`resift.rewriting.text.telling_words` has it.
 
     Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
     for a clause or body with ``documents``.

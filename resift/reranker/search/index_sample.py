@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from resift.errors import ResiftError
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
 from resift.ranking.background import Background
-from resift.reranker.cache import TtlCache
+from resift.cache import TtlCache
 
 log = logging.getLogger(__name__)
 _SECONDS, _SAMPLES = 600.0, 64

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import AmbiguousDocument, IndexNotFound, IndexNotServed, ModelMismatch
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.reranker.cache import TtlCache
+from resift.cache import TtlCache
 from resift.reranker.search.hits import vectors_of
-from resift.reranker.sessions import Session
+from resift.sessions.sessions import Session
 
 _SECONDS, _BYTES = 300.0, 16_000_000
 _OTHER_BYTES = 600  # of an entry, beside its vector and its text

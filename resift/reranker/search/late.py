@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.plugin.documents import IndexInfo, SearchResult
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
+from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text
 from resift.ranking.fusion import factors_of
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.search.hits import HitKey, hit_key

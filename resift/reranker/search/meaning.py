@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import VECTOR_FIELD, VectorFields
-from resift.plugin.rewriting.rewrite import Meaning
+from resift.contracts.query_dsl import VECTOR_FIELD, VectorFields
+from resift.rewriting.rewrite import Meaning
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
-from resift.reranker.sessions import MAX_QUERY
+from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import SIMILARITIES
 
 

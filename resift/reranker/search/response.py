@@ -11,8 +11,8 @@ import orjson
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.plugin.documents import SearchResult
-from resift.plugin.rewriting.rewrite import score_factor
+from resift.contracts.documents import SearchResult
+from resift.rewriting.rewrite import score_factor
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
 from resift.reranker.search.hits import HitKey, hit_key

@@ -18,19 +18,19 @@ from resift.errors import (
     ModelMismatch,
     SessionsUnavailable,
 )
-from resift.plugin.documents import IndexInfo
-from resift.plugin.rewriting.query_text import find_text, telling_words
-from resift.plugin.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
+from resift.contracts.documents import IndexInfo
+from resift.rewriting.text import find_text, telling_words
+from resift.rewriting.rewrite import JUDGED, Meaning, RewriteSettings, Rewritten, rewrite
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
-from resift.reranker.clicks import Clicks
+from resift.sessions.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.index_sample import IndexSamples
 from resift.reranker.search.judged_documents import JudgedDocuments
 from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.reranker.search.session_feedback import SessionFeedback
-from resift.reranker.sessions import Sessions, is_id
+from resift.sessions.sessions import Sessions, is_id
 from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)

@@ -11,17 +11,17 @@ from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import ResiftError
-from resift.plugin.documents import IndexInfo, SearchResult
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import MAX_RESULTS, VectorFields
-from resift.plugin.rewriting.as_written import as_written
-from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
+from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
+from resift.rewriting.request import as_written
+from resift.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
-from resift.reranker.cache import TtlCache
-from resift.reranker.clicks import Clicks
+from resift.cache import TtlCache
+from resift.sessions.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
@@ -42,7 +42,7 @@ from resift.reranker.search.response import (
 from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in, similarity_weight
 from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.search.stopwatch import Stopwatch
-from resift.reranker.sessions import MAX_QUERY, Session, Sessions
+from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000

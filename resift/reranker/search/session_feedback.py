@@ -12,9 +12,9 @@ from resift.errors import IndexNotFound, NotFound
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import GRADES, JudgedDocument, Judgement
-from resift.reranker.cache import TtlCache
+from resift.cache import TtlCache
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
-from resift.reranker.sessions import Session, Sessions
+from resift.sessions.sessions import Session, Sessions
 
 _SECONDS, _BYTES = 300.0, 16_000_000
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from resift.plugin.query_dsl import Body
+from resift.contracts.query_dsl import Body
 from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize, word_places
 

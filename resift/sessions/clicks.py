@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from resift.cache import TtlCache
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import EngineError, ResiftError
-from resift.plugin.engine import Engine
-from resift.plugin.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.ranking.clicks import Actions, Graded, Interaction, click_grades
 from resift.ranking.judgements import Judgement
-from resift.reranker.cache import TtlCache
-from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
+from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)
 AHEAD = 300.0  # seconds that a client's clock may be ahead of ours

@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable, shorten
-from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement, effective_judgements
-from resift.reranker.access.keys import Caller
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
@@ -30,6 +29,27 @@ _ATTEMPTS = 40
 _WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class Caller(Protocol):
+    """Who asks: the ``name`` of their key, and which sessions they may use."""
+
+    @property
+    def name(self) -> str | None:
+        """None without a key."""
+
+    def may_use(self, owner: str | None) -> bool:
+        """Whether a session that the key of this name began is theirs to use."""
+
+
+class Anybody:
+    """Who asks where there are no keys: they may use all sessions."""
+
+    name = None
+
+    def may_use(self, owner: str | None) -> bool:
+        """Whatever there is."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -87,7 +107,7 @@ class Sessions:
         store: SessionStore,
         hours: float = 24.0,
         clock: Callable[[], float] = time.time,
-        caller: Callable[[], Caller] = Caller,
+        caller: Callable[[], Caller] = Anybody,
     ) -> None:
         self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
         self._purged = -_PURGE_SECONDS

@@ -19,9 +19,10 @@ from functools import cached_property
 from typing import Any
 
 from resift.arrays import Floats
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields
 from resift.errors import BadInput
-from resift.plugin.query_dsl import VECTOR_FIELD, Body, VectorFields
-from resift.plugin.rewriting.clauses import (
+from resift.ranking.fusion import similarity_factor
+from resift.rewriting.similarity import (
     fixed_score,
     ids_clause,
     nearest_clauses,
@@ -29,9 +30,8 @@ from resift.plugin.rewriting.clauses import (
     similarity_clause,
     word_clauses,
 )
-from resift.plugin.rewriting.query_text import CLAUSES, Parts, text_parts
-from resift.plugin.sqlite.analysis import STOP_WORDS
-from resift.ranking.fusion import similarity_factor
+from resift.rewriting.text import CLAUSES, Parts, text_parts
+from resift.stop_words import ANALYZER_STOP_WORDS
 from resift.text import tokenize
 from resift.vectors.similarity import beta_of
 
@@ -320,7 +320,7 @@ class _Rewriting:
 def _length(text: str) -> float:
     """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
     they would be most of a long question, and blow the session's words up."""
-    counts = Counter(word for word in tokenize(text) if word not in STOP_WORDS)
+    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 

@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from resift.plugin.query_dsl import Body
+from resift.contracts.query_dsl import Body
 
 UBI = "ubi"
 # What plugins' parts of ext show as fields of ext itself.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import Body, JoinedFields, NestedField, VectorFields, vector_field_names
-from resift.plugin.resource_files import read_resource
+from resift.contracts.query_dsl import Body, JoinedFields, NestedField, VectorFields, vector_field_names
 from resift.stop_words import FUNCTION_WORDS
 
 SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
@@ -114,8 +115,14 @@ def similarity_clause(
         params |= {} if mask is None else {"mask": _numbers(mask)}
     # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
     # it once.
-    script = {"lang": "painless", "source": read_resource(f"{name}.painless"), "params": params}
+    script = {"lang": "painless", "source": script_source(name), "params": params}
     return {"script_score": {"query": query or {"match_all": {}}, "script": script}}
+
+
+@cache
+def script_source(name: str) -> str:
+    """The text of one of our Painless files, such as ``masked_cosine``."""
+    return (files("resift.rewriting") / "scripts" / f"{name}.painless").read_text("utf-8")
 
 
 def fixed_score(documents: Body, score: float) -> Body:

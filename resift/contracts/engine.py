@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import (
+from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
+from resift.contracts.query_dsl import (
     CODE_FIELD,
     GUARD_FIELD,
     VECTOR_FIELD,
@@ -19,6 +18,7 @@ from resift.plugin.query_dsl import (
     is_ours,
     vector_field_names,
 )
+from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 
@@ -42,7 +42,7 @@ class Engine(ABC):
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         """Create an index whose text ``fields`` are searched, and encoded by ``model``.
 
-        ``analyzer`` is one of :data:`resift.plugin.documents.ANALYZERS`. Raises BadInput for a name, field list or
+        ``analyzer`` is one of :data:`resift.contracts.documents.ANALYZERS`. Raises BadInput for a name, field list or
         analyzer that cannot be, and EngineError with status 400 if there is another index of that name. One that is
         made of the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
         """
