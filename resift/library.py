@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from resift.contracts.query_dsl import document_text
+from resift.contracts.query_dsl import MAX_WINDOW, document_text
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound, TextTooLong
@@ -23,7 +23,6 @@ from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
-from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.rewriting.rewrite import JUDGED

@@ -66,4 +66,4 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     body = search_body(search, info, service.search_model.table.idf)
     asked = asked_by(search, body)
     assert asked.text == pasted  # by which marks for this very query are known
-    assert len(service.rewriter.rewrite(info, body, asked).meaning.text.split()) == 100
+    assert len(service.in_session(info, body, asked).knowledge.text.split()) == 100

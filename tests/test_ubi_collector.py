@@ -159,5 +159,5 @@ def test_actions_are_a_setting(client: FlaskClient, model: Model, tmp_path: Path
     found: dict[str, Any] = {}
     for actions in (("click=0.5",), ("click=-1",)):
         config = Config(engine=str(tmp_path / "engine.db"), ubi_actions=actions)
-        found[actions[0]] = create_app(config, model=model).extensions["resift"].rewriter.clicks.actions
+        found[actions[0]] = create_app(config, model=model).extensions["resift"].knowledge.clicks.actions
     assert found == {"click=0.5": {"click": 0.5}, "click=-1": {"click": -1}}

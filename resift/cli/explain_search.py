@@ -15,8 +15,8 @@ from resift.errors import BadInput
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import OPTIONS, SessionQuery
-from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.request import OPTIONS
+from resift.rewriting.rewrite import JUDGED, Rewritten
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -86,8 +86,8 @@ def explain_search(
         named = options.session
         if named is not None and not opened.index(index).session(named).explain()["judgements"]:
             click.echo(f"session {named} has no marks in {store} {ELSEWHERE}", err=True)
-        rewritten = service.rewriter.rewrite(info, body, options)
-    after, notes = rewritten.rewritten.body, [*_notes(rewritten, body), *_unread(body)]
+        rewritten = service.in_session(info, body, options)
+    after, notes = rewritten.body, [*_notes(rewritten, body), *_unread(body)]
     lines = ("before", _shown(body), "after", _shown(after), *notes)
     print_report({"before": body, "after": after, "notes": notes}, as_json, *lines)
 
@@ -119,19 +119,20 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
+def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
     """In a sentence each, what was added to a search ``before``, and why something was not."""
-    after = query.rewritten.body
+    after = query.body
     if after != before:
         yield from _words(query, after)
-        if query.rewritten.is_scored:
+        if query.is_scored:
             yield from _similarity(query)
         yield from _judged(query)
-    if query.documents and query.feedback is None:
-        yield f"Nothing that the session learned of its {len(query.documents)} judged documents concerns this query."
-    if query.rewritten.reason:
-        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.rewritten.reason}."
-    for note in query.notes:
+    if query.knowledge.documents and query.knowledge.feedback is None:
+        judged = f"its {len(query.knowledge.documents)} judged documents"
+        yield f"Nothing that the session learned of {judged} concerns this query."
+    if query.obstacle:
+        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.obstacle}."
+    for note in query.knowledge.notes:
         yield f"Note: {note}."
 
 
@@ -143,8 +144,8 @@ def _unread(body: dict[str, Any]) -> Iterator[str]:
         yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
 
 
-def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
-    words = list(query.meaning.terms)
+def _words(query: Rewritten, after: dict[str, Any]) -> Iterator[str]:
+    words = list(query.knowledge.terms)
     if not words:
         return
     more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
@@ -153,8 +154,8 @@ def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
         yield "The strongest of them are in the query, the others in the rescoring of its first hits."
 
 
-def _similarity(query: SessionQuery) -> Iterator[str]:
-    meaning, settings = query.meaning, query.settings
+def _similarity(query: Rewritten) -> Iterator[str]:
+    meaning, settings = query.knowledge, query.settings
     if meaning.vector is None or not settings.alpha:
         return
     measure = "1 + cosine" if meaning.similarity == "cosine" else "fuzzy Jaccard similarity"
@@ -162,13 +163,14 @@ def _similarity(query: SessionQuery) -> Iterator[str]:
         f"The first {settings.window} hits of each shard have their scores multiplied by "
         f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
     )
-    if query.feedback is not None:
+    if query.knowledge.feedback is not None:
         how = "moved" if meaning.mask is None else "moved, and weighed by a mask,"
-        yield f"The query's vector is {how} by what the session learned of its {len(query.documents)} judged documents."
+        judged = f"its {len(query.knowledge.documents)} judged documents"
+        yield f"The query's vector is {how} by what the session learned of {judged}."
 
 
-def _judged(query: SessionQuery) -> Iterator[str]:
-    meaning, judged = query.meaning, query.settings.judged
+def _judged(query: Rewritten) -> Iterator[str]:
+    meaning, judged = query.knowledge, query.settings.judged
     if judged == "keep" and meaning.kept:
         yield f"Documents judged for other queries keep about the place that they have without: {len(meaning.kept)}."
     elif judged != "keep" and meaning.judged:

@@ -16,11 +16,10 @@ from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.config import Config
-from resift.reranker.search.index_sample import IndexSamples
-from resift.reranker.search.meaning import meaning_of, scoped_feedback
 from resift.rewriting.rewrite import RewriteSettings, rewrite
-from resift.rewriting.similarity import question_clause
-from resift.rewriting.text import telling_words
+from resift.rewriting.text import question_clause, telling_words
+from resift.sessions.knowledge import knowledge_of, scoped_feedback
+from resift.sessions.loading import Samples
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 
@@ -61,7 +60,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.judged, self.defaults = similarity, idf, judged, Config()
         self._engine, self._info, self._positions = engine, info, positions
-        self._samples = IndexSamples(engine)
+        self._samples = Samples(engine)
 
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
@@ -71,12 +70,12 @@ class IndexSearch:
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         info = self._info
         text = telling_words(asked.text, len(info.fields), self.idf)
-        feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(info))
+        feedback = scoped_feedback(learned, asked.text, asked.vector, lambda: self._samples.draw(info))
         field = None if info.model is None else info.searched
-        meaning = meaning_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
+        knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
         settings = self._settings(asked, feedback)
         body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
-        rewritten = rewrite(body, info.fields, replace(meaning, text=text), settings).body
+        rewritten = rewrite(body, info.fields, replace(knowledge, text=text), settings).body
         found = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
         positions = np.array([self._positions[hit["_id"]] for hit in found], np.int64)
         return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)

@@ -23,7 +23,8 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.json_provider import to_json
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
+from resift.contracts.query_dsl import MAX_WINDOW
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
@@ -230,14 +231,14 @@ def rewrite() -> dict[str, Any]:
     if search_body is None:
         raise BadInput("body is missing", value="body", expected="a search body")
     as_text = read.flag(body, "as_text", False)
-    rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
-    outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
-    count_rewrite(outcome, reason)
+    rewritten, outcome, reason = service.rewrite_for_pipeline(read.named(body, "index"), search_body, engine_headers())
+    changed = rewritten is not search_body
+    count_rewrite(outcome)
     if read.flag(body, "hide_vectors", False):
         rewritten = _without_vectors(rewritten)
     return {
         "body": to_json(rewritten).decode() if as_text else rewritten,
-        "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
+        "resift": {"rewritten": changed, "outcome": outcome.value, **({"reason": reason} if reason else {})},
     }
 
 

@@ -51,7 +51,7 @@ class Clicks:
         self._unknown_objects: TtlCache[bool] = TtlCache(_OBJECTS, _REFUSED)
         self._refused: TtlCache[bool] = TtlCache(1, _REFUSED)
 
-    def of(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
+    def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
         """The judgements that follow from the latest events of a client or a session, of an index's documents.
 
         Without rights to the log there are none. Raises what the engine raises, and EngineUnavailable after half a
@@ -77,7 +77,7 @@ class Clicks:
         graded = graded_objects(known, queries, self.actions)
         ids = self._ids({name for _, name, _ in graded}, index, headers)
         judged = [
-            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at)
+            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
             for text, name, one in graded
             if name in ids
         ]
@@ -140,7 +140,7 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
             ids |= {(name, field): id for name, id in found.items()}
     judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
     return [
-        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at))
+        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
         for id, text, document, one in judged
         if text and document is not None
     ]

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable, shorten
-from resift.ranking.judgements import Judgement, effective_judgements
+from resift.ranking.judgements import SOURCES, Judgement, effective_judgements, inferred_source
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
@@ -284,7 +284,9 @@ def _encoded(session: Session, version: Any) -> StoredSession:
         ]
         for one in session.judgements
     ]
-    body = {"at": session.created, "q": queries, "j": rows}
+    # sources stand beside the rows, of which version 0.1 unpacks six values: replicas are restarted one by one
+    sources = [SOURCES.index(one.source) for one in session.judgements]
+    body = {"at": session.created, "q": queries, "j": rows, "s": sources}
     if session.owner is not None:
         body["o"] = session.owner
     return StoredSession(body, session.expires, indices, version)
@@ -292,9 +294,17 @@ def _encoded(session: Session, version: Any) -> StoredSession:
 
 def _decoded(id: str, stored: StoredSession) -> Session:
     created, queries = stored.body["at"], stored.body["q"]
+    rows = stored.body["j"]
+    # sessions of earlier versions have neither sources nor an owner
+    sources = (
+        [SOURCES[place] for place in stored.body["s"]]
+        if "s" in stored.body
+        else [inferred_source(row[5]) for row in rows]
+    )
     judgements = [
-        Judgement(stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
-        for step, at, query, index, document, grade in stored.body["j"]
+        Judgement(
+            stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step, source
+        )
+        for (step, at, query, index, document, grade), source in zip(rows, sources, strict=True)
     ]
-    # sessions of earlier versions have no owner
     return Session(id, created, stored.expires, tuple(judgements), stored.body.get("o"))

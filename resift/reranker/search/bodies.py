@@ -8,12 +8,11 @@ from typing import Any
 
 from resift.errors import BadInput
 from resift.contracts.documents import IndexInfo
-from resift.rewriting.similarity import question_clause
-from resift.rewriting.text import telling_words
+from resift.rewriting.text import question_clause, telling_words
 from resift.reranker.access.search_list import check_listed
 from resift.reranker.limits import check_clause
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import Asked, asked_in
+from resift.rewriting.request import Asked, asked_in
 
 # Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
 # a million, unless it is told how far to look.

@@ -10,7 +10,7 @@ from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.contracts.documents import IndexInfo, WeighedModel
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import document_text, values_of
-from resift.rewriting.similarity import question_clause
+from resift.rewriting.text import question_clause
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.cache import TtlCache

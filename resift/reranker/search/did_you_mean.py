@@ -14,7 +14,7 @@ from typing import Any
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import document_text
-from resift.rewriting.similarity import text_clause
+from resift.rewriting.text import text_clause
 from resift.ranking.spelling import Speller
 from resift.cache import TtlCache
 from resift.text import tokenize
