@@ -110,17 +110,9 @@ EQUIVALENT = {
         "squares = np.matmul(dense[:, None], dense[:, :, None])[:, 0, -1]  # sooner than einsum",
     ): "each product has one row and one column",
     (
-        "resift/reranker/search/session_feedback.py",
+        "resift/sessions/knowledge.py",
         "self._learned: TtlCache[Feedback] = (TtlCache(_SECONDS, _BYTES))",
     ): "what is kept for speed alone; keys hold all that it depends on",
-    (
-        "resift/reranker/search/judged_documents.py",
-        "_SECONDS, _BYTES = 299.0, 16_000_000",
-    ): "what is kept for speed; nothing promises its age to the second",
-    (
-        "resift/reranker/search/judged_documents.py",
-        "_SECONDS, _BYTES = 301.0, 16_000_000",
-    ): "what is kept for speed; nothing promises its age to the second",
     (
         "resift/ingest/indexing.py",
         "for attempt in range(1, ATTEMPTS + 2):",
@@ -243,20 +235,30 @@ EQUIVALENT = {
     ("resift/plugin/opensearch/sessions.py", '"number_of_shards": 2,'): CHOSEN,
     ("resift/plugin/opensearch/sessions.py", "_ATTEMPTS = 19"): "many, whatever the number",
     ("resift/plugin/opensearch/sessions.py", "_ATTEMPTS = 21"): "many, whatever the number",
-    ("resift/reranker/search/session_feedback.py", "_SECONDS, _BYTES = 299.0, 16_000_000"): CACHE,
-    ("resift/reranker/search/session_feedback.py", "_SECONDS, _BYTES = 301.0, 16_000_000"): CACHE,
-    ("resift/reranker/search/session_feedback.py", "_SECONDS, _BYTES = 300.0, 16000001"): SIZE,
-    ("resift/reranker/search/session_feedback.py", "_SECONDS, _BYTES = 300.0, 15999999"): SIZE,
-    ("resift/reranker/search/judged_documents.py", "_SECONDS, _BYTES = 300.0, 16000001"): SIZE,
-    ("resift/reranker/search/judged_documents.py", "_SECONDS, _BYTES = 300.0, 15999999"): SIZE,
+    (
+        "resift/sessions/knowledge.py",
+        "_SECONDS, _BYTES = 299.0, 16_000_000  # of documents, and of what was learned from them",
+    ): CACHE,
+    (
+        "resift/sessions/knowledge.py",
+        "_SECONDS, _BYTES = 301.0, 16_000_000  # of documents, and of what was learned from them",
+    ): CACHE,
+    (
+        "resift/sessions/knowledge.py",
+        "_SECONDS, _BYTES = 300.0, 16000001  # of documents, and of what was learned from them",
+    ): SIZE,
+    (
+        "resift/sessions/knowledge.py",
+        "_SECONDS, _BYTES = 300.0, 15999999  # of documents, and of what was learned from them",
+    ): SIZE,
     ("resift/reranker/search/service.py", "_INFO_SECONDS, _INFOS = 6.0, 1000"): CACHE,
     ("resift/reranker/search/service.py", "_INFO_SECONDS, _INFOS = 4.0, 1000"): CACHE,
     ("resift/reranker/search/service.py", "_INFO_SECONDS, _INFOS = 5.0, 1001"): SIZE,
     ("resift/reranker/search/service.py", "_INFO_SECONDS, _INFOS = 5.0, 999"): SIZE,
-    ("resift/reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 601.0, 64"): CACHE,
-    ("resift/reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 599.0, 64"): CACHE,
-    ("resift/reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 600.0, 65"): SIZE,
-    ("resift/reranker/search/index_sample.py", "_SECONDS, _SAMPLES = 600.0, 63"): SIZE,
+    ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 601.0, 64, 300"): CACHE,
+    ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 599.0, 64, 300"): CACHE,
+    ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 65, 300"): SIZE,
+    ("resift/sessions/knowledge.py", "_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 63, 300"): SIZE,
     ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 15, 3000"): SIZE,
     ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 17, 3000"): SIZE,
     (
@@ -266,11 +268,11 @@ EQUIVALENT = {
     ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 2999"): CHOSEN,
     ("resift/reranker/search/did_you_mean.py", "_SAMPLES, _DOCUMENTS = 16, 3001"): CHOSEN,
     (
-        "resift/reranker/search/session_feedback.py",
+        "resift/sessions/knowledge.py",
         "size = 4 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))",
     ): SIZE,
     (
-        "resift/reranker/search/session_feedback.py",
+        "resift/sessions/knowledge.py",
         "size = 2 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))",
     ): SIZE,
     (
@@ -288,14 +290,12 @@ EQUIVALENT = {
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 4.0  # seconds"): CHOSEN,
     ("resift/plugin/opensearch/sessions.py", "_TIMEOUT = 6.0  # seconds"): CHOSEN,
     ("resift/reranker/search/bodies.py", "value = body.get(name, 1)"): "any whole number stands for none",
-    ("resift/reranker/search/meaning.py", "has_vectors: bool = False,"): "every caller says it",
-    ("resift/reranker/search/meaning.py", "several: bool = True,"): "every caller says it",
     (
-        "resift/reranker/search/session_feedback.py",
+        "resift/sessions/marking.py",
         '"mask": round(float(np.linalg.norm(new.mask - old.mask)), 5),',
     ): "a length to read; nothing promises its last digit",
     (
-        "resift/reranker/search/session_feedback.py",
+        "resift/sessions/marking.py",
         '"shift": round(float(np.linalg.norm(new.shift - old.shift)), 5),',
     ): "a length to read; nothing promises its last digit",
     ("resift/rewriting/similarity.py", "KNN_BOOST = 3.0"): CHOSEN,
@@ -310,10 +310,10 @@ EQUIVALENT = {
     ): "there is one",
     (
         "resift/rewriting/rewrite.py",
-        "factors += [fixed_score(self._documents([id])[-1], _kept_factor(meaning, id, self.beta)) for id in self.kept]",
+        "fixed_score(self._documents([id])[-1], _kept_factor(knowledge, id, self.beta)) for id in self.kept",
     ): "of one document there is one clause",
     (
-        "resift/rewriting/similarity.py",
+        "resift/rewriting/text.py",
         "return [text_clause(word, fields, boost=round(weight * length, 5)) for word, weight in terms.items()]",
     ): "one digit more of a weight",
     (

@@ -131,7 +131,9 @@ TARGETS = {
         ["resift/rewriting/"],
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],
     ),
-    "sessions": Target(["resift/sessions/sessions.py"], ["test_sessions", "test_session_feedback"]),
+    "sessions": Target(
+        ["resift/sessions/"], ["test_sessions", "test_session_feedback", "test_ubi_sessions", "test_index_sample"]
+    ),
     "indexing": Target(
         ["resift/ingest/indexing.py"],
         ["test_indexing_batches", "test_indexing", "test_kill"],

@@ -216,7 +216,7 @@ class Index:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
-            self.library.service.forget_documents()
+            self.library.service.knowledge.forget()
         return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
 
     def get(self, id: str | int) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Index:
         """Delete the documents with these ids; how many of them there were."""
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
-        self.library.service.forget_documents()
+        self.library.service.knowledge.forget()
         return deleted
 
     def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:

@@ -20,11 +20,11 @@ from resift import Model, WordVectors, build_model
 from resift.contracts.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.rewriting.outcome import ENGLISH
+from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import asked_in
 
 QUERY = {"match": {"text": "fire"}}
-BY_SENTENCE = {sentence: outcome.value for outcome, sentence in ENGLISH.items()}
+BY_SENTENCE = {outcome.english: outcome.code for outcome in Outcome}
 BY_SENTENCE["the query is 'hybrid'"] = "kind_not_supported"
 
 

@@ -24,7 +24,7 @@ from resift.errors import SessionsUnavailable
 from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.sessions.loading import KnowledgeLoader
+from resift.sessions.knowledge import KnowledgeLoader
 from resift.sessions.marking import describe
 from resift.sessions.sessions import Session, Sessions
 
@@ -316,12 +316,12 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     loader = KnowledgeLoader(engine, model, sessions, lambda name, headers: engine.info(name), "ridge+lexical")
     loader._contents.clock = clock
     session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
-    found = loader.session_documents(session)
+    found = loader.read(session.effective_judgements, None)
     assert [one.judgement.document for one in found] == ["0", "1"]
     engine.delete(indexed, ["0"])
     engine.refresh(indexed)
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
-        assert [one.judgement.document for one in loader.session_documents(session)] == known
+        assert [one.judgement.document for one in loader.read(session.effective_judgements, None)] == known
     # of one's own sessions all is shown; to a caller with rights of its own what there is to read
     assert [one["document"] for one in describe(loader, session)["judgements"]] == ["0", "1"]
     assert [one["document"] for one in describe(loader, session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]

@@ -127,9 +127,9 @@ def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
         if query.is_scored:
             yield from _similarity(query)
         yield from _judged(query)
-    if query.knowledge.documents and query.knowledge.feedback is None:
-        judged = f"its {len(query.knowledge.documents)} judged documents"
-        yield f"Nothing that the session learned of {judged} concerns this query."
+    count = len(query.knowledge.documents)
+    if count and query.knowledge.feedback is None:
+        yield f"Nothing that the session learned of its {count} judged documents concerns this query."
     if query.obstacle:
         yield f"{'Not added to' if after != before else 'Left as it was'}: {query.obstacle}."
     for note in query.knowledge.notes:
@@ -155,24 +155,24 @@ def _words(query: Rewritten, after: dict[str, Any]) -> Iterator[str]:
 
 
 def _similarity(query: Rewritten) -> Iterator[str]:
-    meaning, settings = query.knowledge, query.settings
-    if meaning.vector is None or not settings.alpha:
+    knowledge, settings = query.knowledge, query.settings
+    if knowledge.vector is None or not settings.alpha:
         return
-    measure = "1 + cosine" if meaning.similarity == "cosine" else "fuzzy Jaccard similarity"
+    measure = "1 + cosine" if knowledge.similarity == "cosine" else "fuzzy Jaccard similarity"
     yield (
         f"The first {settings.window} hits of each shard have their scores multiplied by "
         f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
     )
-    if query.knowledge.feedback is not None:
-        how = "moved" if meaning.mask is None else "moved, and weighed by a mask,"
-        judged = f"its {len(query.knowledge.documents)} judged documents"
-        yield f"The query's vector is {how} by what the session learned of {judged}."
+    if knowledge.feedback is not None:
+        how = "moved" if knowledge.mask is None else "moved, and weighed by a mask,"
+        count = len(knowledge.documents)
+        yield f"The query's vector is {how} by what the session learned of its {count} judged documents."
 
 
 def _judged(query: Rewritten) -> Iterator[str]:
-    meaning, judged = query.knowledge, query.settings.judged
-    if judged == "keep" and meaning.kept:
-        yield f"Documents judged for other queries keep about the place that they have without: {len(meaning.kept)}."
-    elif judged != "keep" and meaning.judged:
+    knowledge, judged = query.knowledge, query.settings.judged
+    if judged == "keep" and knowledge.kept:
+        yield f"Documents judged for other queries keep about the place that they have without: {len(knowledge.kept)}."
+    elif judged != "keep" and knowledge.judged:
         what = "are left out" if judged == "hide" else "come after all others of these hits"
-        yield f"Judged documents {what}: {len(meaning.judged)}."
+        yield f"Judged documents {what}: {len(knowledge.judged)}."

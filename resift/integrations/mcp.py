@@ -162,7 +162,7 @@ class Agent:
         }
         if hits.did_you_mean:
             found["did_you_mean"] = hits.did_you_mean
-        if "reason" in said and said["outcome"] != Outcome.NOTHING_TO_ADD:
+        if "reason" in said and said["outcome"] != Outcome.NOTHING_TO_ADD.code:
             found["note"] = said["reason"]
         return found
 

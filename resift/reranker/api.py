@@ -77,7 +77,7 @@ def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[st
     Raises SessionsUnavailable or EngineUnavailable if there is no query either.
     """
     try:
-        return current_service().feedback_of(session, engine_headers()), {}
+        return current_service().knowledge.session_feedback(session, engine_headers()), {}
     except (SessionsUnavailable, EngineUnavailable) as error:
         if not query:
             raise
@@ -238,7 +238,7 @@ def rewrite() -> dict[str, Any]:
         rewritten = _without_vectors(rewritten)
     return {
         "body": to_json(rewritten).decode() if as_text else rewritten,
-        "resift": {"rewritten": changed, "outcome": outcome.value, **({"reason": reason} if reason else {})},
+        "resift": {"rewritten": changed, "outcome": outcome.code, **({"reason": reason} if reason else {})},
     }
 
 

@@ -76,7 +76,7 @@ def _add_counters(app: Flask, registry: CollectorRegistry) -> None:
 
 def count_rewrite(outcome: Outcome) -> None:
     """Count a search of a pipeline by what became of it."""
-    current_app.extensions["rewrites"].labels(outcome.value).inc()
+    current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 
 def count_search(told: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from resift.contracts.query_dsl import Body
 from resift.errors import BadInput
 from resift.ranking.fusion import similarity_factor
-from resift.rewriting.outcome import ENGLISH, Outcome
+from resift.rewriting.outcome import Outcome
 from resift.rewriting.similarity import (
     fixed_score,
     ids_clause,
@@ -99,7 +99,7 @@ class Rewritten:
     @property
     def obstacle(self) -> str:
         """What kept the body as it was, wholly or in part, in English; "" if nothing did."""
-        return ENGLISH[self.outcome].format(self.detail)
+        return self.outcome.english.format(self.detail)
 
     @property
     def reason(self) -> str:
@@ -112,7 +112,7 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
-    obstacle = _nothing_known(knowledge) or _untouchable(body)
+    obstacle = _untouchable(body, knowledge)
     if obstacle is not None:
         kind = next(iter(body["query"])) if obstacle is Outcome.KIND_NOT_SUPPORTED else ""
         return Rewritten(body, obstacle, knowledge, settings, kind)
@@ -150,14 +150,10 @@ def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
 
 
-def _nothing_known(knowledge: Knowledge) -> Outcome | None:
-    """That a query says nothing, and nothing was learned for it or judged before."""
-    is_empty = not knowledge.text and knowledge.feedback is None and not knowledge.judged
-    return Outcome.NO_TEXT if is_empty else None
-
-
-def _untouchable(body: Body) -> Outcome | None:
+def _untouchable(body: Body, knowledge: Knowledge) -> Outcome | None:
     """Why nothing can be added to a search; None if something can."""
+    if not knowledge.text and knowledge.feedback is None and not knowledge.judged:
+        return Outcome.NO_TEXT
     query = body.get("query", {"match_all": {}})
     if not isinstance(query, Mapping) or len(query) != 1:
         return Outcome.MALFORMED

@@ -11,7 +11,7 @@ from resift.errors import IndexNotFound, NotFound
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Judgement, Mark
-from resift.sessions.loading import Contents, Headers, KnowledgeLoader
+from resift.sessions.knowledge import Contents, Headers, KnowledgeLoader
 from resift.sessions.sessions import Session
 
 
@@ -67,22 +67,14 @@ def describe(
         "created": session.created,
         "expires": session.expires,
         "steps": session.steps,
-        "judgements": [_described(one, id(one) in counting) for one in readable],
+        "judgements": [{**_described(one), "counts": id(one) in counting} for one in readable],
         "learned": None if feedback is None else explain(loader.model, feedback, judged),
     }
 
 
-def _described(judgement: Judgement, counts: bool) -> dict[str, Any]:
-    return {
-        "step": judgement.step,
-        "at": judgement.at,
-        "query": judgement.query,
-        "index": judgement.index,
-        "document": judgement.document,
-        "grade": judgement.grade,
-        "source": judgement.source,
-        "counts": counts,
-    }
+def _described(judgement: Judgement) -> dict[str, Any]:
+    names = ("step", "at", "query", "index", "document", "grade", "source")
+    return {name: getattr(judgement, name) for name in names}
 
 
 def _change(before: Feedback | None, after: Feedback | None, dim: int) -> dict[str, float]:

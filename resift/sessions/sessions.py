@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable, shorten
@@ -31,24 +31,13 @@ _PURGE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
-class Caller(Protocol):
-    """Who asks: the ``name`` of their key, and which sessions they may use."""
+class Anybody:
+    """Who asks, where there are no keys; what knows keys derives from it. ``name``: that of their key."""
 
-    @property
-    def name(self) -> str | None:
-        """None without a key."""
+    name: str | None = None
 
     def may_use(self, owner: str | None) -> bool:
         """Whether a session that the key of this name began is theirs to use."""
-
-
-class Anybody:
-    """Who asks where there are no keys: they may use all sessions."""
-
-    name = None
-
-    def may_use(self, owner: str | None) -> bool:
-        """Whatever there is."""
         return True
 
 
@@ -107,7 +96,7 @@ class Sessions:
         store: SessionStore,
         hours: float = 24.0,
         clock: Callable[[], float] = time.time,
-        caller: Callable[[], Caller] = Anybody,
+        caller: Callable[[], Anybody] = Anybody,
     ) -> None:
         self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
         self._purged = -_PURGE_SECONDS

@@ -85,7 +85,8 @@ def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], 
     # what is not among the engine's first hits comes from behind them
     moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
     matrix = np.stack([vector for _, vector in held])
-    for (row, _), reason in zip(held, reasons(query.knowledge.feedback, query.knowledge.documents, matrix, moved), strict=True):
+    why = reasons(query.knowledge.feedback, query.knowledge.documents, matrix, moved)
+    for (row, _), reason in zip(held, why, strict=True):
         hits[row]["resift"]["because"] = reason
 
 
@@ -114,13 +115,14 @@ def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> Non
 
 def points(query: Rewritten, vectors: Sequence[Floats | None]) -> dict[str, Any]:
     """The hits, the session's marks and the query as points of a plane. ``vectors`` are the hits' (K,), if known."""
-    moved = None if query.knowledge.feedback is None else query.knowledge.vector
-    hits, marks, start, end = plane(vectors, [one.vector for one in query.knowledge.documents], query.knowledge.query_vector, moved)
+    known = query.knowledge
+    moved = None if known.feedback is None else known.vector
+    hits, marks, start, end = plane(vectors, [one.vector for one in known.documents], known.query_vector, moved)
     return {
         "hits": hits,
         "marks": [
             {"index": one.judgement.index, "document": one.judgement.document, "grade": one.judgement.grade, "at": at}
-            for one, at in zip(query.knowledge.documents, marks, strict=True)
+            for one, at in zip(known.documents, marks, strict=True)
         ],
         "query": start,
         "moved": end,

@@ -15,12 +15,12 @@ from resift.errors import ResiftError
 from resift.contracts.documents import IndexInfo, SearchResult
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
-from resift.rewriting.outcome import ENGLISH, Outcome
+from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import Asked, as_written, asked_in
 from resift.rewriting.rewrite import RewriteSettings, Rewritten, as_it_is, rewrite
 from resift.rewriting.text import find_text, telling_words
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Mark
+from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.cache import TtlCache
@@ -43,7 +43,7 @@ from resift.reranker.search.response import (
 )
 from resift.reranker.search.stopwatch import Stopwatch
 from resift.sessions import marking
-from resift.sessions.loading import Headers, KnowledgeLoader
+from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.vectors.similarity import known_alpha
 
@@ -145,21 +145,6 @@ class Reranker:
         mask = scoped.mask if scoped.method.masked else None
         return model.score(scoped.transform_query(vector), vectors, mask), weight
 
-    def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
-        """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
-
-        Raises BadInput for a malformed id and SessionsUnavailable.
-        """
-        return self.knowledge.session_feedback(session, headers)
-
-    def judged_documents(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
-        """A session's effective judgements with their documents, as :meth:`KnowledgeLoader.read` gives them."""
-        return self.knowledge.session_documents(session, headers)
-
-    def forget_documents(self) -> None:
-        """Read judged documents anew, which are otherwise remembered for five minutes: some have changed."""
-        self.knowledge.forget()
-
     def feedback(
         self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> dict[str, Any]:
@@ -218,10 +203,10 @@ class Reranker:
             check_clause("body", written, self.config.max_text)
             query = self.in_session(info, written, asked_in(written), headers)
         except ResiftError as error:
-            return body, Outcome.FAILED, ENGLISH[Outcome.FAILED].format(error.message)
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
         except Exception as error:
             log.exception("rewriting failed")
-            return body, Outcome.FAILED, ENGLISH[Outcome.FAILED].format(type(error).__name__)
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__)
         return body if query.body is written else query.body, query.outcome, query.reason
 
     def in_session(self, info: IndexInfo, body: dict[str, Any], asked: Asked, headers: Headers = None) -> Rewritten:
@@ -230,15 +215,13 @@ class Reranker:
         Raises BadInput for a malformed session's id and what the engine raises.
         """
         knowledge = self.knowledge.load(info, asked.text, asked.session, asked.client, asked.through_cluster, headers)
-        text, notes = telling_words(asked.text, len(info.fields), self.search_model.table.idf), []
-        if text != asked.text and text == find_text(body.get("query")):  # a body of the caller's own asks for all
-            notes.append(f"the query is too long for the engine: its {len(text.split())} most telling words count")
-        else:
-            text = asked.text
+        words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
+        if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
+            note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
+            knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
         if asked.widen and asked.knn and not info.graph:
-            notes.append(f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --copy-to)")
-        if notes:
-            knowledge = replace(knowledge, text=text, notes=[*knowledge.notes, *notes])
+            note = f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --copy-to)"
+            knowledge = replace(knowledge, notes=[*knowledge.notes, note])
         return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback))
 
     def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
@@ -278,7 +261,7 @@ class Reranker:
             log.exception("rewriting failed")
             reason = f"rewriting failed: {type(error).__name__}"
         result = self.engine.search(search.index, body, headers=search.headers)
-        return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.value, "reason": reason})
+        return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
     def _answer(
         self,
@@ -307,7 +290,7 @@ class Reranker:
         said = self._described(search, query, step) if reranked else {"reranked": False}
         shown = {"plane": points(query, result.vectors)} if search.plane else {}
         reason = {"reason": query.reason} if query.reason else {}
-        return Answer(result, {**said, "outcome": query.outcome.value, **reason, **facets, **shown})
+        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets, **shown})
 
     def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
         """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
