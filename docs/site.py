@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # a file of the repository: its name in the site
 OUTSIDE = {
     "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "SECURITY.md": "security-policy.md",  # not beside security.md, which is the same name on some disks

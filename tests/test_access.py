@@ -19,11 +19,11 @@ from test_openapi import OPERATIONS
 from werkzeug.test import TestResponse
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.ingest.indexing import DeadLetters
 from resift.ingest.readers import BadLine
 from resift.plugin.connect import open_session_store
-from resift.plugin.documents import Document
-from resift.plugin.session_store import SessionStore, StoredSession
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import SCOPES, KeyFile

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift.cli.main import main
+from resift.contracts.session_store import StoredSession
 from resift.plugin.connect import open_session_store
-from resift.plugin.session_store import StoredSession
 
 
 def resift(*arguments: str, status: int = 0) -> Result:

@@ -23,7 +23,7 @@ from resift.cli import http_server
 from resift.cli.main import main
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.judgements import Judgement
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 DOCUMENTS = 120
 NOWHERE = "http://127.0.0.1:1"

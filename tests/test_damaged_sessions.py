@@ -18,16 +18,16 @@ from opensearchpy.exceptions import OpenSearchException
 from reranker_app import RECORDS, ids, post
 
 from resift import Model
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import SessionDamaged, SessionNotFound, SessionsUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.session_store import SessionStore, StoredSession
 from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 LATER = 4e9
 BODY = {"at": 1.5, "q": ["fire é", "gun"], "j": [[1, 0, 0, 0, "bush", 1], [2, 9, 1, 0, "army", -0.5]], "o": None}

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from resift import WordVectors, build_model
 from resift.cli.main import main
+from resift.contracts.documents import Document
 from resift.errors import BadInput
 from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Classes, Collection, read_conversations
@@ -26,14 +27,13 @@ from resift.lab.evaluation.feedback.same_class import SameClass
 from resift.lab.evaluation.feedback.turns import METRICS, run_turns
 from resift.lab.evaluation.served import Asked, Hits
 from resift.lab.evaluation.system import Encoder
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.judgements import JudgedDocument, Judgement, Mark
 from resift.reranker.config import Config
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -142,7 +142,7 @@ def test_what_is_served_is_measured(
         rows = enumerate(zip(bench.documents, bench.vectors, strict=True))
         engine.bulk("docs", [Document(str(row), {"text": text}, vector) for row, (text, vector) in rows])
         service = Reranker(engine, model, Sessions(store), Config())
-        marks = {str(row): 1.0 for row in judged}
+        marks = {str(row): Mark(1.0) for row in judged}
         if marks:
             service.feedback("person", "docs", bench.queries[1], marks)
         for query, text in enumerate(bench.queries):

@@ -21,20 +21,20 @@ from opensearchpy.exceptions import TransportError
 from tcp_proxy import Proxy
 
 from resift import Model
+from resift.contracts.engine import repeatable
+from resift.contracts.session_store import StoredSession
+from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.engine import repeatable
 from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
 from resift.plugin.opensearch.ubi import OpenSearchUbiLog
-from resift.plugin.session_store import StoredSession
-from resift.plugin.ubi import EVENTS
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent
 EVERYTHING: dict[str, Any] = {"match_all": {}}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import SessionsUnavailable
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.session_store import SessionStore, StoredSession
 
 ROOT = Path(__file__).parent.parent
 FOREVER = 4e9
@@ -23,7 +23,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from resift.errors import SessionsUnavailable
-from resift.plugin.session_store import StoredSession
+from resift.contracts.session_store import StoredSession
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 
 folder, filler = Path(sys.argv[1]), sys.argv[2]

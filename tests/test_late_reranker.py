@@ -15,18 +15,18 @@ from test_train_reranker import table as table
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.engine import Engine
 from resift.ranking.fusion import combine
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
 from resift.reranker import Config, create_app, late_reranker
 from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 FIRE = {"match": {"text": "fire"}}
 TEXTS = {

@@ -15,16 +15,16 @@ from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, error_mess
 from reranker_app import wait_for_sample
 
 from resift import Model, __version__
+from resift.contracts.documents import Document
 from resift.encoders.model import ALPHA
 from resift.errors import ResiftError
-from resift.plugin.documents import Document
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.fusion import NORMALIZATIONS
 from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
-from resift.reranker.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS, MAX_QUERY
+from resift.rewriting.rewrite import JUDGED
+from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS, MAX_QUERY
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
 WITH_FIELDS = [name for name in WITH_BODY if not name.startswith("ubi")]  # a body of UBI is an array

@@ -13,15 +13,15 @@ from reranker_app import RECORDS
 
 import resift
 from resift import Model
+from resift.contracts.session_store import SessionStore
 from resift.errors import BadInput, QuotaExceeded, TextTooLong
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.session_store import SessionStore
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import Caller, KeyFile
-from resift.reranker.quotas import Quotas
-from resift.reranker.sessions import LATEST, MAX_DOCUMENT_ID, MAX_INDEX, Sessions
+from resift.sessions.quotas import Quotas
+from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_INDEX, Sessions
 
 DAY = 86_400
 MARK = {"session": "anna", "index": "docs", "query": "fire"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,13 +24,13 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import Document, IndexInfo, SearchResult
+from resift.contracts.engine import Engine, Headers
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.documents import Document, IndexInfo, SearchResult
-from resift.plugin.engine import Engine, Headers
 from resift.reranker import Config, create_app
-from resift.reranker.search.hits import vectors_of
+from resift.sessions.knowledge import _vectors
 from resift.vectors.similarity import alpha_of
 
 
@@ -204,7 +203,7 @@ def test_whole_bodies_come_back_as_the_engine_gave_them(client: FlaskClient, fil
         assert all(hit["highlight"] for hit in answer["hits"]["hits"])
         ordered = post(client, "/v1/search", index=filled, query={**body, "sort": [{"n": "desc"}]})
         assert ids(ordered) == ids(engine.search(filled, {**body, "sort": [{"n": "desc"}]}).response)
-        assert ordered["resift"] == {"reranked": False, "reason": "the search has 'sort'"}
+        assert ordered["resift"] == {"reranked": False, "outcome": "sorted", "reason": "the search has 'sort'"}
 
 
 def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None:
@@ -213,7 +212,7 @@ def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None
     assert (ids(none), none["hits"]["total"]["value"], none["resift"]["reranked"]) == ([], 5, False)
     everything = post(client, "/v1/search", index=filled, query={"match_all": {}})
     assert len(ids(everything)) == 7
-    assert everything["resift"] == {"reranked": False, "reason": "the query has no text"}
+    assert everything["resift"] == {"reranked": False, "outcome": "no_text", "reason": "the query has no text"}
 
 
 def test_knn_brings_what_bm25_does_not_find(client: FlaskClient, filled: str) -> None:
@@ -254,7 +253,7 @@ def test_of_an_index_without_resift_the_words_count(client: FlaskClient, engine:
     answer = post(client, "/v1/search", index=index, query="fire forest")
     direct = engine.search(index, {"query": {"multi_match": {"query": "fire forest", "fields": ["*"]}}})
     assert ids(answer) == [hit["_id"] for hit in direct.hits]
-    assert answer["resift"] == {"reranked": False, "reason": "there is nothing to add"}
+    assert answer["resift"] == {"reranked": False, "outcome": "nothing_to_add", "reason": "there is nothing to add"}
     assert post(client, "/v1/feedback", session="a", index=index, query="rain", relevant=["rain"])["steps"] == 1
     assert ids(post(client, "/v1/search", index=index, query="rain", session="a"))[0] == "rain"
     post(client, "/v1/feedback", session="a", index=index, query="fire forest", relevant=["army"])
@@ -329,17 +328,11 @@ def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
 
 
 def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:
-    asked = []
-
-    def texts(rows: Sequence[int]) -> list[str]:
-        asked.append(list(rows))
-        return ["fire", "river"]
-
+    texts = ["fire", "not read", "river"]
     fire, forest, river = model.encode(["fire", "forest", "river"])
-    np.testing.assert_array_equal(vectors_of(model, [None, forest, None], texts), [fire, forest, river])
-    np.testing.assert_array_equal(vectors_of(model, [forest, fire], texts), [forest, fire])
-    assert vectors_of(model, [], texts).shape == (0, model.dim)
-    assert asked == [[0, 2]], "no text is fetched of a document that has its vector"
+    np.testing.assert_array_equal(_vectors(model, [None, forest, None], texts), [fire, forest, river])
+    np.testing.assert_array_equal(_vectors(model, [forest, fire], texts[:2]), [forest, fire])
+    assert _vectors(model, [], []) == []
 
 
 def test_a_failing_model_leaves_the_engines_order(
@@ -358,7 +351,7 @@ def test_a_failing_model_leaves_the_engines_order(
         answer = post(client, "/v1/search", index=filled, query="fire forest", reasons=True)
     hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
     assert ids(answer) == [hit["_id"] for hit in hits]
-    assert answer["resift"] == {"reranked": False, "reason": "rewriting failed: RuntimeError"}
+    assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": "rewriting failed: RuntimeError"}
     with caplog.at_level(logging.CRITICAL):
         error = post(client, "/v1/rerank", 500, query="fire", documents=["x"])["error"]
     assert error["code"] == "internal_error"

@@ -13,8 +13,8 @@ from reranker_app import config as config
 from reranker_app import post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile

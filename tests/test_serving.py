@@ -21,7 +21,7 @@ from served import JSON, Client, Server, serving
 
 from resift import Model
 from resift.cli.main import main
-from resift.plugin.documents import Document
+from resift.contracts.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 
 DEADLINE = 3.0

@@ -13,12 +13,12 @@ from flask.testing import FlaskClient
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift import Model
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.errors import QuotaExceeded
 from resift.plugin.connect import open_ubi_log
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
-from resift.reranker.quotas import Quotas
+from resift.sessions.quotas import Quotas
 
 ORIGIN = "https://shop.example"
 
@@ -178,5 +178,5 @@ def test_actions_are_a_setting(client: FlaskClient, model: Model, tmp_path: Path
     found: dict[str, Any] = {}
     for actions in (("click=0.5",), ("click=-1",)):
         config = Config(engine=str(tmp_path / "engine.db"), ubi_actions=actions)
-        found[actions[0]] = create_app(config, model=model).extensions["resift"].rewriter.clicks.actions
+        found[actions[0]] = create_app(config, model=model).extensions["resift"].knowledge.clicks.actions
     assert found == {"click=0.5": {"click": 0.5}, "click=-1": {"click": -1}}

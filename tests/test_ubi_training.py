@@ -11,14 +11,14 @@ from ubi_events import event, query
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.lab.evaluation.judged_collection import judged_collection
 from resift.plugin.connect import open_engine, open_ubi_log
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.late_interaction import LateInteraction, fingerprints
-from resift.reranker.clicks import logged_judgements
+from resift.sessions.clicks import logged_judgements
 
 __all__ = ["table"]
 

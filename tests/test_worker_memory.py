@@ -20,7 +20,7 @@ from resift.ingest.readers import Record
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import Judgement
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 log = logging.getLogger(__name__)
 MB = 2**20

@@ -10,8 +10,8 @@ import click
 from resift.cli.cluster import cluster_option, dry_run_option, opened_cluster
 from resift.cli.options import field_names, json_option
 from resift.cli.paths import NewFolder
+from resift.contracts.documents import check_name
 from resift.errors import BadInput, EngineError, IndexNotFound
-from resift.plugin.documents import check_name
 
 _PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

@@ -17,6 +17,8 @@ from resift.cli.cluster import install_command
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFolder
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra, ResiftError
@@ -28,10 +30,8 @@ from resift.plugin.cluster.attachment import Target, check_attachable, check_ver
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import asked_installations, pipeline_name, settle_pipelines
 from resift.plugin.cluster.installation import installations
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
-from resift.plugin.query_dsl import is_ours
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance

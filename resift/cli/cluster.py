@@ -17,9 +17,9 @@ from resift.plugin.addresses import without_credentials
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
+    from resift.contracts.documents import ModelDescription
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
-    from resift.plugin.documents import ModelDescription
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), f"http://127.0.0.1:{PORT}"

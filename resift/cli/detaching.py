@@ -10,6 +10,7 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
+from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError
 from resift.ingest.attaching import empty
@@ -19,7 +20,6 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.usage import pipeline_uses
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 

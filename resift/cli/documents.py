@@ -17,6 +17,8 @@ from resift.cli.options import engine_option, fields_option, format_option, json
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
+from resift.contracts.documents import ANALYZERS, check_name
+from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError, shorten
 from resift.files import replaced
@@ -24,8 +26,6 @@ from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.lab.commands.train_self import adapt_files
-from resift.plugin.documents import ANALYZERS, check_name
-from resift.plugin.engine import Engine
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 

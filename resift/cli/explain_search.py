@@ -23,7 +23,8 @@ from resift.errors import BadInput
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import OPTIONS, SessionQuery
+from resift.rewriting.request import OPTIONS
+from resift.rewriting.rewrite import Rewritten
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -77,8 +78,8 @@ def explain_search(
         named = options.session
         if named is not None and not opened.index(index).session(named).explain()["judgements"]:
             click.echo(f"session {named} has no marks in {store} {ELSEWHERE}", err=True)
-        rewritten = service.rewriter.rewrite(info, body, options)
-    after, notes = rewritten.rewritten.body, [*_notes(rewritten, body), *_unread(body)]
+        rewritten = service.in_session(info, body, options)
+    after, notes = rewritten.body, [*_notes(rewritten, body), *_unread(body)]
     lines = ("before", _shown(body), "after", _shown(after), *notes)
     print_report({"before": body, "after": after, "notes": notes}, as_json, *lines)
 
@@ -110,19 +111,20 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
+def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
     """In a sentence each, what was added to a search ``before``, and why something was not."""
-    after = query.rewritten.body
+    after = query.body
     if after != before:
         yield from _words(query, after)
-        if query.rewritten.is_scored:
+        if query.is_scored:
             yield from _similarity(query)
         yield from _judged(query)
-    if query.documents and query.feedback is None:
-        yield f"Nothing that the session learned of its {len(query.documents)} judged documents concerns this query."
-    if query.rewritten.reason:
-        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.rewritten.reason}."
-    for note in query.notes:
+    count = len(query.knowledge.documents)
+    if count and query.knowledge.feedback is None:
+        yield f"Nothing that the session learned of its {count} judged documents concerns this query."
+    if query.obstacle:
+        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.obstacle}."
+    for note in query.knowledge.notes:
         yield f"Note: {note}."
 
 
@@ -134,8 +136,8 @@ def _unread(body: dict[str, Any]) -> Iterator[str]:
         yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
 
 
-def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
-    words = list(query.meaning.terms)
+def _words(query: Rewritten, after: dict[str, Any]) -> Iterator[str]:
+    words = list(query.knowledge.terms)
     if not words:
         return
     more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
@@ -144,24 +146,25 @@ def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
         yield "The strongest of them are in the query, the others in the rescoring of its first hits."
 
 
-def _similarity(query: SessionQuery) -> Iterator[str]:
-    meaning, settings = query.meaning, query.settings
-    if meaning.vector is None or not settings.alpha:
+def _similarity(query: Rewritten) -> Iterator[str]:
+    knowledge, settings = query.knowledge, query.settings
+    if knowledge.vector is None or not settings.alpha:
         return
-    measure = "1 + cosine" if meaning.similarity == "cosine" else "fuzzy Jaccard similarity"
+    measure = "1 + cosine" if knowledge.similarity == "cosine" else "fuzzy Jaccard similarity"
     yield (
         f"The first {settings.window} hits of each shard have their scores multiplied by "
         f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
     )
-    if query.feedback is not None:
-        how = "moved" if meaning.mask is None else "moved, and weighed by a mask,"
-        yield f"The query's vector is {how} by what the session learned of its {len(query.documents)} judged documents."
+    if knowledge.feedback is not None:
+        how = "moved" if knowledge.mask is None else "moved, and weighed by a mask,"
+        count = len(knowledge.documents)
+        yield f"The query's vector is {how} by what the session learned of its {count} judged documents."
 
 
-def _judged(query: SessionQuery) -> Iterator[str]:
-    meaning, judged = query.meaning, query.settings.judged
-    if judged == "keep" and meaning.kept:
-        yield f"Documents judged for other queries keep about the place that they have without: {len(meaning.kept)}."
-    elif judged != "keep" and meaning.judged:
+def _judged(query: Rewritten) -> Iterator[str]:
+    knowledge, judged = query.knowledge, query.settings.judged
+    if judged == "keep" and knowledge.kept:
+        yield f"Documents judged for other queries keep about the place that they have without: {len(knowledge.kept)}."
+    elif judged != "keep" and knowledge.judged:
         what = "are left out" if judged == "hide" else "come after all others of these hits"
-        yield f"Judged documents {what}: {len(meaning.judged)}."
+        yield f"Judged documents {what}: {len(knowledge.judged)}."

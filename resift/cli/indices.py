@@ -8,11 +8,11 @@ import click
 
 from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
 from resift.cli.output import print_report, print_table
+from resift.contracts.documents import IndexInfo, check_name
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
-from resift.plugin.documents import IndexInfo, check_name
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import PIPELINE_PREFIX
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")

@@ -15,7 +15,7 @@ from resift.cli.options import (
     service_settings,
     store_option,
 )
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.ranking.clicks import read_actions
 from resift.ranking.judgements import Judgement
 
@@ -30,8 +30,8 @@ class JudgedSource:
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
         """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
         # with Flask, which takes longer to import than most commands to run
-        from resift.reranker.clicks import logged_judgements
-        from resift.reranker.sessions import Sessions
+        from resift.sessions.clicks import logged_judgements
+        from resift.sessions.sessions import Sessions
 
         if from_ubi:
             with opened_ubi_log(self.engine, self.store) as log:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from resift.cli.paths import NewFolder, ParameterType
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore
+from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
@@ -25,10 +28,7 @@ from resift.plugin.connect import (
     open_ubi_log,
     ubi_address,
 )
-from resift.plugin.engine import Engine
-from resift.plugin.session_store import SessionStore
 from resift.plugin.sqlite.sessions import holds_sessions
-from resift.plugin.ubi import UbiLog
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:

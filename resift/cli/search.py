@@ -19,9 +19,9 @@ from resift.cli.options import (
     store_option,
 )
 from resift.cli.output import cut, display_width
+from resift.contracts.query_dsl import MAX_RESULTS, document_text
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
 _SUGGESTION_SECONDS = 3.0
 _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160

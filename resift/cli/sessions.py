@@ -28,7 +28,7 @@ def list_command(engine: str, store: str, as_json: bool) -> None:
     JUDGEMENTS counts the documents whose judgement is in force.
     """
     from resift.reranker.config import Config
-    from resift.reranker.sessions import Session, Sessions
+    from resift.sessions.sessions import Session, Sessions
 
     hours = Config.from_environment().session_hours
 

@@ -16,12 +16,12 @@ from resift.cli.cluster import with_installer
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import json_option
 from resift.cli.output import print_report, print_table
+from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import IndexNotFound
 from resift.ingest.verify import stale_share
 from resift.plugin.addresses import without_credentials
-from resift.plugin.query_dsl import is_ours
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from resift.cli.failures import INTERRUPTED, NOT_RIGHT
 from resift.cli.indices import count_documents
 from resift.cli.options import engine_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelMismatch
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, choose
 from resift.ingest.verify import verify as verify_index
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
 
 SECONDS = 30  # between two rounds of watching
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from resift.ingest.readers import BadLine, Record
-from resift.plugin.query_dsl import document_text
+from resift.contracts.query_dsl import document_text
 
 _NOT_TEXT = ("id", "_id", "label")
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
+from resift.cache import TtlCache
 from resift.reranker.access.requests import current_caller
-from resift.reranker.cache import TtlCache
-from resift.reranker.clicks import AHEAD
+from resift.sessions.clicks import AHEAD
 from resift.reranker.metrics import count_ubi
-from resift.reranker.quotas import Quotas
+from resift.sessions.quotas import Quotas
 
 MAX_ITEMS = 1000  # of a request; the first ones count
 MAX_ITEM = 16_384  # bytes of one as JSON

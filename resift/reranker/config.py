@@ -13,7 +13,7 @@ from resift.plugin.connect import default_store
 from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
-from resift.reranker.limits import MAX_WINDOW
+from resift.contracts.query_dsl import MAX_WINDOW
 from resift.reranker.search.cards import parse_page_fields
 from resift.vectors.packaged import DEFAULT
 

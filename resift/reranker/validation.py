@@ -30,9 +30,9 @@ from resift.errors import (
     TextTooLong,
     UnsupportedMediaType,
 )
-from resift.ranking.judgements import Judgement
+from resift.ranking.judgements import SOURCES, Judgement, inferred_source
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
-from resift.reranker.sessions import LATEST, MAX_JUDGEMENTS
+from resift.sessions.sessions import LATEST, MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
 
@@ -271,7 +271,8 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
         index, document = named(item, "index"), named(item, "document")
         grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, LATEST)
         step = natural(item, "step", 1, 10**9, low=1)
-        checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step))
+        source = choice(item, "source", inferred_source(grade), list(SOURCES))
+        checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step, source))
     return checked
 
 

@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from resift.arrays import Floats
+from resift.contracts.documents import Document, IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import MAX_RESULTS
 from resift.lab.evaluation.served import RANKED, Asked, Hits
-from resift.plugin.documents import Document, IndexInfo
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import MAX_RESULTS
-from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import telling_words
-from resift.plugin.rewriting.rewrite import RewriteSettings, rewrite
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.config import Config
-from resift.reranker.search.index_sample import IndexSamples
-from resift.reranker.search.meaning import meaning_of, scoped_feedback
-from resift.reranker.sessions import MAX_QUERY
+from resift.rewriting.rewrite import RewriteSettings, rewrite
+from resift.rewriting.text import question_clause, telling_words
+from resift.sessions.knowledge import Samples, knowledge_of, scoped_feedback
+from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 
 INDEX, _FIELD = "documents", "text"
@@ -59,7 +57,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self._info, self._positions = engine, info, positions
-        self._samples = IndexSamples(engine)
+        self._samples = Samples(engine)
 
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
@@ -69,12 +67,12 @@ class IndexSearch:
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         info = self._info
         text = telling_words(asked.text, len(info.fields), self.idf)
-        feedback = scoped_feedback(learned, judged, asked.text, asked.vector, lambda: self._samples.of(info))
+        feedback = scoped_feedback(learned, asked.text, asked.vector, lambda: self._samples.draw(info))
         field = None if info.model is None else info.searched
-        meaning = meaning_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
+        knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
         settings = self._settings(asked, feedback)
         body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
-        rewritten = rewrite(body, info.fields, replace(meaning, text=text), settings).body
+        rewritten = rewrite(body, info.fields, replace(knowledge, text=text), settings).body
         found = [hit for hit in self._engine.search(info.name, rewritten).hits if hit["_id"] in self._positions]
         positions = np.array([self._positions[hit["_id"]] for hit in found], np.int64)
         return Hits(positions, np.array([hit["_score"] for hit in found], np.float64), settings.window)

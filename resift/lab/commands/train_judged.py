@@ -23,6 +23,8 @@ from resift.cli.options import (
     weighted_names,
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
 from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
@@ -33,8 +35,6 @@ from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift.lab.evaluation.served import Asked, Served, served_by
 from resift.lab.training.options import EmBoostOptions, LateInteractionOptions
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
 from resift.ranking.late_interaction import SPELLING, LateInteraction
 from resift.vectors.mixture import mix_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors

@@ -27,6 +27,7 @@ from resift.cli.options import (
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.cli.text_fields import CorpusTexts
+from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
@@ -39,7 +40,6 @@ from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.deployed import embed
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import document_text
 from resift.vectors.packaged import load_vectors
 
 DEPLOYED = "opensearch:"

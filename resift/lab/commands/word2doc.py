@@ -18,13 +18,13 @@ from resift.cli.options import (
 )
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
+from resift.contracts.query_dsl import MAX_RESULTS
 from resift.errors import needs_extra
 from resift.ingest.readers import Files
 from resift.ingest.texts import titled_texts
 from resift.lab.commands.settings import set_option
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.word2doc.model import Word2Doc
-from resift.plugin.query_dsl import MAX_RESULTS
 from resift.vectors.packaged import load_vectors
 
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")

@@ -15,9 +15,9 @@ from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import is_foreign, pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.plugin.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
+from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"

@@ -11,7 +11,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.usage import pipeline_uses
-from resift.plugin.documents import IndexInfo
+from resift.contracts.documents import IndexInfo
 
 
 @dataclass(frozen=True)

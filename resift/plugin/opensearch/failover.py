@@ -19,7 +19,7 @@ from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from resift.errors import BadInput
-from resift.plugin.engine import REPEATABLE
+from resift.contracts.engine import REPEATABLE
 from resift.plugin.request_id import HEADER, OPAQUE_ID
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any
 from opensearchpy.helpers import scan
 
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
-from resift.plugin.documents import check_name
+from resift.contracts.documents import check_name
 from resift.plugin.opensearch.client import T, call, connect
-from resift.plugin.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
 
 _ATTEMPTS = 20
 _FULL = "read-only-allow-delete block"

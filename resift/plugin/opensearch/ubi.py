@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import EngineError, IndexNotFound
-from resift.plugin.documents import check_name
+from resift.contracts.documents import check_name
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
-from resift.plugin.session_store import HURRIED_SECONDS
-from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
+from resift.contracts.session_store import HURRIED_SECONDS
+from resift.contracts.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500

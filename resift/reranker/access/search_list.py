@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
-from resift.plugin.query_dsl import MAX_RESULTS
+from resift.contracts.query_dsl import MAX_RESULTS
 
 # shapes that are one entry of a table: {"match": …}, but not {"match": …, "term": …}
 _TABLES = {"clause": "clauses", "interval": "intervals"}

@@ -14,29 +14,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
-from resift.arrays import Floats
+from resift.contracts.query_dsl import Body
 from resift.errors import BadInput
-from resift.plugin.query_dsl import VECTOR_FIELD, Body, VectorFields
-from resift.plugin.rewriting.clauses import (
+from resift.ranking.fusion import similarity_factor
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.similarity import (
     fixed_score,
     ids_clause,
     nearest_clauses,
     rescore,
     similarity_clause,
-    word_clauses,
 )
-from resift.plugin.rewriting.query_text import CLAUSES, Parts, text_parts
-from resift.plugin.sqlite.analysis import STOP_WORDS
-from resift.ranking.fusion import similarity_factor
+from resift.rewriting.text import CLAUSES, Parts, text_parts, word_clauses
+from resift.sessions.knowledge import Knowledge
+from resift.stop_words import ANALYZER_STOP_WORDS
 from resift.text import tokenize
 from resift.vectors.similarity import beta_of
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
-NOTHING_TO_ADD = "there is nothing to add"
 JUDGED = ("keep", "demote", "hide")
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
@@ -76,110 +74,98 @@ class RewriteSettings:
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """What a query means to a session, or by itself.
+class Rewritten:
+    """A search ``body`` and what became of it, by what ``knowledge`` and under which ``settings``.
 
-    ``text``: what it asks for. ``vector`` (K,): its vector as the session moves it, under ``mask`` (K,) if the session
-    learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
-    words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
-    documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
-    indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
-    documents' vectors, or fields of joined ones.
+    ``detail``: what the outcome is about, such as the kind of a query.
     """
 
-    text: str
-    vector: Floats | None
-    similarity: str = "cosine"
-    mask: Floats | None = None
-    terms: Mapping[str, float] = field(default_factory=dict)
-    kept: Mapping[str, float] = field(default_factory=dict)
-    judged: Sequence[str] = ()
-    homes: Mapping[str, str] = field(default_factory=dict)
-    vector_fields: VectorFields = VECTOR_FIELD
-
-    @cached_property
-    def share(self) -> float:
-        """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
-        words: 1 + ‖weights of the terms‖."""
-        share: float = 1 + sum(weight**2 for weight in self.terms.values()) ** 0.5
-        return share
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """A body, and why it is left as it was, wholly or in part; "" if it is not."""
-
     body: Body
-    reason: str = ""
+    outcome: Outcome
+    knowledge: Knowledge
+    settings: RewriteSettings
+    detail: str = ""
 
     @property
     def is_scored(self) -> bool:
         """Whether its hits have the scores of this module, :func:`score_factor` times those of the words."""
-        return not self.reason
+        return self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
 
     @property
     def is_ranked(self) -> bool:
         """Whether its hits are in the order of their scores, and may be ordered by others."""
-        return self.reason in ("", NOTHING_TO_ADD)
+        return self.is_scored or self.outcome is Outcome.NOTHING_TO_ADD
+
+    @property
+    def obstacle(self) -> str:
+        """What kept the body as it was, wholly or in part, in English; "" if nothing did."""
+        return self.outcome.english.format(self.detail)
+
+    @property
+    def reason(self) -> str:
+        """The same, and what was left out beside it."""
+        return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))
 
 
-def rewrite(body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> Rewritten:
-    """The search body with what ``meaning`` adds to it, over an index whose text ``fields`` are searched.
+def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
+    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched.
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
-    reason = _untouchable(body)
-    if reason:
-        return Rewritten(body, reason)
-    rewriting = _Rewriting(body, fields, meaning, settings)
-    reason = _unrescorable(body)
-    if reason:
+    obstacle = _untouchable(body, knowledge)
+    if obstacle is not None:
+        kind = next(iter(body["query"])) if obstacle is Outcome.KIND_NOT_SUPPORTED else ""
+        return Rewritten(body, obstacle, knowledge, settings, kind)
+    rewriting = _Rewriting(body, fields, knowledge, settings)
+    obstacle = _unrescorable(body)
+    if obstacle is not None:
         # the words alone still say which of a group of hits is best, where hits are collapsed
         ranked = "collapse" in body and "search_after" not in body and _by_score(body.get("sort"))
         query = rewriting.query_alone(ranked)
-        return Rewritten(body if query is None else {**body, "query": query}, reason)
+        return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
-    if not stages and not (rewriting.hidden or rewriting.meaning.terms):
-        return Rewritten(body, NOTHING_TO_ADD)
+    if not stages and not (rewriting.hidden or knowledge.terms):
+        return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
     own = body.get("rescore") or []
     rescores = [*(own if isinstance(own, list) else [own]), *stages]
-    return Rewritten({**body, "query": query, **({"rescore": rescores} if rescores else {})})
+    whole = {**body, "query": query, **({"rescore": rescores} if rescores else {})}
+    return Rewritten(whole, Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN, knowledge, settings)
 
 
-def score_factor(meaning: Meaning, settings: RewriteSettings, id: str, similarity: float) -> float:
-    """What a rescored hit's own score was multiplied with, if its similarity with the meaning's vector is this."""
-    beta = _beta(meaning, settings)
-    if settings.judged == "keep" and id in meaning.kept:
-        return _kept_factor(meaning, id, beta)
-    factor = PROMOTED if settings.judged == "demote" and meaning.judged and id not in meaning.judged else 1.0
-    return factor * similarity_factor(meaning.similarity, similarity, beta)
+def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, similarity: float) -> float:
+    """What a rescored hit's own score was multiplied with, if its similarity with the query's vector is this."""
+    beta = _beta(knowledge, settings)
+    if settings.judged == "keep" and id in knowledge.kept:
+        return _kept_factor(knowledge, id, beta)
+    factor = PROMOTED if settings.judged == "demote" and knowledge.judged and id not in knowledge.judged else 1.0
+    return factor * similarity_factor(knowledge.similarity, similarity, beta)
 
 
-def _beta(meaning: Meaning, settings: RewriteSettings) -> float:
-    return 0.0 if meaning.vector is None else beta_of(settings.alpha)
+def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
+    return 0.0 if knowledge.vector is None else beta_of(settings.alpha)
 
 
-def _kept_factor(meaning: Meaning, id: str, beta: float) -> float:
+def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """The same of a judged document that keeps its place."""
-    return meaning.share * similarity_factor(meaning.similarity, meaning.kept[id], beta)
+    return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
 
 
-def _untouchable(body: Body) -> str:
-    """Why nothing can be added to a search; "" if something can."""
+def _untouchable(body: Body, knowledge: Knowledge) -> Outcome | None:
+    """Why nothing can be added to a search; None if something can."""
+    if not knowledge.text and knowledge.feedback is None and not knowledge.judged:
+        return Outcome.NO_TEXT
     query = body.get("query", {"match_all": {}})
     if not isinstance(query, Mapping) or len(query) != 1:
-        return "the query is malformed"
+        return Outcome.MALFORMED
     if not query.keys().isdisjoint(_TOP_ONLY):
-        return f"the query is {next(iter(query))!r}"
+        return Outcome.KIND_NOT_SUPPORTED
     if body.get("size", 10) == 0:
-        return "no hits were asked for"
+        return Outcome.NO_HITS
     if "slice" in body and "pit" not in body:
-        return "OpenSearch rescores no scroll"
+        return Outcome.SLICED
     if "query" not in body and "suggest" in body:
-        return "there is no query"
-    if _is_rewritten(query):
-        return "it is rewritten already"  # by the service, where the index has our pipeline as its default
-    return ""
+        return Outcome.NO_QUERY
+    return Outcome.ALREADY_REWRITTEN if _is_rewritten(query) else None
 
 
 def _is_rewritten(query: Mapping[str, Any]) -> bool:
@@ -191,13 +177,13 @@ def _is_rewritten(query: Mapping[str, Any]) -> bool:
     return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
 
 
-def _unrescorable(body: Body) -> str:
-    """Why OpenSearch would refuse to rescore a search's hits, or make nothing of it; "" if it can."""
+def _unrescorable(body: Body) -> Outcome | None:
+    """Why OpenSearch would refuse to rescore a search's hits, or make nothing of it; None if it can."""
     if "collapse" in body:
-        return "the search has 'collapse'"
+        return Outcome.COLLAPSED
     if "search_after" in body:
-        return "the search has 'search_after'"
-    return "" if _by_score(body.get("sort")) else "the search has 'sort'"
+        return Outcome.SEARCH_AFTER
+    return None if _by_score(body.get("sort")) else Outcome.SORTED
 
 
 def _by_score(sort: Any) -> bool:
@@ -210,26 +196,26 @@ def _by_score(sort: Any) -> bool:
 
 
 class _Rewriting:
-    """What one meaning adds to a query under some settings."""
+    """What is known of one query adds to it under some settings."""
 
-    def __init__(self, body: Body, fields: Sequence[str], meaning: Meaning, settings: RewriteSettings) -> None:
-        self.meaning, self.settings = meaning, settings
-        self.beta = _beta(meaning, settings)
+    def __init__(self, body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
+        self.knowledge, self.settings = knowledge, settings
+        self.beta = _beta(knowledge, settings)
         query = body.get("query", {"match_all": {}})
         self.query: Body = query
         # a hit's score with the words says nothing of what it has without them, which min_score is about
         self.min_score = body.get("min_score")
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
-        length = _length(meaning.text)
+        length = _length(knowledge.text)
         width = len(fields) or _UNKNOWN_FIELDS
-        self.words = word_clauses(meaning.terms, fields, length)[: CLAUSES // width]
+        self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave
-        self.most_in_query = max(0, CLAUSES // width - len(tokenize(meaning.text)))
+        self.most_in_query = max(0, CLAUSES // width - len(tokenize(knowledge.text)))
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
-        self.kept = dict(meaning.kept) if settings.judged == "keep" else {}
-        self.hidden = list(meaning.judged) if settings.judged == "hide" else []
-        self.demoted = list(meaning.judged) if settings.judged == "demote" else []
+        self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
+        self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
+        self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
 
     def rewritten_query(self) -> Body:
         """The query under our name: widened if it may be, and without the documents that are hidden."""
@@ -243,11 +229,11 @@ class _Rewriting:
     def _alternatives(self, parts: Parts) -> list[Body]:
         """What else a widened query finds documents by."""
         found = self._words(self.words[: self.in_query])
-        meaning, vector, count = self.meaning, self.meaning.vector, self.settings.knn
+        knowledge, vector, count = self.knowledge, self.knowledge.vector, self.settings.knn
         if count and vector is not None:
             conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
             wanted = conditions if parts.filter or parts.must_not else None
-            near = nearest_clauses(meaning.similarity, meaning.vector_fields, vector, meaning.mask, count, wanted)
+            near = nearest_clauses(knowledge.similarity, knowledge.vector_fields, vector, knowledge.mask, count, wanted)
             found += near
         return found
 
@@ -272,7 +258,7 @@ class _Rewriting:
         kept = self._documents(list(self.kept))
         if not kept:
             return self.query
-        functions = [{"filter": documents, "weight": self.meaning.share} for documents in kept]
+        functions = [{"filter": documents, "weight": self.knowledge.share} for documents in kept]
         return {"function_score": {"query": self.query, "functions": functions}}
 
     def stages(self) -> list[Body]:
@@ -293,25 +279,27 @@ class _Rewriting:
 
     def _factors(self) -> list[Body]:
         """Clauses for what scores are multiplied with: by the similarity, and of documents that keep their places."""
-        meaning, factors = self.meaning, []
-        if self.beta and meaning.vector is not None:
+        knowledge, factors = self.knowledge, []
+        if self.beta and knowledge.vector is not None:
             others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
             factors.append(
                 similarity_clause(
-                    meaning.similarity, meaning.vector_fields, meaning.vector, meaning.mask, self.beta, others
+                    knowledge.similarity, knowledge.vector_fields, knowledge.vector, knowledge.mask, self.beta, others
                 )
             )
-        if self.beta or meaning.terms:
-            factors += [fixed_score(self._documents([id])[0], _kept_factor(meaning, id, self.beta)) for id in self.kept]
+        if self.beta or knowledge.terms:
+            factors += [
+                fixed_score(self._documents([id])[0], _kept_factor(knowledge, id, self.beta)) for id in self.kept
+            ]
         return factors
 
     def _documents(self, ids: Sequence[str]) -> list[Body]:
         """Clauses for judged documents: of several indices each may have another document of the same id."""
-        if not self.meaning.homes:
+        if not self.knowledge.homes:
             return [ids_clause(ids)] if ids else []
         by_home: dict[str, list[str]] = {}
         for id in ids:
-            by_home.setdefault(self.meaning.homes[id], []).append(id)
+            by_home.setdefault(self.knowledge.homes[id], []).append(id)
         return [
             {"bool": {"filter": [ids_clause(those), {"term": {"_index": home}}]}} for home, those in by_home.items()
         ]
@@ -320,7 +308,7 @@ class _Rewriting:
 def _length(text: str) -> float:
     """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
     they would be most of a long question, and blow the session's words up."""
-    counts = Counter(word for word in tokenize(text) if word not in STOP_WORDS)
+    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
     return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 

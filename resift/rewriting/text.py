@@ -1,13 +1,13 @@
-"""What a search body asks for: its text, and which of its clauses score."""
+"""Clauses of text: what a body asks for, which of its clauses score, and those that ask for a question or for words."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resift.plugin.query_dsl import Body
+from resift.contracts.query_dsl import Body, NestedField
 from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize, word_places
 
@@ -36,6 +36,11 @@ _NEGATED = re.compile(rf"(?<![^\s(])[-!](?:{_NAME})?{_VALUE}")
 _NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\S*)|\bNOT\s+(?:{_NAME})?{_VALUE}")
 _OF_A_FIELD = re.compile(rf"{_FIELD}{_VALUE}")
 _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
+FUNCTION_WORD_BOOST = 0.1
+# Of a text's score in the fields of an index that are not its best one: a document about fire in its title and in its
+# text has more of it than one that only names it in either.
+TIE_BREAKER = 0.3
+_PUNCTUATION = ".,;:?!\"'()"
 _DEFAULTS = {"adjust_pure_negative": True, "boost": 1.0, "should": []}
 _OTHER = object()
 
@@ -166,3 +171,60 @@ def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list) else [value]
+
+
+def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
+    """The query clause that asks for a text in an index's ``fields``, in all of them if it names none.
+
+    Nested objects are documents of their own to the engine: of those at one path the best one counts.
+    """
+    nested: dict[str, list[str]] = {}
+    for field in fields:
+        if isinstance(field, NestedField):
+            nested.setdefault(field.path, []).append(field)
+    flat = [field for field in fields if not isinstance(field, NestedField)]
+    clauses = [_multi_match(text, flat or ["*"], settings)] if flat or not fields else []
+    for path, inner in nested.items():
+        query = _multi_match(text, inner, settings)
+        # of several indices one may have no such objects
+        clauses.append({"nested": {"path": path, "query": query, "score_mode": "max", "ignore_unmapped": True}})
+    if len(clauses) == 1:
+        return clauses[0]
+    return {"dis_max": {"queries": clauses, "tie_breaker": settings.get("tie_breaker", 0.0)}}
+
+
+def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
+    # lenient: of several indices one may have a number or a date where others have a text, and would refuse words
+    return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
+
+
+def question_clause(text: str, fields: Sequence[str]) -> Body:
+    """The query clause for what somebody typed: function words ("what", "about", "is") weigh a tenth of the others.
+
+    They match as they always do, and so decide between documents that are alike otherwise; with their full weight the
+    question's form outweighs its subject. One in capitals among small letters is a name ("US", "IT"). Of several
+    ``fields`` the best one counts, and three tenths of each other one.
+    """
+    several: Body = {"tie_breaker": TIE_BREAKER} if len(fields) > 1 else {}
+    words = text.split()
+    is_function = [_is_function_word(word, may_be_name=not text.isupper()) for word in words]
+    weak = " ".join(word for word, found in zip(words, is_function, strict=True) if found)
+    if not weak or all(is_function):
+        return text_clause(text, fields, **several)
+    strong = " ".join(word for word, found in zip(words, is_function, strict=True) if not found)
+    clauses = [
+        text_clause(strong, fields, **several),
+        text_clause(weak, fields, **several, boost=FUNCTION_WORD_BOOST),
+    ]
+    return {"bool": {"should": clauses}}
+
+
+def _is_function_word(word: str, may_be_name: bool) -> bool:
+    bare = word.strip(_PUNCTUATION)
+    return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
+
+
+def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: float) -> list[Body]:
+    """A clause for each of the expansion ``terms``, whose weights are for a query of length 1; this one's is
+    ``length``."""
+    return [text_clause(word, fields, boost=round(weight * length, 4)) for word, weight in terms.items()]

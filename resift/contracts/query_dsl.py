@@ -19,6 +19,7 @@ PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its 
 HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
 _VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
 _STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
+MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
 MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
 
 

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from resift.cache import TtlCache
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.errors import EngineError, ResiftError
-from resift.plugin.engine import Engine
-from resift.plugin.ubi import UbiEvent, UbiLog, UbiQuery
 from resift.ranking.clicks import Actions, Graded, Interaction, click_grades
 from resift.ranking.judgements import Judgement
-from resift.reranker.cache import TtlCache
-from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
+from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
 
 log = logging.getLogger(__name__)
 AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
@@ -51,7 +51,7 @@ class Clicks:
         self._unknown_objects: TtlCache[bool] = TtlCache(_OBJECTS, _REFUSED)
         self._refused: TtlCache[bool] = TtlCache(1, _REFUSED)
 
-    def of(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
+    def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
         """The judgements that follow from the latest events of a client or a session, of an index's documents.
 
         Without rights to the log there are none. Raises what the engine raises, and EngineUnavailable after half a
@@ -77,7 +77,7 @@ class Clicks:
         graded = graded_objects(known, queries, self.actions)
         ids = self._ids({name for _, name, _ in graded}, index, headers)
         judged = [
-            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at)
+            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
             for text, name, one in graded
             if name in ids
         ]
@@ -140,7 +140,7 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
             ids |= {(name, field): id for name, id in found.items()}
     judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
     return [
-        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at))
+        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
         for id, text, document, one in judged
         if text and document is not None
     ]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from resift.arrays import Floats
+from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 from resift.errors import BadInput, ModelMismatch
-from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 from resift.vectors.similarity import lengths_of
 
 # Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have

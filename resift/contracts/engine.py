@@ -9,9 +9,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
-from resift.plugin.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
-from resift.plugin.query_dsl import (
+from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
+from resift.contracts.query_dsl import (
     CODE_FIELD,
     GUARD_FIELD,
     VECTOR_FIELD,
@@ -20,9 +19,10 @@ from resift.plugin.query_dsl import (
     is_ours,
     vector_field_names,
 )
+from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
-# Whether a search may be sent to another node after one failed with it, as what Resift asks by itself may. What a caller
+# Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
 # wrote may be what felled the first, unless it was checked against a list of what may be asked.
 REPEATABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
 
@@ -56,7 +56,7 @@ class Engine(ABC):
     def create(self, index: str, fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> None:
         """Create an index whose text ``fields`` are searched, and encoded by ``model``.
 
-        ``analyzer`` is one of :data:`resift.plugin.documents.ANALYZERS`. Raises BadInput for a name, field list or
+        ``analyzer`` is one of :data:`resift.contracts.documents.ANALYZERS`. Raises BadInput for a name, field list or
         analyzer that cannot be, and EngineError with status 400 if there is another index of that name. One that is
         made of the same fields, model and analyzer already is left as it is: two indexers may begin at the same time.
         """

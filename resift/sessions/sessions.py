@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import (
     BadInput,
     SessionBusy,
@@ -28,10 +29,8 @@ from resift.errors import (
     TextTooLong,
     shorten,
 )
-from resift.plugin.session_store import SessionStore, StoredSession
-from resift.ranking.judgements import Judgement, effective_judgements
-from resift.reranker.access.keys import Caller
-from resift.reranker.quotas import Quotas
+from resift.ranking.judgements import SOURCES, Judgement, effective_judgements, inferred_source
+from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
@@ -43,6 +42,16 @@ _ATTEMPTS = 40
 _WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class Anybody:
+    """Who asks, where there are no keys; what knows keys derives from it. ``name``: that of their key."""
+
+    name: str | None = None
+
+    def may_use(self, owner: str | None) -> bool:
+        """Whether a session that the key of this name began is theirs to use."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class Sessions:
     ``caller`` gives who asks, at each call. A session that is not theirs is as good as none (SessionNotFound), and
     cannot be begun by them either. ``quotas`` bound what a caller's key stores.
 
-    Every method raises SessionsUnavailable if the store does not answer, BadInput for a malformed id, and SessionDamaged
+    Every method raises SessionsUnavailable if the store does not answer, BadInput for a malformed id, SessionDamaged
     where what is stored under an id is no session; such a one can be deleted, and is left out among others.
     """
 
@@ -101,7 +110,7 @@ class Sessions:
         store: SessionStore,
         hours: float = 24.0,
         clock: Callable[[], float] = time.time,
-        caller: Callable[[], Caller] = Caller,
+        caller: Callable[[], Anybody] = Anybody,
         quotas: Quotas | None = None,
     ) -> None:
         self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
@@ -112,7 +121,7 @@ class Sessions:
         """Add a step of judgements to a session, which begins with its first step, and return it.
 
         Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises what
-        :func:`check_judgements` raises, SessionNotFound if the id is another caller's, QuotaExceeded, and SessionBusy if
+        :func:`check_judgements` raises, SessionNotFound if the id is another caller's, QuotaExceeded, SessionBusy if
         other writers were always faster.
         """
         check_judgements(judgements)
@@ -266,8 +275,8 @@ def check_id(session: str) -> str:
 
 
 def check_judgements(judgements: Sequence[Judgement]) -> None:
-    """Raise BadInput for more than MAX_JUDGEMENTS, and for ids and names of indices that are no Unicode text; TextTooLong
-    for those that are too long."""
+    """Raise BadInput for more than MAX_JUDGEMENTS, and for ids and names of indices that are no Unicode text, and
+    TextTooLong for those that are too long."""
     if len(judgements) > MAX_JUDGEMENTS:
         raise BadInput(
             f"{len(judgements)} documents are marked at once",
@@ -275,7 +284,10 @@ def check_judgements(judgements: Sequence[Judgement]) -> None:
             expected=f"at most {MAX_JUDGEMENTS}, which is what a session holds",
         )
     for one in judgements:
-        for what, value, most in (("document's id", one.document, MAX_DOCUMENT_ID), ("index's name", one.index, MAX_INDEX)):
+        for what, value, most in (
+            ("document's id", one.document, MAX_DOCUMENT_ID),
+            ("index's name", one.index, MAX_INDEX),
+        ):
             try:
                 size = len(value.encode())
             except UnicodeEncodeError:
@@ -303,7 +315,9 @@ def _encoded(session: Session, version: Any) -> StoredSession:
         ]
         for one in session.judgements
     ]
-    body = {"at": session.created, "q": queries, "j": rows}
+    # sources stand beside the rows, of which version 0.1 unpacks six values: replicas are restarted one by one
+    sources = [SOURCES.index(one.source) for one in session.judgements]
+    body = {"at": session.created, "q": queries, "j": rows, "s": sources}
     if session.owner is not None:
         body["o"] = session.owner
     return StoredSession(body, session.expires, indices, version)
@@ -314,6 +328,12 @@ def _decoded(id: str, stored: StoredSession) -> Session:
     try:
         created, expires = _number(stored.body["at"], 0, LATEST), _number(stored.expires, 0, LATEST)
         queries, indices = _texts(stored.body["q"]), _texts(stored.indices, least=1, most=MAX_INDEX)
+        rows = stored.body["j"]
+        # sessions of earlier versions have neither sources nor an owner
+        places = stored.body.get("s")
+        sources = (
+            [inferred_source(row[5]) for row in rows] if places is None else [SOURCES[_whole(at)] for at in places]
+        )
         judgements = [
             Judgement(
                 index=indices[_whole(index)],
@@ -322,10 +342,10 @@ def _decoded(id: str, stored: StoredSession) -> Session:
                 query=queries[_whole(query)],
                 at=round(_number(created + at / 1000, 0, LATEST), 3),
                 step=_whole(step),
+                source=source,
             )
-            for step, at, query, index, document, grade in stored.body["j"]
+            for (step, at, query, index, document, grade), source in zip(rows, sources, strict=True)
         ]
-        # sessions of earlier versions have no owner
         owner = None if stored.body.get("o") is None else _texts([stored.body["o"]])[0]
     except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
         raise SessionDamaged(
