@@ -59,7 +59,7 @@ def trained(
     table = vectors.save(folder / "vectors")
     command = ["train", "queries", "--index", embedded, "--field", "embedding", "--engine", opensearch_url]
     teacher = f"opensearch:{rewritten_node.query_model}"
-    more = ["--teacher", teacher, "--texts", "600", "--vectors", str(table), "--fields", ",".join(FIELDS), "--json"]
+    more = ["--teacher", teacher, "--set", "texts=600", "--vectors", str(table), "--fields", ",".join(FIELDS), "--json"]
     return CliRunner().invoke(main, [*command, *more, "--out", str(folder / "model")]), folder / "model"
 
 

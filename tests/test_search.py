@@ -8,12 +8,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 from clock import Clock
 from flask.testing import FlaskClient
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from reranker_app import TEXTS, ids, post
 from reranker_app import app as app
 from reranker_app import client as client
@@ -22,10 +25,11 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model, WordVectors, build_model
+from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.documents import Document, SearchResult
-from resift.plugin.engine import Engine
+from resift.plugin.documents import Document, IndexInfo, SearchResult
+from resift.plugin.engine import Engine, Headers
 from resift.reranker import Config, create_app
 from resift.reranker.search.hits import vectors_of
 from resift.vectors.similarity import alpha_of
@@ -70,10 +74,10 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
 
     adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
     found = {}
-    for name, given, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
+    for name, chosen, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
-        app = create_app(replace(config, alpha=weight), engine=engine, model=given).test_client()
-        Indexer(engine, given, "docs", DeadLetters(tmp_path / name)).run(
+        app = create_app(replace(config, alpha=weight), engine=engine, model=chosen).test_client()
+        Indexer(engine, chosen, "docs", DeadLetters(tmp_path / name)).run(
             [Record("f", 0, "a", {"text": "fire and smoke"})], ["text"]
         )
         found[name] = post(app, "/v1/search", index="docs", query="fire")["resift"]["alpha"]
@@ -289,6 +293,39 @@ def test_an_indexs_fields_and_model_are_remembered_for_five_seconds(
         service.info(filled, {"X-Opaque-Id": str(number)})
     field = "text"
     assert service.info(filled).fields == ("title",), "what many callers see is remembered at once"
+
+
+NAMES, VALUES = st.sampled_from(["Authorization", "X-Opaque-Id", "None"]), st.sampled_from(["", "None", "{}", "a", "b"])
+HEADERS = st.none() | st.dictionaries(NAMES, VALUES | st.text(max_size=5), max_size=2)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(callers=st.lists(HEADERS, min_size=2, max_size=4), allowed=st.sets(st.integers(0, 3)))
+@example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={0})
+@example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={1})
+@example(callers=[{"Authorization": "None"}, {"Authorization": "Basic YW5uYTp4"}, None, {}], allowed={1, 3})
+def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
+    engine: Engine, model: Model, callers: list[dict[str, str] | None], allowed: set[int]
+) -> None:
+    rights = [callers[number] for number in allowed if number < len(callers)]
+
+    def info(index: str, headers: Headers = None) -> IndexInfo:
+        if headers not in rights:
+            raise EngineError("no permissions", status=403)
+        return replace(IndexInfo.made_by(model, ["text"], index), fields=("text", repr(headers)))
+
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr(engine, "info", info)
+        patch.setattr(engine, "resolve", lambda index, _: [index])
+        app = create_app(Config(store=f"{folder}/sessions.db"), engine=engine, model=model)
+        service = app.extensions["resift"]
+        for headers in [*callers, *callers]:  # the second time with everything that was remembered
+            if headers in rights:
+                assert service.info("news", headers).fields == ("text", repr(headers))
+            else:
+                with pytest.raises(EngineError, match="no permissions"):
+                    service.info("news", headers)
+        service.sessions.store.close()
 
 
 def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:

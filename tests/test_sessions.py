@@ -257,7 +257,7 @@ def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
     assert marks(add(sessions, "steps", ("c", 1)))[0] == ("d1", 1, 2)
     with pytest.raises(BadInput, match="101 documents"):
         add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS + 1)))
-    with pytest.raises(BadInput, match="101 judgements"):
+    with pytest.raises(BadInput, match="101 documents"):
         sessions.put("s", [Judgement("docs", str(i), 1) for i in range(MAX_JUDGEMENTS + 1)])
     assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
 

@@ -18,7 +18,7 @@ import pytest
 from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
-from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionsUnavailable
+from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionDamaged
 from resift.ingest.in_memory import Refusals, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.documents import Document
@@ -28,6 +28,7 @@ from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.plugin.sqlite.tables import FORMAT
+from resift.reranker.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent
 SESSION = StoredSession({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
@@ -142,8 +143,8 @@ def test_a_damaged_document_is_named(path: Path) -> None:
         engine.search("docs", {"query": {"ids": {"values": ["2"]}}})
     with pytest.raises(CorruptEngine, match="row 2"):
         engine.search("docs", {"query": {"term": {"year": 2001}}})
-    with pytest.raises(SessionsUnavailable, match="damaged"):
-        store.read("a")
+    with pytest.raises(SessionDamaged, match="damaged"):
+        Sessions(store, clock=lambda: 0.0).get("a")
     assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
     engine.close()
     store.close()

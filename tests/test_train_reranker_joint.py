@@ -29,7 +29,7 @@ from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.sessions import Sessions
 
-TRAIN = ["--pool", "20", "--negatives", "8", "--epochs", "2", "--rate", "0.003", "--json"]
+TRAIN = ["--set", "pool=20", "--set", "negatives=8", "--set", "epochs=2", "--set", "rate=0.003", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,10 @@ def test_what_static_queries_find_already_is_no_gain(
     assert found[1] > 0.95
 
 
-def test_documents_of_a_collection_are_encoded_by_the_teacher_too(tmp_path: Path, table: WordVectors) -> None:
+def test_documents_of_a_collection_are_encoded_by_the_teacher_too(
+    tmp_path: Path, table: WordVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESIFT_RERANKER", str(tmp_path / "service"))
     table.save(tmp_path / "vectors")
     model = build_model("mean", table)
     model.save(tmp_path / "model")
@@ -106,6 +109,6 @@ def test_documents_of_a_collection_are_encoded_by_the_teacher_too(tmp_path: Path
     assert queries is not None
     beside = JointModel(load_model(tmp_path / "model"), queries).hash
     assert LateInteraction.load(out).info["beside"] == beside
-    use = ["reranker", "use", out, "--folder", tmp_path / "service"]
+    use = ["reranker", "use", out]
     assert "judged beside" not in resift(*use, *served).stderr
     assert f"beside the vectors of model {beside}, and not of {model.hash}" in resift(*use, *served[:2]).stderr

@@ -10,9 +10,10 @@ import click
 from resift.cli.cluster import cluster_option, dry_run_option, opened_cluster
 from resift.cli.options import field_names, json_option
 from resift.cli.paths import NewFolder
-from resift.errors import BadInput
+from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.documents import check_name
 
+_PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -100,10 +101,19 @@ def attach(
             if not dry_run and confirmed(yes, copying.question):
                 sys.exit(copying.run())
             return
-        attaching = Attaching(engine, index, Options(**options), as_json)
-        attaching.tell_plan(dry_run)
-        if not dry_run and confirmed(yes, f"Attach {attaching.names}?"):
-            sys.exit(attaching.run())
+        for _ in range(_PLANS):
+            try:
+                attaching = Attaching(engine, index, Options(**options), as_json)
+                attaching.tell_plan(dry_run)
+                if dry_run or not confirmed(yes, f"Attach {attaching.names}?"):
+                    return
+                if attaching.is_current:
+                    sys.exit(attaching.run())
+            except IndexNotFound:  # of an index that has gone since its alias was looked up, or of the alias itself
+                if not engine.resolve(index):
+                    raise
+            click.echo(f"{index} stands for other indices by now, as after a rollover: planned again", err=True)
+        raise EngineError(f"{index!r} stands for other indices each time it is planned", value=index)
 
 
 @click.command(epilog="Example: resift detach products --dry-run")

@@ -17,13 +17,13 @@ from resift.cli.cluster import install_command
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFolder
-from resift.cli.train_self import adapt_texts
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra, ResiftError
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
+from resift.lab.commands.train_self import adapt_texts
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import asked_installations, pipeline_name, settle_pipelines
@@ -63,6 +63,7 @@ class Attaching:
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: Options, as_json: bool) -> None:
         self.engine, self.cluster, self.options, self.as_json = engine, Cluster(engine), options, as_json
+        self.name = name
         self.targets = targets(self.cluster, name)
         for target in self.targets:
             check_attachable(target)
@@ -84,6 +85,11 @@ class Attaching:
     def names(self) -> str:
         """The indices' names, for people."""
         return ", ".join(target.name for target in self.targets)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
+        return self.engine.resolve(self.name) == [target.name for target in self.targets]
 
     def _plan(self, target: Target, model: Model) -> IndexPlan:
         options = self.options
@@ -172,6 +178,8 @@ class Attaching:
             command = install_command(self.cluster, folder)
             lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
         lines += [f"undo: resift detach {one['index']}" for one in found]
+        if not self.is_current:
+            lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
         return lines
 
     def folder_flag(self, model: Model) -> str:

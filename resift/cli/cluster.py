@@ -44,6 +44,11 @@ cluster_option = click.option(
     callback=checked_address,
     help="OpenSearch: one or more of its nodes, separated by commas.",
 )
+name_option = click.option(
+    "--name",
+    show_default=f"the only installed one, else {NAME}",
+    help="Prefix of the name of everything installed.",
+)
 installation_options = combined(
     cluster_option,
     click.option(
@@ -67,11 +72,7 @@ installation_options = combined(
         metavar="URL",
         help="URL at which OpenSearch reaches the reranker (resift serve).",
     ),
-    click.option(
-        "--name",
-        show_default=f"the only installed one, else {NAME}",
-        help="Prefix of the name of everything installed.",
-    ),
+    name_option,
     click.option(
         "--key",
         envvar="RESIFT_API_KEY",
@@ -104,16 +105,23 @@ def with_installer(command: Command) -> Command:
 
     An option that is not given is what the cluster remembers of its installation.
     """
+    return installation_options(_given_installer(command))
 
-    @installation_options
+
+def with_installed(command: Command) -> Command:
+    """Give a command an installation's name as an option, and its installer as the first argument."""
+    return combined(cluster_option, name_option)(_given_installer(command))
+
+
+def _given_installer(command: Command) -> Command:
     @wraps(command)
     def run(
         url: str,
-        model: str | None,
-        fields: list[str] | None,
-        reranker: str | None,
         name: str | None,
-        key: str | None,
+        model: str | None = None,
+        fields: list[str] | None = None,
+        reranker: str | None = None,
+        key: str | None = None,
         **rest: Any,
     ) -> None:
         from resift.plugin.cluster.client import Cluster
@@ -178,7 +186,7 @@ def install(installer: Installer, dry_run: bool, as_json: bool) -> None:
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
 @json_option
-@with_installer
+@with_installed
 def uninstall(installer: Installer, dry_run: bool, as_json: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
     _print_steps(installer.uninstall(dry_run), dry_run, as_json)

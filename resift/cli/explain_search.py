@@ -9,10 +9,17 @@ from typing import Any
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_for, store_options
+from resift.cli.options import (
+    ELSEWHERE,
+    engine_option,
+    json_option,
+    model_option,
+    service_settings,
+    store_for,
+    store_option,
+)
 from resift.cli.output import print_report
 from resift.errors import BadInput
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
@@ -30,57 +37,41 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 @click.argument("query", required=False)
 @click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
 @click.option("--session", metavar="ID", help="The session whose marks count.")
-@click.option("--alpha", type=Fraction(), help="Weight of the similarity, 0 to 1.  [default: the model's own]")
-@click.option(
-    "--widen/--no-widen",
-    default=None,
-    help="Whether the session's words may find documents.  [default: for a QUERY, not for a body]",
-)
-@click.option(
-    "--judged",
-    type=click.Choice(JUDGED),
-    default="keep",
-    show_default=True,
-    help="What happens to judged documents.",
-)
 @engine_option
-@search_models
-@store_options
+@model_option
+@store_option
 @json_option
 def explain_search(
     index: str,
     query: str | None,
     file: Any,
     session: str | None,
-    alpha: float | None,
-    widen: bool | None,
-    judged: str,
     engine: str,
     model: str,
-    static_queries: str,
     store: str,
-    session_index: str,
     as_json: bool,
 ) -> None:
     """Show what a search of INDEX sends to the engine, for the text QUERY or a search body.
 
     First the body as it is, then as it is rewritten, then in a sentence each what was added, and why something was not.
-    Vectors and scripts are shortened; --json prints them whole.
+    Vectors and scripts are shortened; --json prints them whole. A body names other options, such as alpha, in its
+    ext.ml_inference, as it does in the cluster.
     """
     asked: str | dict[str, Any] = _read(file) if file is not None else query or ""
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
+    settings = service_settings()
     with library.open(
         engine,
         model,
         sessions=store_for(session is not None or file is not None, store),  # a body may name a session
-        session_index=session_index,
-        static_queries=static_queries,
+        session_index=settings.session_index,
+        static_queries=settings.static_queries,
     ) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
-        search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
+        search = Search(index, asked, session)
         body = search_body(search, info, service.search_model.table.idf)
         options = asked_by(search, body)
         named = options.session

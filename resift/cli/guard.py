@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from resift.cli.cluster import with_installer
+from resift.cli.cluster import with_installed
 
 if TYPE_CHECKING:
     from resift.plugin.cluster.install import Installer
 
 
 @click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")
-@with_installer
+@with_installed
 def guard(installer: Installer) -> None:
     """Watch the reranker, and stop the cluster from calling it while it does not answer.
 

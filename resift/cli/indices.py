@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import engine_option, json_option, model_option, opened, session_index_option
+from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
 from resift.cli.output import print_report, print_table
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
@@ -64,16 +64,15 @@ def count_documents(engine: Engine, index: str) -> int:
 @click.argument("index")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
-@session_index_option
 @json_option
-def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) -> None:
+def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
     """Delete INDEX with all its documents and its own pipelines, after asking.
 
     Only what `resift indices` lists is deleted.
     """
     check_name(index)
     with opened(engine) as target:
-        _require_listed(target, index, session_index)
+        _require_listed(target, index, service_settings().session_index)
         documents = count_documents(target, index)
         if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
             raise BadInput(f"not confirmed: index {index} stays", value=index, expected="y, or --yes")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from resift.arrays import Floats
@@ -21,6 +22,19 @@ from resift.plugin.query_dsl import (
 )
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
+# Whether a search may be sent to another node after one failed with it, as what Resift asks by itself may. What a caller
+# wrote may be what felled the first, unless it was checked against a list of what may be asked.
+REPEATABLE: ContextVar[bool] = ContextVar("resift_repeatable", default=True)
+
+
+@contextmanager
+def repeatable(value: bool) -> Iterator[None]:
+    """Have REPEATABLE this value for the searches of a block."""
+    token = REPEATABLE.set(value)
+    try:
+        yield
+    finally:
+        REPEATABLE.reset(token)
 
 
 class Engine(ABC):

@@ -20,11 +20,12 @@ class StoredSession:
     """A session as it is stored: its JSON ``body``, when it ``expires`` (Unix seconds), and the ``indices`` it names.
 
     ``version`` is the store's own mark of the write that it comes from, None for a session that is not stored yet.
+    A store gives what it holds, and None for what is no JSON: whoever reads it has to check its form.
     """
 
-    body: dict[str, Any]
-    expires: float
-    indices: list[str]
+    body: Any
+    expires: Any
+    indices: Any
     version: Any = None
 
 

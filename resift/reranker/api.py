@@ -229,16 +229,20 @@ def rewrite() -> dict[str, Any]:
     search_body = _clause(body, "body", "a search body")
     if search_body is None:
         raise BadInput("body is missing", value="body", expected="a search body")
-    as_text = read.flag(body, "as_text", False)
     rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
     outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
     count_rewrite(outcome, reason)
     if read.flag(body, "hide_vectors", False):
         rewritten = _without_vectors(rewritten)
     return {
-        "body": to_json(rewritten).decode() if as_text else rewritten,
+        "body": as_text(rewritten) if read.flag(body, "as_text", False) else rewritten,
         "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
     }
+
+
+def as_text(body: dict[str, Any]) -> str:
+    """The JSON text of a search body in which ML Commons finds no name of its own to fill in, such as ${body}."""
+    return to_json(body).decode().replace("$", "\\u0024")
 
 
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ loses what another one stored.
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -18,14 +19,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable, shorten
+from resift.errors import (
+    BadInput,
+    SessionBusy,
+    SessionDamaged,
+    SessionNotFound,
+    SessionsUnavailable,
+    TextTooLong,
+    shorten,
+)
 from resift.plugin.session_store import SessionStore, StoredSession
 from resift.ranking.judgements import Judgement, effective_judgements
 from resift.reranker.access.keys import Caller
+from resift.reranker.quotas import Quotas
 
 log = logging.getLogger(__name__)
 MAX_JUDGEMENTS = 100
 MAX_QUERY = 200
+MAX_DOCUMENT_ID = 512  # bytes: OpenSearch's own limit
+MAX_INDEX = 1024  # bytes: one name has at most 255, but a list may be named, and OpenSearch takes an address of 4096
+LATEST = 1e11  # Unix seconds, in the year 5138; after 9999 they are no date
 _ATTEMPTS = 40
 _WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
@@ -77,9 +90,10 @@ class Sessions:
     """The sessions in a store. ``hours``: how long an unused session lives. ``clock`` gives Unix seconds.
 
     ``caller`` gives who asks, at each call. A session that is not theirs is as good as none (SessionNotFound), and
-    cannot be begun by them either.
+    cannot be begun by them either. ``quotas`` bound what a caller's key stores.
 
-    Every method raises SessionsUnavailable if the store does not answer, and BadInput for a malformed id.
+    Every method raises SessionsUnavailable if the store does not answer, BadInput for a malformed id, and SessionDamaged
+    where what is stored under an id is no session; such a one can be deleted, and is left out among others.
     """
 
     def __init__(
@@ -88,30 +102,27 @@ class Sessions:
         hours: float = 24.0,
         clock: Callable[[], float] = time.time,
         caller: Callable[[], Caller] = Caller,
+        quotas: Quotas | None = None,
     ) -> None:
         self.store, self.seconds, self.clock, self.caller = store, hours * 3600, clock, caller
+        self.quotas = quotas or Quotas()
         self._purged = -_PURGE_SECONDS
 
     def add(self, id: str, query: str, judgements: Sequence[Judgement]) -> Session:
         """Add a step of judgements to a session, which begins with its first step, and return it.
 
-        Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises BadInput if
-        there are more than MAX_JUDGEMENTS, SessionNotFound if the id is another caller's, and SessionBusy if other
-        writers were always faster.
+        Their ``query`` (the first MAX_QUERY characters of it) and time are those of this call. Raises what
+        :func:`check_judgements` raises, SessionNotFound if the id is another caller's, QuotaExceeded, and SessionBusy if
+        other writers were always faster.
         """
-        if len(judgements) > MAX_JUDGEMENTS:
-            raise BadInput(
-                f"{len(judgements)} documents are marked at once",
-                value=len(judgements),
-                expected=f"at most {MAX_JUDGEMENTS}, which is what a session holds",
-            )
+        check_judgements(judgements)
         query = query[:MAX_QUERY]
 
         def change(session: Session) -> Session:
             now = round(self.clock(), 3)
             return session.with_step([replace(one, query=query, at=now) for one in judgements])
 
-        return self._change(id, change, create=True)
+        return self._change(id, change, len(judgements))
 
     def undo(self, id: str) -> Session:
         """Undo the last step. Raises SessionNotFound, BadInput if there is no step, and SessionBusy."""
@@ -120,13 +131,11 @@ class Sessions:
     def put(self, id: str, judgements: Sequence[Judgement]) -> Session:
         """Replace all judgements of a session, which begins if it is new; they are kept in the order of their steps.
 
-        Raises BadInput if there are more than MAX_JUDGEMENTS, SessionNotFound if the id is another caller's, and
-        SessionBusy.
+        Raises what :meth:`add` raises.
         """
-        if len(judgements) > MAX_JUDGEMENTS:
-            raise BadInput(f"{len(judgements)} judgements", value=len(judgements), expected=f"at most {MAX_JUDGEMENTS}")
+        check_judgements(judgements)
         ordered = sorted((replace(one, query=one.query[:MAX_QUERY]) for one in judgements), key=lambda one: one.step)
-        return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), create=True)
+        return self._change(id, lambda session: replace(session, judgements=tuple(ordered)), len(judgements))
 
     def find(self, id: str, of_anyone: bool = False, wait: bool = False) -> Session | None:
         """A session; None if it is new, has expired or is not the caller's. To find it postpones its expiry.
@@ -158,23 +167,31 @@ class Sessions:
 
     def delete(self, id: str) -> None:
         """Delete a session. Raises SessionNotFound."""
-        self._read(id)
+        with suppress(SessionDamaged):
+            self._read(id)
         if not self.store.delete(id):
             raise _not_found(id)
 
     def judgements(self, index: str) -> Iterator[tuple[str, Judgement]]:
         """The effective judgements of an index's documents in all sessions, each with its session's id."""
-        now = self.clock()
-        for id, stored in self.store.scan(index):
-            if stored.expires >= now:
-                yield from ((id, one) for one in _decoded(id, stored).effective_judgements if one.index == index)
+        for session in self._scanned(index):
+            yield from ((session.id, one) for one in session.effective_judgements if one.index == index)
 
     def all(self) -> Iterator[Session]:
         """The caller's sessions that have not expired, in no particular order."""
-        now, caller = self.clock(), self.caller()
-        for id, stored in self.store.scan():
-            session = _decoded(id, stored)
-            if session.expires >= now and caller.may_use(session.owner):
+        caller = self.caller()
+        return (session for session in self._scanned() if caller.may_use(session.owner))
+
+    def _scanned(self, index: str | None = None) -> Iterator[Session]:
+        """All sessions, or those that name an index, which have not expired and are in order."""
+        now = self.clock()
+        for id, stored in self.store.scan(index):
+            try:
+                session = _decoded(id, stored)
+            except SessionDamaged as error:
+                log.warning("left out: %s", error.message)
+                continue
+            if session.expires >= now:
                 yield session
 
     def purge(self) -> int:
@@ -184,15 +201,14 @@ class Sessions:
     def _read(self, id: str, of_anyone: bool = False, wait: bool = True) -> tuple[Session | None, StoredSession | None]:
         """The session, None if it is new or has expired, and what is stored under its id, None if nothing is.
 
-        Raises SessionNotFound for a session that is not the caller's.
+        Raises SessionNotFound for a session that is not the caller's, whatever it holds.
         """
         stored = self.store.read(check_id(id), wait)
-        if stored is None or stored.expires < self.clock():
+        if stored is None or (isinstance(stored.expires, (int, float)) and stored.expires < self.clock()):
             return None, stored
-        session = _decoded(id, stored)
-        if not of_anyone and not self.caller().may_use(session.owner):
+        if not of_anyone and isinstance(stored.body, dict) and not self.caller().may_use(stored.body.get("o")):
             raise _not_found(id)
-        return session, stored
+        return _decoded(id, stored), stored
 
     def _read_or_taken(self, id: str) -> tuple[Session | None, StoredSession | None]:
         """What :meth:`_read` gives, where a session may begin; SessionNotFound says that it cannot under this id."""
@@ -201,16 +217,20 @@ class Sessions:
         except SessionNotFound:
             raise SessionNotFound(f"no session {id!r} of yours", value=id, expected="another id") from None
 
-    def _change(self, id: str, change: Callable[[Session], Session], create: bool = False) -> Session:
+    def _change(self, id: str, change: Callable[[Session], Session], marks: int | None = None) -> Session:
+        """Change a session; one that begins with it, or gets more, gets so many ``marks``."""
+        key = self.caller().name
         for attempt in range(_ATTEMPTS):
-            session, stored = self._read_or_taken(id) if create else self._read(id)
-            now = self.clock()
-            if session is None:
-                if not create:
-                    raise _not_found(id)
-                session = Session(id, round(now, 3), now, owner=self.caller().name)
-            changed = replace(change(session), expires=now + self.seconds)
-            if self.store.write(id, _encoded(changed, stored.version if stored else None)):
+            session, stored = self._read(id) if marks is None else self._read_or_taken(id)
+            if session is None and marks is None:
+                raise _not_found(id)
+            now, begun = self.clock(), session is None
+            if marks is not None:
+                self.quotas.check(key, "marks", "bytes", *(["sessions"] if begun else []))
+            changed = replace(change(session or Session(id, round(now, 3), now, owner=key)), expires=now + self.seconds)
+            written = _encoded(changed, stored.version if stored else None)
+            if self.store.write(id, written):
+                self.quotas.count(key, marks=marks or 0, sessions=int(begun), bytes=len(json.dumps(written.body)))
                 self._purge_now_and_then(now)
                 return changed
             # a random share of a growing wait: writers who collided once would collide again
@@ -245,6 +265,25 @@ def check_id(session: str) -> str:
     return session
 
 
+def check_judgements(judgements: Sequence[Judgement]) -> None:
+    """Raise BadInput for more than MAX_JUDGEMENTS, and for ids and names of indices that are no Unicode text; TextTooLong
+    for those that are too long."""
+    if len(judgements) > MAX_JUDGEMENTS:
+        raise BadInput(
+            f"{len(judgements)} documents are marked at once",
+            value=len(judgements),
+            expected=f"at most {MAX_JUDGEMENTS}, which is what a session holds",
+        )
+    for one in judgements:
+        for what, value, most in (("document's id", one.document, MAX_DOCUMENT_ID), ("index's name", one.index, MAX_INDEX)):
+            try:
+                size = len(value.encode())
+            except UnicodeEncodeError:
+                raise BadInput(f"the {what} holds a lone surrogate", value=value, expected="Unicode text") from None
+            if size > most:
+                raise TextTooLong(f"the {what} has {size} bytes", value=value, expected=f"at most {most} bytes")
+
+
 def _not_found(id: str) -> SessionNotFound:
     return SessionNotFound(f"no session {id!r}", value=id, expected="a session with marks, not expired")
 
@@ -271,10 +310,46 @@ def _encoded(session: Session, version: Any) -> StoredSession:
 
 
 def _decoded(id: str, stored: StoredSession) -> Session:
-    created, queries = stored.body["at"], stored.body["q"]
-    judgements = [
-        Judgement(stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
-        for step, at, query, index, document, grade in stored.body["j"]
-    ]
-    # sessions of earlier versions have no owner
-    return Session(id, created, stored.expires, tuple(judgements), stored.body.get("o"))
+    """The session that is stored. Raises SessionDamaged where something else is."""
+    try:
+        created, expires = _number(stored.body["at"], 0, LATEST), _number(stored.expires, 0, LATEST)
+        queries, indices = _texts(stored.body["q"]), _texts(stored.indices, least=1, most=MAX_INDEX)
+        judgements = [
+            Judgement(
+                index=indices[_whole(index)],
+                document=_texts([document], least=1)[0],
+                grade=_number(grade, -1, 1),
+                query=queries[_whole(query)],
+                at=round(_number(created + at / 1000, 0, LATEST), 3),
+                step=_whole(step),
+            )
+            for step, at, query, index, document, grade in stored.body["j"]
+        ]
+        # sessions of earlier versions have no owner
+        owner = None if stored.body.get("o") is None else _texts([stored.body["o"]])[0]
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        raise SessionDamaged(
+            f"session {id!r} is damaged", value=id, expected="what Resift stored; deleted, it can begin anew"
+        ) from None
+    return Session(id, created, expires, tuple(judgements), owner)
+
+
+def _number(value: Any, low: float, high: float) -> float:
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise ValueError
+    return float(value)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError
+    return int(value)
+
+
+def _texts(values: Any, least: int = 0, most: int = 2**30) -> list[str]:
+    """A list of Unicode texts, each of so many bytes. Raises ValueError for anything else, as lone surrogates."""
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise ValueError
+    if not all(least <= len(one.encode()) <= most for one in values):
+        raise ValueError
+    return values

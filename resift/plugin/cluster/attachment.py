@@ -225,8 +225,11 @@ def targets(cluster: Cluster, name: str) -> list[Target]:
     """
     path = "/" + quote(name, safe=",*")
     try:
-        found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
-        mappings = cluster.request("GET", f"{path}/_mapping")
+        while True:
+            found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
+            mappings = cluster.request("GET", f"{path}/_mapping")
+            if found.keys() == mappings.keys():  # no index came or went between the two, as by a rollover
+                break
     except EngineError as error:
         if error.status == 400 and "index_closed" in error.message:
             raise _closed(name) from error

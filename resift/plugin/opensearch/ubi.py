@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -96,7 +97,8 @@ class OpenSearchUbiLog(UbiLog):
         if not sources:  # OpenSearch refuses an empty bulk request
             return 0
         self._create(kind)
-        lines = "".join(f'{{"index":{{}}}}\n{to_json(source)}\n' for source in sources)
+        # with ids, so that an event is there once though its answer gets lost and it is sent again
+        lines = "".join(f'{{"index":{{"_id":"{uuid.uuid4()}"}}}}\n{to_json(source)}\n' for source in sources)
         params = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
         results = [item["index"] for item in answer["items"]]

@@ -63,7 +63,7 @@ def check_asked(search: Search, max_text: int, listed_only: bool) -> None:
     """Raise BadInput, TextTooLong or ClauseNotAllowed for a query or filter that is too much, or not listed."""
     for name, asked in (("query", search.query), ("filter", search.filter)):
         if isinstance(asked, dict) and listed_only:
-            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body")
+            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body", search.size)
         elif isinstance(asked, dict):
             check_clause(name, asked, max_text)
 

@@ -50,3 +50,9 @@ class Search:
     plane: bool = False
     listed_only: bool = False
     headers: Mapping[str, str] | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether all of it is within bounds, so that it may be sent to another node after one failed: texts, and what
+        is listed."""
+        return self.listed_only or (isinstance(self.query, str) and self.filter is None)

@@ -12,7 +12,7 @@ from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import ResiftError
 from resift.plugin.documents import IndexInfo, SearchResult
-from resift.plugin.engine import Engine
+from resift.plugin.engine import Engine, repeatable
 from resift.plugin.query_dsl import MAX_RESULTS, VectorFields
 from resift.plugin.rewriting.as_written import as_written
 from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
@@ -180,6 +180,10 @@ class Reranker:
         info = self.info(search.index, search.headers)
         if not search.listed_only:
             self._check_lookups(search)
+        with repeatable(search.is_repeatable):
+            return self._answered(search, info)
+
+    def _answered(self, search: Search, info: IndexInfo) -> Answer:
         watch = Stopwatch()
         body = search_body(search, info, self.search_model.table.idf)
         answer = self._search(search, info, body, watch)

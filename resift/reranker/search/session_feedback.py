@@ -14,7 +14,7 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import GRADES, JudgedDocument, Judgement
 from resift.reranker.cache import TtlCache
 from resift.reranker.search.judged_documents import Headers, JudgedDocuments
-from resift.reranker.sessions import Session, Sessions
+from resift.reranker.sessions import Session, Sessions, check_judgements
 
 _SECONDS, _BYTES = 300.0, 16_000_000
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
@@ -56,8 +56,10 @@ class SessionFeedback:
 
         What does not exist can be withdrawn, and a document that does not is left out where it was passed over beside
         others. Raises NotFound and IndexNotFound for all else that does not exist, ModelMismatch, SessionBusy if other
-        writers were always faster, and BadInput if there are more marks than a session holds.
+        writers were always faster, and what :func:`check_judgements` raises.
         """
+        judgements = [Judgement(index, id, grade) for id, grade in marks.items()]
+        check_judgements(judgements)
         try:
             existing = self.documents.fetch(index, list(marks), headers)
         except IndexNotFound:
@@ -69,9 +71,8 @@ class SessionFeedback:
         unknown = [id for id in gone if marks[id] != GRADES["skipped"] or len(gone) == len(marks)]
         if unknown:
             raise NotFound(f"no document {unknown[0]!r} in {index!r}", value=unknown[0], expected="ids of hits")
-        marks = {id: grade for id, grade in marks.items() if id not in gone}
         before = self.learned(self.documents.of(self.sessions.find(session, wait=True), headers))
-        changed = self.sessions.add(session, query, [Judgement(index, id, grade) for id, grade in marks.items()])
+        changed = self.sessions.add(session, query, [one for one in judgements if one.document not in gone])
         after = self.learned(self.documents.of(changed, headers))
         return {**self.describe(changed, headers), "changed": _change(before, after, self.model.dim)}
 

@@ -16,7 +16,6 @@ from resift.cli.options import (
     combined,
     json_option,
     opened,
-    option_of,
     out_option,
     search_models,
     seed_option,
@@ -28,9 +27,9 @@ from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries, search_model
-from resift.encoders.residual import NETWORKS
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
+from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift.lab.evaluation.served import Asked, Served, served_by
 from resift.lab.training.options import EmBoostOptions, LateInteractionOptions
@@ -75,10 +74,7 @@ judged_options = combined(
 @sourced
 @judged_options
 @search_models
-@option_of(LateInteractionOptions, "epochs", "Passes over the queries; more where there are few.")
-@option_of(LateInteractionOptions, "negatives", "Irrelevant documents against each relevant one.")
-@option_of(LateInteractionOptions, "pool", "BM25's best documents, which the irrelevant ones are drawn from.")
-@option_of(LateInteractionOptions, "rate", "Learning rate of the word vectors at the start.")
+@set_option(LateInteractionOptions, "seed")
 @seed_option
 @json_option
 def reranker_command(
@@ -92,7 +88,8 @@ def reranker_command(
     model: str,
     static_queries: str,
     as_json: bool,
-    **settings: Any,
+    seed: int,
+    settings: dict[str, Any],
 ) -> None:
     """Train a reranker on judged queries; the index and its vectors stay as they are.
 
@@ -108,7 +105,7 @@ def reranker_command(
     """
     from resift.lab.training.late_interaction_selection import learn
 
-    started, options = time.perf_counter(), LateInteractionOptions(**settings)
+    started, options = time.perf_counter(), LateInteractionOptions(seed=seed, **settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     index = of_ubi or of_sessions
@@ -155,7 +152,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 
 def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
     """Searches of documents as they are served with a model, and with static queries if there are any."""
-    from resift.cli.served_search import ServedSearch
+    from resift.lab.commands.served_search import ServedSearch
     from resift.lab.evaluation.registry import system_of, taught
     from resift.lab.evaluation.system import Joint
     from resift.lab.training.systems import LEARNERS
@@ -168,7 +165,7 @@ def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
     """Searches of an index as they are served with a model."""
-    from resift.cli.served_search import IndexSearch
+    from resift.lab.commands.served_search import IndexSearch
 
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)
@@ -224,17 +221,21 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     help="Judged queries in BEIR's layout: corpus, queries, qrels.",
 )
 @judged_options
-@option_of(EmBoostOptions, "network", "Fully connected, or convolutional.", type=click.Choice(NETWORKS))
-@option_of(EmBoostOptions, "epochs", "Passes over the queries, at most.")
-@option_of(EmBoostOptions, "batch", "Queries of one step.")
-@option_of(EmBoostOptions, "rate", "Adam's learning rate (the paper's: 0.001).")
-@option_of(EmBoostOptions, "scale", "Weight of the residual (the paper's: 0.05).")
+@set_option(EmBoostOptions, "seed")
 @seed_option
 @json_option
 def emboost_command(
-    folder: str, out: str, shares: tuple[float, ...] | None, sources: Sources, as_json: bool, **settings: Any
+    folder: str,
+    out: str,
+    shares: tuple[float, ...] | None,
+    sources: Sources,
+    as_json: bool,
+    seed: int,
+    settings: dict[str, Any],
 ) -> None:
     """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
+
+    network is fcrr (fully connected) or convrr (convolutional); the paper has rate=0.001 and scale=0.05.
 
     Its vectors are new ones, so documents have to be indexed with it (resift index --model). Queries are split as for
     "resift train reranker", and those of the test part are never trained on. The epoch that is best on the validation
@@ -244,7 +245,7 @@ def emboost_command(
         import resift.lab.training.emboost  # noqa: F401
     from resift.lab.training.emboost_selection import choose_encoder
 
-    started, options = time.perf_counter(), EmBoostOptions(**settings)
+    started, options = time.perf_counter(), EmBoostOptions(seed=seed, **settings)
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import Fraction, option_of
+from resift.cli.options import Fraction
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, joint_system_options, warn_unadapted
 from resift.errors import BadInput
+from resift.lab.commands.settings import set_option
+from resift.lab.commands.systems import SystemChoice, static_queries_option, system_options, warn_unadapted
 from resift.lab.evaluation.feedback.options import FeedbackOptions
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import DEFAULT_METHOD
 
 if TYPE_CHECKING:
@@ -36,21 +35,12 @@ _CODEWORDS = 64
     show_default=DEFAULT_METHOD,
     help="How the session learns. May be repeated.",
 )
-@option_of(FeedbackOptions, "queries", "Queries to draw by chance.")
-@option_of(FeedbackOptions, "judgements", "Documents that are judged in a round.")
-@option_of(FeedbackOptions, "rounds", "How often the ranking is judged and computed again.")
-@option_of(FeedbackOptions, "noise", "Probability that a judgement is wrong.")
+@set_option(FeedbackOptions, "seed")
 @click.option(
     "--alpha",
     type=Fraction(),
     show_default="the encoder's own",
     help="Weight of the similarity against BM25, before any feedback.",
-)
-@click.option(
-    "--first",
-    metavar="NAME",
-    show_default=f"boew:{_CODEWORDS} if the encoder is adapted, else the same",
-    help="With --train: the encoder of the first ranking.",
 )
 @click.option(
     "--topics", is_flag=True, help="Measure sessions of two topics instead: a query that is judged, then another one."
@@ -63,29 +53,20 @@ _CODEWORDS = 64
 @click.option(
     "--rewritten", is_flag=True, help="With --turns: search with the queries of rewritten.jsonl, where it has a turn's."
 )
-@click.option(
-    "--judged",
-    type=click.Choice(JUDGED),
-    default=JUDGED[0],
-    show_default=True,
-    help="What happens to documents that were judged before.",
-)
 @click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
-@joint_system_options
+@system_options(static_queries_option)
 def feedback(
     folder: str | None,
     train: str | None,
     test: str | None,
     methods: tuple[str, ...],
     alpha: float | None,
-    first: str | None,
     topics: bool,
     turns: str | None,
     rewritten: bool,
-    judged: str,
     baselines: bool,
     choice: SystemChoice,
-    **settings: Any,
+    settings: dict[str, Any],
 ) -> None:
     """Relevance feedback by a simulated user, in labelled documents or a BEIR folder.
 
@@ -101,20 +82,18 @@ def feedback(
     (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
 
     Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit; baselines: none,
-    rocchio, rm3, more_like_this. There is no --compare here: each method is compared with the ranking before.
+    rocchio, rm3, more_like_this. Each method is compared with the ranking before.
     """
-    if choice.compare:
-        raise BadInput(f"--compare {choice.compare}", value=choice.compare, expected="--method: methods are compared")
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")
     options, methods = FeedbackOptions(seed=choice.seed, **settings), _known(methods)
     if turns or rewritten:
-        if not turns or folder or train or test or first or topics:
+        if not turns or folder or train or test or topics:
             raise BadInput("--turns DIR is measured alone", value=turns, expected="--turns DIR [--rewritten]")
-        _measure_turns(turns, rewritten, alpha, judged, methods[0], choice)
+        _measure_turns(turns, rewritten, alpha, methods[0], choice)
         return
-    protocol = _protocol(folder, train, test, first, choice)
-    bench = _bench(protocol.documents, protocol.queries, alpha, judged, choice, protocol.whole)
+    protocol = _protocol(folder, train, test, choice)
+    bench = _bench(protocol.documents, protocol.queries, alpha, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
     facts["skipped"] = protocol.skipped
     del facts["queries"]  # how many are drawn, which the report says
@@ -133,56 +112,50 @@ def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
     return methods or (DEFAULT_METHOD,)
 
 
-def _protocol(
-    folder: str | None, train: str | None, test: str | None, first: str | None, choice: SystemChoice
-) -> FeedbackProtocol:
+def _protocol(folder: str | None, train: str | None, test: str | None, choice: SystemChoice) -> FeedbackProtocol:
     """What is measured on, by the files that were named. Raises BadInput if they are too few or too many."""
     from resift.lab.evaluation.data import read_classes, read_collection
     from resift.lab.evaluation.feedback.graded import Graded
     from resift.lab.evaluation.feedback.same_class import SameClass
     from resift.vectors.packaged import load_vectors
 
-    if folder and not (train or test or first):
+    if folder and not (train or test):
         return Graded(read_collection(folder))
     if not (train and test) or folder:
-        raise BadInput(
-            "nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE [--first NAME]"
-        )
-    if not first and choice.encoder == "adapted":
+        raise BadInput("nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE")
+    first = None
+    if choice.encoder == "adapted":
         # adapting knows the documents, so its first ranking would leave less to gain than the paper's
-        first = f"boew:{min(_CODEWORDS, len(load_vectors(choice.vectors)))}"
-    return SameClass(read_classes(train), read_classes(test), choice.named(first) if first else None)
+        first = choice.named(f"boew:{min(_CODEWORDS, len(load_vectors(choice.vectors)))}")
+    return SameClass(read_classes(train), read_classes(test), first)
 
 
 def _bench(
     documents: Sequence[str],
     queries: Sequence[str],
     alpha: float | None,
-    judged: str,
     choice: SystemChoice,
     whole: bool = False,
 ) -> FeedbackBench:
-    from resift.cli.served_search import ServedSearch
+    from resift.lab.commands.served_search import ServedSearch
     from resift.lab.evaluation.feedback.bench import FeedbackBench
 
     system = choice.system()
-    bench = FeedbackBench(system, documents, queries, partial(ServedSearch, judged=judged), alpha=alpha, whole=whole)
+    bench = FeedbackBench(system, documents, queries, ServedSearch, alpha=alpha, whole=whole)
     warn_unadapted(system)
     return bench
 
 
-def _measure_turns(
-    folder: str, rewritten: bool, alpha: float | None, judged: str, method: str, choice: SystemChoice
-) -> None:
+def _measure_turns(folder: str, rewritten: bool, alpha: float | None, method: str, choice: SystemChoice) -> None:
     from resift.lab.evaluation.data import read_conversations
     from resift.lab.evaluation.feedback.turns import METRICS, run_turns
     from resift.lab.evaluation.report import run_report
 
     collection, conversations = read_conversations(folder, rewritten)
     texts = [turn.text for turns in conversations for turn in turns]
-    bench = _bench(collection.documents, texts, alpha, judged, choice)
+    bench = _bench(collection.documents, texts, alpha, choice)
     figures = run_report(run_turns(bench, conversations, method), method, choice.seed)
-    facts = {"encoder": choice.name, "alpha": bench.alpha, "judged": judged, "rewritten": rewritten}
+    facts = {"encoder": choice.name, "alpha": bench.alpha, "rewritten": rewritten}
     report = {"task": "feedback", "protocol": "turns", **figures, **facts}
     summary = f"{report['queries']} turns of {report['conversations']} conversations, {report['documents']} documents"
     choice.print_report(report, METRICS, summary)

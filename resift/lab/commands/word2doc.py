@@ -9,22 +9,19 @@ from typing import Any
 import click
 
 from resift.cli.options import (
-    WholeNumber,
     checkpoint_beside,
     json_option,
-    option_of,
     out_option,
-    resume_option,
     seed_option,
     seeded,
     vectors_option,
 )
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
-from resift.errors import BadInput, needs_extra
+from resift.errors import needs_extra
 from resift.ingest.readers import Files
 from resift.ingest.texts import titled_texts
-from resift.lab.evaluation.data.collection import corpus_file
+from resift.lab.commands.settings import set_option
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.word2doc.model import Word2Doc
 from resift.plugin.query_dsl import MAX_RESULTS
@@ -35,31 +32,27 @@ _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "
 
 @click.command("word2doc", epilog="Example: resift train word2doc --corpus corpus.jsonl --out word2doc")
 @click.option(
-    "--corpus", "files", multiple=True, metavar="FILE", help="Documents with a title and texts. May be repeated."
+    "--corpus",
+    "files",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Documents with a title and texts. May be repeated.",
 )
-@click.option("--collection", "folder", metavar="DIR", help="The corpus of a folder in BEIR's layout instead.")
 @out_option
 @vectors_option
 @click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
-@option_of(Word2DocOptions, "keywords", "Keywords of a document, at most.")
-@option_of(Word2DocOptions, "epochs", "Passes over the keywords.")
-@option_of(Word2DocOptions, "hidden", "Size of the hidden layers.")
-@option_of(Word2DocOptions, "negatives", "Other documents that each keyword is told apart from.")
-@option_of(Word2DocOptions, "rate", "Adam's learning rate.")
-@click.option("--limit", type=WholeNumber(1), help="Take only this many documents.")
+@set_option(Word2DocOptions, "seed")
 @seed_option
-@resume_option
 @json_option
 def train_command(
     files: tuple[str, ...],
-    folder: str | None,
     out: str,
     vectors: str,
     title: str,
-    limit: int | None,
-    resume: bool,
     as_json: bool,
-    **settings: Any,
+    seed: int,
+    settings: dict[str, Any],
 ) -> None:
     """Learn which document a few keywords mean, from the documents alone. Needs the extra 'train'.
 
@@ -69,11 +62,9 @@ def train_command(
     with needs_extra("train", "training"):
         from resift.lab.training.word2doc import train
 
-    started, options = time.perf_counter(), Word2DocOptions(**settings)
-    if bool(files) == (folder is not None):
-        raise BadInput("--corpus and --collection", expected="one of them")
-    source = Files(files if folder is None else [str(corpus_file(folder))])
-    documents = titled_texts(source, title, limit)
+    started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
+    source = Files(files)
+    documents = titled_texts(source, title)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
@@ -86,7 +77,6 @@ def train_command(
             options,
             progress,
             checkpoint,
-            resume,
         )
     model.save(out)
     checkpoint.unlink(missing_ok=True)

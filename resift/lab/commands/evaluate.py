@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.evaluate_feedback import feedback
 from resift.cli.options import Fraction, shares_of
 from resift.cli.output import progress_bar
-from resift.cli.systems import SystemChoice, joint_system_options, system_options, warn_unadapted
 from resift.errors import BadInput
+from resift.lab.commands.feedback import feedback
+from resift.lab.commands.systems import (
+    SystemChoice,
+    compare_option,
+    static_queries_option,
+    system_options,
+    warn_unadapted,
+)
 
 if TYPE_CHECKING:
     from resift.lab.evaluation.data import Collection
@@ -40,7 +46,7 @@ def evaluate() -> None:
     help="The documents to search: JSON lines {id, text, label}, plain or gzip.",
 )
 @click.option("--test", required=True, metavar="FILE", help="The documents that are the queries, in the same form.")
-@system_options
+@system_options(compare_option)
 def classes(train: str, test: str, choice: SystemChoice) -> None:
     """Same-class retrieval: each test document searches the training documents; those of its label are relevant.
 
@@ -66,7 +72,7 @@ def classes(train: str, test: str, choice: SystemChoice) -> None:
 
 @evaluate.command("sts", epilog="Example: resift eval sts pairs.tsv --encoder sfbow")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@system_options
+@system_options(compare_option)
 def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     """Sentence pairs: correlation with gold scores, averaged over tasks weighted by their pairs.
 
@@ -95,12 +101,6 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     help="Weight of the encoder in --hybrid; BM25 has the rest.",
 )
 @click.option(
-    "--part",
-    metavar="NAME",
-    show_default="qrels.tsv, else test",
-    help="Use the judgements of qrels/NAME.tsv: train, dev or test.",
-)
-@click.option(
     "--judgments", metavar="FILE", help="Queries and ratings of a judgement list of the Search Relevance Workbench."
 )
 @click.option(
@@ -110,12 +110,11 @@ def sts(files: tuple[str, ...], choice: SystemChoice) -> None:
     metavar="A,B,C",
     help='Only the last block of queries, as "resift train reranker" cuts them.',
 )
-@joint_system_options
+@system_options(compare_option, static_queries_option)
 def retrieval(
     folder: str,
     hybrid: bool,
     alpha: float | None,
-    part: str | None,
     judgments: str | None,
     shares: tuple[float, ...] | None,
     choice: SystemChoice,
@@ -132,13 +131,13 @@ def retrieval(
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
-    from resift.cli.served_search import ServedSearch
+    from resift.lab.commands.served_search import ServedSearch
     from resift.lab.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
     from resift.lab.evaluation.report import run_report
 
     if alpha is not None and not hybrid:
         raise BadInput(f"--alpha {alpha} without --hybrid", value=alpha, expected="--hybrid, which it is a weight of")
-    name, collection, alone = choice.name, _collection(folder, part, judgments, shares), {}
+    name, collection, alone = choice.name, _collection(folder, judgments, shares), {}
     system, second, available = choice.system(), choice.other(), len(collection.queries)
     collection, trained_on = unseen_queries(system, collection)
     if trained_on == available:
@@ -162,11 +161,11 @@ def retrieval(
     choice.print_report(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
 
 
-def _collection(folder: str, part: str | None, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
+def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
     """The folder's documents and queries; with ``shares`` of the queries only the last block."""
     from resift.lab.evaluation.data import block_split, read_collection, with_queries
 
-    collection = read_collection(folder, part, judgments)
+    collection = read_collection(folder, judgments=judgments)
     return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())
 
 

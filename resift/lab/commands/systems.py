@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import json_option, seeded
+from resift.cli.options import Command, Decorator, combined, json_option, seeded
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
     from resift.lab.evaluation.system import System
-
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -27,10 +25,9 @@ class SystemChoice:
     encoder: str | None
     vectors: str
     model: str | None
-    similarity: str | None
     seed: int
-    compare: str | None
     as_json: bool
+    compare: str | None = None
     static_queries: str | None = None
 
     @property
@@ -54,7 +51,7 @@ class SystemChoice:
         from resift.lab.training.systems import LEARNERS
 
         name = self._own
-        own = load_system(name, self.similarity, LEARNERS) if self.model else self.named(name, self.similarity)
+        own = load_system(name, None, LEARNERS) if self.model else self.named(name)
         queries = load_queries(self.static_queries or "")
         if queries is None:
             return own
@@ -68,14 +65,14 @@ class SystemChoice:
         """The system of --compare, if there is one."""
         return self.named(self.compare) if self.compare else None
 
-    def named(self, name: str, similarity: str | None = None) -> System:
+    def named(self, name: str) -> System:
         """Any system by its name, with the same word vectors and seed."""
         from resift.lab.evaluation.registry import build_system
         from resift.lab.training.systems import LEARNERS, Adapted
 
         adapting = partial(progress_bar, "adapting")
         learners = {**LEARNERS, "adapted": lambda source, _: Adapted(source.table(), source.seed, adapting)}
-        return build_system(name, self.vectors, self.seed, similarity, learners)
+        return build_system(name, self.vectors, self.seed, None, learners)
 
     def print_report(self, report: dict[str, Any], metrics: Sequence[str], summary: str) -> None:
         """Print a report as --json wants it, or as a summary and a table of ``metrics``."""
@@ -91,63 +88,38 @@ def warn_unadapted(*systems: System | None) -> None:
             click.echo(f"warning: {note}; the vectors are not adapted", err=True)
 
 
-def system_options(command: Command) -> Command:
-    """The options of :class:`SystemChoice`, which the command gets as ``choice``."""
+def system_options(*others: Decorator) -> Decorator:
+    """The options of :class:`SystemChoice`, which the command gets as ``choice``; ``others`` that not every one has."""
 
-    @wraps(command)
-    def gathered(
-        *arguments: Any,
-        encoder: str | None,
-        vectors: str,
-        model: str | None,
-        similarity: str | None,
-        seed: int,
-        compare: str | None,
-        as_json: bool,
-        **rest: Any,
-    ) -> Any:
-        choice = SystemChoice(encoder, vectors, model, similarity, seed, compare, as_json)
-        return command(*arguments, choice=choice, **rest)
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def gathered(**asked: Any) -> Any:
+            named = {field.name: asked.pop(field.name) for field in fields(SystemChoice) if field.name in asked}
+            return command(choice=SystemChoice(**named), **asked)
 
-    wrapped: Command = gathered
-    for option in (
-        json_option,
-        click.option(
-            "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
-        ),
-        seeded("Number that random choices start from, in training, intervals and tests."),
-        click.option(
-            "--similarity",
-            metavar="NAME",
-            show_default="the encoder's own",
-            help="cosine, jaccard or, for pairs, dynamax.",
-        ),
-        click.option(
-            "--model", metavar="DIR", help="The folder of a saved model, in place of --encoder and --vectors."
-        ),
-        click.option(
-            "--vectors",
-            default=DEFAULT,
-            show_default=True,
-            metavar="DIR",
-            help="The folder of the word vectors, or resift-en, the packaged ones.",
-        ),
-        click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
-    ):
-        wrapped = option(wrapped)
-    return wrapped
+        return combined(*_OWN, *others, json_option)(gathered)
+
+    return decorate
 
 
-def joint_system_options(command: Command) -> Command:
-    """The same with --static-queries, for what is measured as it is served."""
-
-    @wraps(command)
-    def gathered(*arguments: Any, static_queries: str | None, choice: SystemChoice, **rest: Any) -> Any:
-        return command(*arguments, choice=replace(choice, static_queries=static_queries), **rest)
-
-    wrapped: Command = click.option(
-        "--static-queries",
+_OWN = (
+    click.option("--encoder", metavar="NAME", show_default="mean", help="An encoder or baseline."),
+    click.option(
+        "--vectors",
+        default=DEFAULT,
+        show_default=True,
         metavar="DIR",
-        help="Search by static queries too (resift train queries), with their teacher's vectors of the documents.",
-    )(system_options(gathered))
-    return wrapped
+        help="The folder of the word vectors, or resift-en, the packaged ones.",
+    ),
+    click.option("--model", metavar="DIR", help="The folder of a saved model, in place of --encoder and --vectors."),
+    seeded("Number that random choices start from, in training, intervals and tests."),
+)
+compare_option = click.option(
+    "--compare", metavar="NAME|DIR", help="A second encoder or model; prints differences and their p."
+)
+# for what is measured as it is served
+static_queries_option = click.option(
+    "--static-queries",
+    metavar="DIR",
+    help="Search by static queries too (resift train queries), with their teacher's vectors of the documents.",
+)

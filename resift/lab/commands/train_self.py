@@ -13,9 +13,7 @@ import click
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
     fields_option,
-    format_option,
     json_option,
-    option_of,
     out_option,
     seed_option,
     vectors_option,
@@ -25,6 +23,7 @@ from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model
 from resift.ingest.readers import Files
+from resift.lab.commands.settings import set_option
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -38,13 +37,7 @@ _FEW_JUDGES = 20
 @out_option
 @vectors_option
 @fields_option
-@format_option
-@option_of(AdaptOptions, "epochs", "Passes over the documents, at least.")
-@option_of(AdaptOptions, "dim", "Dimensions of the model.", type=int, show_default="as the vectors")
-@option_of(AdaptOptions, "min_count", "Words of fewer documents are not trained.")
-@option_of(AdaptOptions, "limit", "Documents to train on, at most; drawn by chance if there are more.")
-@option_of(AdaptOptions, "temperature", "Of the softmax; higher values suit broader subjects.")
-@option_of(AdaptOptions, "codewords", "Make a BoEW model with this many codewords.", type=int)
+@set_option(AdaptOptions, "seed")
 @seed_option
 @json_option
 def self_command(
@@ -52,16 +45,18 @@ def self_command(
     out: str,
     vectors: str,
     fields: list[str] | None,
-    format_: str | None,
     as_json: bool,
-    **settings: Any,
+    seed: int,
+    settings: dict[str, Any],
 ) -> None:
     """Adapt word vectors and their weights to your own documents; no labels are needed.
+
+    A higher temperature suits broader subjects; with codewords=K a BoEW model is made.
 
     Part of the documents is held back to judge the result. If it is no better than the untrained vectors, nothing is
     written and the exit status is 3. Needs the extra 'adapt'.
     """
-    source, options = Files(files, format_), AdaptOptions(**settings)
+    source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()
     model = _adapted(list(CorpusTexts(source, fields, "reading")), load_vectors(vectors), options)
     found, better = model.table.info["adapted"], _is_better(model)

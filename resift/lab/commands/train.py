@@ -10,20 +10,19 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import (
-    Decorator,
     checkpoint_beside,
     combined,
     json_option,
     option_of,
     out_option,
-    resume_option,
     seed_option,
     vectors_option,
 )
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.errors import needs_extra
+from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
-from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
+from resift.lab.training.options import RnBofOptions, RoBoewOptions
 from resift.vectors.packaged import load_vectors
 
 
@@ -31,67 +30,46 @@ from resift.vectors.packaged import load_vectors
 def train() -> None:
     """Train encoders and rerankers on documents of your own.
 
+    An interrupted training is continued by the same command: its state is in OUT.checkpoint, or OUT.teacher.
+
     "self" needs the extra 'adapt', "reranker" the extras 'adapt' and 'vectors', and all others the extra 'train'.
     """
 
 
-def labelled_options(options: type[RoBoewOptions]) -> Decorator:
-    """The options of training with labels, with the defaults of ``options``."""
-    return combined(
-        click.option(
-            "--train",
-            "file",
-            required=True,
-            metavar="FILE",
-            help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
-        ),
-        out_option,
-        vectors_option,
-        option_of(options, "codewords", "Number of codewords."),
-        option_of(options, "sigma", "Width of a codeword before training."),
-        option_of(
-            options,
-            "fuzziness",
-            "How soft the clusters are; smaller is harder.",
-            type=float,
-            show_default="0.1; with --untied 0.05, or 0.01 if euclidean",
-        ),
-        option_of(options, "entropy", "Distance of the clusters.", type=click.Choice(ENTROPIES)),
-        click.option(
-            "--tied/--untied",
-            default=options.tied,
-            show_default=True,
-            help="Give each class a cluster of its own, or only ask that clusters be pure, as in the paper.",
-        ),
-        option_of(options, "epochs", "Passes over the documents, at most."),
-        option_of(options, "batch", "Documents of one step."),
-        option_of(options, "rate", "Learning rate at the start."),
-        option_of(options, "min_count", "Words of fewer documents are not trained."),
-        option_of(options, "validation", "Part of the documents that is held back, 0 to 0.5."),
-        option_of(options, "patience", "Epochs without a gain after which training stops."),
-        seed_option,
-        resume_option,
-        json_option,
-    )
+labelled_options = combined(
+    click.option(
+        "--train",
+        "file",
+        required=True,
+        metavar="FILE",
+        help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
+    ),
+    out_option,
+    vectors_option,
+    seed_option,
+    json_option,
+)
 
 
 @train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
-@labelled_options(RoBoewOptions)
-def ro_boew(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:
+@option_of(RoBoewOptions, "codewords", "Number of codewords.")
+@set_option(RoBoewOptions, "codewords", "seed")
+@labelled_options
+def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **asked: Any) -> None:
     """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
-    _train_labelled(file, out, vectors, resume, as_json, RoBoewOptions(**settings))
+    _train_labelled(RoBoewOptions(codewords=codewords, seed=seed, **settings), **asked)
 
 
 @train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
-@labelled_options(RnBofOptions)
 @option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
-@option_of(RnBofOptions, "segments", "Consecutive parts of a text that are pooled separately.")
-def rn_bof(file: str, out: str, vectors: str, resume: bool, as_json: bool, **settings: Any) -> None:
+@set_option(RnBofOptions, "size", "seed")
+@labelled_options
+def rn_bof(settings: dict[str, Any], size: int, seed: int, **asked: Any) -> None:
     """Learn a neural bag of features from labelled documents: vectors of any size, whatever the codewords."""
-    _train_labelled(file, out, vectors, resume, as_json, RnBofOptions(**settings))
+    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **asked)
 
 
-def _train_labelled(file: str, out: str, vectors: str, resume: bool, as_json: bool, options: RoBoewOptions) -> None:
+def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str, as_json: bool) -> None:
     with needs_extra("train", "training"):
         from resift.lab.training.supervised import train as fit
 
@@ -99,7 +77,7 @@ def _train_labelled(file: str, out: str, vectors: str, resume: bool, as_json: bo
     texts, labels = read_labelled(file)
     checkpoint = checkpoint_beside(out)
     with progress_bar("training") as progress:
-        model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint, resume)
+        model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
     lines = _summary_lines(summary, time.perf_counter() - started)
     # None where nothing was held back that could judge
     kept = summary["better"] is not False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +20,7 @@ from resift.cli.cluster import opened_cluster
 from resift.cli.options import (
     checked_address,
     fields_option,
-    format_option,
     json_option,
-    option_of,
     out_option,
     seed_option,
     vectors_option,
@@ -31,6 +30,7 @@ from resift.cli.text_fields import CorpusTexts
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
+from resift.lab.commands.settings import set_option
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
@@ -57,21 +57,14 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
     required=True,
     metavar="DIR|URL|ID",
     help="The model that makes the documents' vectors: a sentence-transformers folder; an endpoint in OpenAI's shape, "
-    "as https://host/v1; or opensearch:ID, a model that is deployed in the cluster.",
+    "as https://host/v1, whose key RESIFT_TEACHER_KEY holds; or opensearch:ID, a model deployed in the cluster.",
 )
 @click.option("--teacher-model", metavar="NAME", help="The model to ask an endpoint for.")
-@click.option(
-    "--teacher-key", envvar="RESIFT_TEACHER_KEY", show_envvar=True, metavar="KEY", help="An endpoint's API key."
-)
 @click.option("--prefix", default="", metavar="TEXT", help='What the teacher wants before a query, as "query: ".')
 @out_option
 @vectors_option
 @fields_option
-@format_option
-@option_of(QueryOptions, "texts", "Texts that the teacher is given, at most.")
-@option_of(QueryOptions, "epochs", "Passes over them, at least.")
-@option_of(QueryOptions, "min_count", "Words that occur less often in all are not trained.")
-@option_of(QueryOptions, "limit", "Documents to draw texts from, at most; drawn by chance if there are more.")
+@set_option(QueryOptions, "seed")
 @seed_option
 @click.option(
     "--engine",
@@ -111,13 +104,12 @@ def _learned(
     field: str | None,
     teacher: str,
     teacher_model: str | None,
-    teacher_key: str | None,
     prefix: str,
     vectors: str,
     fields: list[str] | None,
-    format_: str | None,
     url: str | None,
-    **settings: Any,
+    seed: int,
+    settings: dict[str, Any],
 ) -> StaticQueries:
     if bool(files) == bool(index):
         found = f"--corpus and --index {index}" if index else "no documents"
@@ -125,12 +117,12 @@ def _learned(
     if (index is None) != (field is None):
         found = f"--field {field} without --index" if index is None else f"--index {index} without --field"
         raise BadInput(found, expected="both, or neither")
-    options, table = QueryOptions(**settings), load_vectors(vectors)
+    options, table = QueryOptions(seed=seed, **settings), load_vectors(vectors)
     with ExitStack() as stack:
         engine = stack.enter_context(_opened(url)) if index or teacher.startswith(DEPLOYED) else None
-        encode, name = _encoder(teacher, engine, teacher_model, teacher_key)
+        encode, name = _encoder(teacher, engine, teacher_model)
         if engine is None or index is None:
-            texts, documents = list(CorpusTexts(Files(files, format_), fields, "reading")), None
+            texts, documents = list(CorpusTexts(Files(files), fields, "reading")), None
         else:
             texts, documents = _indexed(engine, index, str(field), fields)
         with progress_bar("learning", "texts") as progress:
@@ -145,14 +137,16 @@ def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
 
 
 def _encoder(
-    name: str, engine: OpenSearchEngine | None, model: str | None, key: str | None
+    name: str, engine: OpenSearchEngine | None, model: str | None
 ) -> tuple[Callable[[Sequence[str]], Floats], str]:
     """What encodes the texts of a call, and the teacher's name."""
     if name.startswith(DEPLOYED) and engine is not None:
         return partial(embed, Cluster(engine), name.removeprefix(DEPLOYED)), name
     if name.startswith(("http://", "https://")):
         address = without_credentials(name)  # which errors quote; the key is how one is let in
-        return endpoint_teacher(address, model, key), f"{address} {model}" if model else address
+        return endpoint_teacher(
+            address, model, os.environ.get("RESIFT_TEACHER_KEY")
+        ), f"{address} {model}" if model else address
     return folder_teacher(name), str(Path(name).resolve())
 
 

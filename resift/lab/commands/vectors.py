@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import click
 
 from resift.cli.options import (
-    Decorator,
     WholeNumber,
     fields_option,
-    json_option,
     option_of,
     out_option,
     seed_option,
@@ -21,21 +18,22 @@ from resift.cli.options import (
     weighted_name,
     weighted_names,
 )
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.output import progress_bar, saved_line
 from resift.cli.text_fields import CorpusTexts
 from resift.corpus import DocumentFrequencies
 from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import build_model, load_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
+from resift.lab.commands.settings import set_option
 from resift.lab.training.distill import distill, read_words
 from resift.lab.training.refine import refine
 from resift.lab.training.word2vec import train_word2vec
 from resift.vectors.convert import convert
-from resift.vectors.mixture import AGGREGATES, mix_vectors
+from resift.vectors.mixture import mix_vectors
 from resift.vectors.model2vec import write_model2vec
 from resift.vectors.packaged import DEFAULT, load_vectors
-from resift.vectors.table import WEIGHTINGS, WordVectors
+from resift.vectors.table import WordVectors
 
 
 @click.group(epilog="Example: resift vectors train corpus.jsonl --out own-vectors")
@@ -43,35 +41,24 @@ def vectors() -> None:
     """Make tables of word vectors: train, convert, distil, mix or refine them."""
 
 
-def _weighting_option(function: Callable[..., Any], **attributes: Any) -> Decorator:
-    help = "How words weigh by their frequency rank."
-    return option_of(function, "weighting", help, type=click.Choice(WEIGHTINGS), **attributes)
+def _document_frequencies(files: tuple[str, ...]) -> DocumentFrequencies | None:
+    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), None, "reading")) if files else None
 
 
-def _document_frequencies(files: tuple[str, ...], fields: list[str] | None) -> DocumentFrequencies | None:
-    return DocumentFrequencies.from_texts(CorpusTexts(Files(files), fields, "reading")) if files else None
-
-
-def _save(table: WordVectors, out: str, as_json: bool) -> None:
+def _save(table: WordVectors, out: str) -> None:
     table.save(out)
-    report = {"words": len(table), "dim": table.dim, "folder": out}
-    print_report(report, as_json, f"{len(table)} words of {table.dim} dimensions in {out}")
+    click.echo(f"{len(table)} words of {table.dim} dimensions in {out}")
 
 
 @vectors.command("train", epilog="Example: resift vectors train corpus.jsonl --dim 100 --out own-vectors")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @fields_option
-@option_of(train_word2vec, "dim", "Dimensions of the vectors.")
-@option_of(train_word2vec, "epochs", "Passes over the texts.")
-@option_of(train_word2vec, "min_count", "Rarer words are left out.")
-@seed_option
-@_weighting_option(train_word2vec)
+@set_option(train_word2vec)
 @out_option
-@json_option
-def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as_json: bool, **settings: Any) -> None:
+def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, settings: dict[str, Any]) -> None:
     """Train word2vec on the texts of your documents. Needs the extra 'vectors'."""
     texts = CorpusTexts(Files(files), fields, "reading")
-    _save(train_word2vec(texts, **settings), out, as_json)
+    _save(train_word2vec(texts, **settings), out)
 
 
 @vectors.command("convert", epilog="Example: resift vectors convert glove.txt --limit 50000 --out glove")
@@ -80,19 +67,8 @@ def train_command(files: tuple[str, ...], fields: list[str] | None, out: str, as
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words are added. May be repeated."
 )
-@fields_option
-@_weighting_option(convert, show_default="zipf; a folder has its own")
 @out_option
-@json_option
-def convert_command(
-    file: str,
-    limit: int | None,
-    files: tuple[str, ...],
-    fields: list[str] | None,
-    weighting: str | None,
-    out: str,
-    as_json: bool,
-) -> None:
+def convert_command(file: str, limit: int | None, files: tuple[str, ...], out: str) -> None:
     """Convert a word2vec, GloVe or fastText FILE, or the DIR of a static model.
 
     Files need the extra 'vectors'. With --corpus every word of the documents gets a vector, from the subwords of
@@ -101,16 +77,15 @@ def convert_command(
     Folders of model2vec, and of sentence-transformers with a StaticEmbedding, need the extra 'pieces', now and when
     texts are encoded: their rows are for pieces of words. With --corpus they become a table of words, which does not.
     """
-    corpus = _document_frequencies(files, fields)
+    corpus = _document_frequencies(files)
     words = [word for word, _ in corpus.frequency.most_common()] if corpus else ()
-    _save(convert(file, weighting, limit, words), out, as_json)
+    _save(convert(file, limit=limit, extra_words=words), out)
 
 
 @vectors.command("export", epilog="Example: resift vectors export adapted --out static-model")
 @click.argument("source", metavar="DIR")
 @out_option
-@json_option
-def export_command(source: str, out: str, as_json: bool) -> None:
+def export_command(source: str, out: str) -> None:
     """Write the word vectors, or the model of kind mean, in DIR as a folder of model2vec. Needs the extra 'pieces'.
 
     resift-en is the packaged one. sentence-transformers reads the folder too.
@@ -118,8 +93,7 @@ def export_command(source: str, out: str, as_json: bool) -> None:
     is_model = source == DEFAULT or Path(source, MODEL_FILE).is_file()
     table = load_model(source).as_table() if is_model else load_vectors(source)
     write_model2vec(table, out)
-    report = {"words": len(table), "dim": table.dim, "folder": out}
-    print_report(report, as_json, f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
+    click.echo(f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
 
 
 @vectors.command("distill", epilog="Example: resift vectors distill MODEL --words words.txt --out distilled")
@@ -128,19 +102,14 @@ def export_command(source: str, out: str, as_json: bool) -> None:
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose words to take. May be repeated."
 )
-@fields_option
 @click.option("--limit", type=WholeNumber(1), default=60_000, show_default=True, help="Keep this many words.")
 @option_of(distill, "dim", "Dimensions of the vectors.", type=WholeNumber(1))
-@_weighting_option(distill)
 @out_option
-@json_option
 def distill_command(
     folder: str,
     words: str | None,
     files: tuple[str, ...],
-    fields: list[str] | None,
     out: str,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Distil the sentence-transformers model in FOLDER into word vectors. Needs the extra 'distill'.
@@ -150,12 +119,12 @@ def distill_command(
     """
     if words is None and not files:
         raise BadInput("distilling needs words", expected="--words, --corpus or both")
-    corpus = _document_frequencies(files, fields)
+    corpus = _document_frequencies(files)
     own = [word for word, _ in corpus.frequency.most_common()] if corpus else []
     listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
         table = distill(folder, chain(own, listed), progress=progress, **settings)
-    _save(table.quantized(), out, as_json)
+    _save(table.quantized(), out)
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
@@ -172,8 +141,6 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
 @click.option(
     "--corpus", "files", multiple=True, metavar="FILE", help="Documents whose idf weighs the words. May be repeated."
 )
-@fields_option
-@option_of(mix_vectors, "aggregate", "How vectors are put together.", type=click.Choice(AGGREGATES))
 @click.option(
     "--spelling",
     metavar="DIM[=WEIGHT]",
@@ -181,20 +148,16 @@ def _parse_spelling(context: click.Context, parameter: click.Parameter, value: s
     help="Add DIM dimensions made from letters, so that every word of the corpus has a vector.",
 )
 @out_option
-@json_option
 def mix_command(
     sources: list[tuple[str, float]],
     files: tuple[str, ...],
-    fields: list[str] | None,
-    aggregate: str,
     spelling: tuple[int, float] | None,
     out: str,
-    as_json: bool,
 ) -> None:
     """Mix several tables of word vectors, each with a weight, into one. --spelling needs the extra 'adapt'."""
     tables = [load_vectors(name) for name, _ in sources]
-    corpus = _document_frequencies(files, fields)
-    _save(mix_vectors(tables, [weight for _, weight in sources], aggregate, corpus, spelling), out, as_json)
+    corpus = _document_frequencies(files)
+    _save(mix_vectors(tables, [weight for _, weight in sources], idf=corpus, spelling=spelling), out)
 
 
 @vectors.command("refine", epilog="Example: resift vectors refine MODEL corpus.jsonl --out refined")
@@ -203,17 +166,14 @@ def mix_command(
 @vectors_option
 @fields_option
 @option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
-@option_of(refine, "epochs", "Passes over the sentences.", type=WholeNumber(1))
 @seed_option
 @out_option
-@json_option
 def refine_command(
     folder: str,
     files: tuple[str, ...],
     vectors: str,
     fields: list[str] | None,
     out: str,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Refine word vectors on texts, with the sentence-transformers model in FOLDER as the teacher.
@@ -223,7 +183,7 @@ def refine_command(
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
         table = refine(load_vectors(vectors), folder, texts, progress=progress, **settings)
-    _save(table.quantized(), out, as_json)
+    _save(table.quantized(), out)
 
 
 @click.command("model", epilog="Example: resift model boew:64 --out boew")
@@ -231,9 +191,8 @@ def refine_command(
 @vectors_option
 @seed_option
 @out_option
-@json_option
-def build(encoder: str, vectors: str, seed: int, out: str, as_json: bool) -> None:
+def build(encoder: str, vectors: str, seed: int, out: str) -> None:
     """Make an untrained model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
     model = build_model(encoder, load_vectors(vectors), seed)
     model.save(out)
-    print_report(saved_model(model, out), as_json, saved_line(model, out))
+    click.echo(saved_line(model, out))

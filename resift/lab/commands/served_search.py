@@ -46,8 +46,7 @@ class IndexSearch:
     """An index of an engine, searched as the service does by default.
 
     ``similarity``, ``cosine`` or ``jaccard``, compares its vectors; ``idf`` says how rare a word is. ``positions``:
-    id → position of the documents that count; others are left out. ``judged``: what happens to judged documents, as
-    :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it.
+    id → position of the documents that count; others are left out.
     """
 
     def __init__(
@@ -57,9 +56,8 @@ class IndexSearch:
         similarity: str,
         idf: Callable[[str], float],
         positions: Mapping[str, int],
-        judged: str = "keep",
     ) -> None:
-        self.similarity, self.idf, self.judged, self.defaults = similarity, idf, judged, Config()
+        self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self._info, self._positions = engine, info, positions
         self._samples = IndexSamples(engine)
 
@@ -89,7 +87,7 @@ class IndexSearch:
             alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known)
             window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
-        return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn, judged=self.judged)
+        return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)
 
 
 class ServedSearch(IndexSearch):
@@ -105,7 +103,6 @@ class ServedSearch(IndexSearch):
         vectors: Floats,
         similarity: str,
         idf: Callable[[str], float],
-        judged: str = "keep",
         analyzer: str = "english",
     ) -> None:
         # in memory there is one connection, which one thread uses
@@ -114,7 +111,7 @@ class ServedSearch(IndexSearch):
         rows = enumerate(zip(documents, vectors, strict=True))
         engine.bulk(INDEX, [Document(str(row), {_FIELD: text}, vector) for row, (text, vector) in rows])
         positions = {str(row): row for row in range(len(vectors))}
-        super().__init__(engine, engine.info(INDEX), similarity, idf, positions, judged)
+        super().__init__(engine, engine.info(INDEX), similarity, idf, positions)
 
 
 def _as_kept(judged: JudgedDocument) -> JudgedDocument:
