@@ -328,6 +328,20 @@ def test_a_document_that_is_gone_is_remembered_for_five_minutes(
     sessions.store.close()
 
 
+def test_a_mark_reads_each_judged_document_once(
+    client: FlaskClient, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"session": "a", "index": filled, "query": "fire"}
+    post(client, "/v1/feedback", **body, relevant=["bush"], irrelevant=["army"])
+    service = client.application.extensions["resift"]
+    monkeypatch.setattr(service.knowledge._contents, "size", 0)  # nothing is remembered from one reading to the next
+    service.knowledge.forget()
+    read, original = list[str](), service.engine.documents
+    monkeypatch.setattr(service.engine, "documents", lambda *of: (read.extend(of[1]), original(*of))[1])
+    post(client, "/v1/feedback", **body, relevant=["bush", "tree"])
+    assert sorted(read) == ["army", "bush", "tree"]
+
+
 def test_a_session_has_a_window_of_its_own(
     engine: Engine, model: Model, config: Config, filled: str, session_index: str
 ) -> None:
