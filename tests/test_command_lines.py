@@ -119,7 +119,7 @@ TEXTS: dict[str, list[str]] = {
     "judgments": FILES,
     "of_sessions": ["Docs", "", "nope"],
     "of_ubi": ["Docs", "", "nope"],
-    "settings": ["nope=1", "seed=1", "x", "=", ""],
+    "settings": ["nope=1", "seed=x", "x", "=", ""],
     "out": ["directory.jsonl", "nowhere/x.json", "/proc/nope/x", ""],
     "methods": ["nope"],
     "queries": [],
