@@ -13,13 +13,17 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: .venv/dev lint
 	$(BIN)/pytest -q -n $(WORKERS)
+
+# What needs no engine, no network and no browser: in less than a minute.
+test-fast: .venv/dev
+	$(BIN)/pytest -q -n 2 tests/unit
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -36,13 +40,13 @@ test-versions: .venv/dev
 
 # Searches that nobody would think of, with a key that everybody may see, for so many SECONDS on a real node.
 fuzz: .venv/dev
-	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/test_fuzz.py
+	RESIFT_FUZZ_SECONDS=$(or $(SECONDS),3600) RESIFT_FUZZ_FIRST=$(or $(FIRST),1000) $(BIN)/pytest -q tests/engine/test_fuzz.py
 
 node: .venv/dev
-	$(BIN)/python tests/node.py start
+	$(BIN)/python tests/support/node.py start
 
 node-stop: .venv/dev
-	$(BIN)/python tests/node.py stop
+	$(BIN)/python tests/support/node.py stop
 
 papers: .venv/dev
 	$(BIN)/python benchmarks/papers.py

@@ -183,7 +183,7 @@ def run_tests(copy: Path, target: Target) -> int:
         sys.dont_write_bytecode = True
         sys.path.insert(0, str(copy))
         doctests = [path for path in target.paths if path[-1] != "/"]
-        tests = [f"tests/{name}.py" for name in target.tests]
+        tests = [str(next((copy / "tests").glob(f"*/{name}.py"))) for name in target.tests]
         flags = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
         flags.append(f"--basetemp={copy / 'tmp' / 'pytest'}")
         ended = pytest.main([*flags, "-k", target.only, *doctests, *tests], [watch])

@@ -35,7 +35,7 @@ from resift import load_model
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 import node
 
 PAPER = 10**8

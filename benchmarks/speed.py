@@ -3,7 +3,7 @@
 Prints ratios first, in rounds that take turns, with medians and quartiles, and exits with 1 where a ratio is below its
 floor times SHARE; ``--quick`` is of those that have a floor. What cannot be measured here (a peer or an OpenSearch that
 is not installed) is named, and fails nothing. OpenSearch is the one that OPENSEARCH_URL names, or a node of
-tests/node.py. Needs the extra ``bench``.
+tests/support/node.py. Needs the extra ``bench``.
 """
 
 from __future__ import annotations

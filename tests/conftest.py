@@ -1,12 +1,11 @@
-"""Fixtures that several test files share."""
+"""Fixtures that every tier of tests has: they need no engine, no browser and no network."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 # One thread for torch and for numpy, which read this as they are imported: tests run side by side, and on small
@@ -16,24 +15,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 from clock import Clock
-from engine_documents import CONTENT_WORDS, documents
+from engine_documents import CONTENT_WORDS
 
 from resift import Model, WordVectors, build_model, load_model
-from resift.contracts.engine import Engine
-from resift.contracts.session_store import SessionStore
-from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.opensearch.engine import OpenSearchEngine
 
 # A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A machine that is busy with several suites may take longer for a search than anybody would wait for it.
-os.environ.setdefault("RESIFT_SEARCH_TIMEOUT", "30")
-
-pytest_plugins = [
-    *("opensearch_fixture", "evaluation_fixtures", "ubi_events", "rewritten_node", "secured_node", "wrong_vectors"),
-    *("browser", "page_app", "workers"),
-]
+pytest_plugins = ["workers"]  # what else a tier needs its own conftest.py loads
 
 WORDS = [*CONTENT_WORDS, "the", "of", "a"]
 TOPICS = {"fire": "fire bush flame smoke forest tree", "war": "army gun soldier war ceasefire peace"}
@@ -81,83 +70,7 @@ def packaged() -> Model:
     return load_model()
 
 
-@pytest.fixture(scope="session")
-def cluster(opensearch_url: str) -> Iterator[OpenSearchEngine]:
-    """The real cluster."""
-    engine = OpenSearchEngine(opensearch_url, timeout=60)
-    yield engine
-    engine.close()
-
-
-def address(request: pytest.FixtureRequest, file: Path) -> str:
-    """The file or the real OpenSearch, as the fixture's parameter says."""
-    return str(file) if request.param == "sqlite" else str(request.getfixturevalue("opensearch_url"))
-
-
 @pytest.fixture
 def clock() -> Clock:
     """A clock that stands at 0."""
     return Clock()
-
-
-@pytest.fixture(params=["sqlite", "opensearch"])
-def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of each engine in turn: an embedded one in a fresh file, and a real OpenSearch."""
-    return address(request, tmp_path / "engine.db")
-
-
-@pytest.fixture
-def engine(engine_url: str) -> Iterator[Engine]:
-    """An engine of either kind."""
-    engine = open_engine(engine_url)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def index(engine: Engine) -> Iterator[str]:
-    """A name that no other test uses; the index, if made, is dropped."""
-    name = f"resift-test-{uuid.uuid4().hex[:12]}"
-    yield name
-    engine.drop_if_exists(name)
-
-
-@pytest.fixture
-def indexed(engine: Engine, index: str, model: Model) -> str:
-    """An index with the five documents."""
-    engine.create(index, ["title", "text"], model)
-    assert engine.bulk(index, documents(model)) == []
-    engine.refresh(index)
-    return index
-
-
-@pytest.fixture(params=["sqlite", "opensearch"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of each session store in turn: a fresh file, and a real OpenSearch."""
-    return address(request, tmp_path / "sessions.db")
-
-
-@pytest.fixture
-def session_index(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A name for an index of sessions that no other test uses; the index, if made, is dropped."""
-    name = f"resift_sessions_{uuid.uuid4().hex[:12]}"
-    yield name
-    for url in {request.getfixturevalue(key) for key in ("store_url", "engine_url") if key in request.fixturenames}:
-        if url.startswith("http"):
-            engine = open_engine(url)
-            engine.drop_if_exists(name)
-            engine.close()
-
-
-@pytest.fixture
-def open_stores(store_url: str, session_index: str) -> Iterator[Callable[[], SessionStore]]:
-    """A function that opens the same store again, as another replica would."""
-    opened = []
-
-    def open_one() -> SessionStore:
-        opened.append(open_session_store(store_url, session_index))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "sessions.py"))
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "sessions.py"))
 
 
 def test_bytes_of_a_session_in_both_stores(opensearch_url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """A real OpenSearch node for the tests, from Maven artefacts: needs Maven and Java >= 21, no Docker engine.
 
-    python tests/node.py start [--port 9200] [--version 2.19.1] | status | stop [--port 9200]
+    python tests/support/node.py start [--port 9200] [--version 2.19.1] | status | stop [--port 9200]
 
 ``stop`` ends all nodes that were started so, or the one on the port. ``start(port=0)`` does the same as ``start`` from
 Python, and ``start_cluster`` starts several nodes that form one cluster, each of which can be killed, frozen and

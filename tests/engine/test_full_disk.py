@@ -15,7 +15,7 @@ from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import SessionsUnavailable
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOREVER = 4e9
 SMALL_DISK = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"']
 FILLED = """

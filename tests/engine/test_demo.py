@@ -90,7 +90,7 @@ def test_the_ticks_are_the_judgements(transcript: str) -> None:
 
 
 def test_the_page_of_the_demo_shows_what_is_printed(transcript: str) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "demo.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text("utf-8")
     begun = "447 documents indexed in "
     (shown,) = re.findall(rf"^{begun}.*?(?=\n\nThe same on a page)", page, re.MULTILINE | re.DOTALL)
     without_times = [text.split("\n", 1)[1] for text in (transcript.rstrip(), shown)]

@@ -150,7 +150,7 @@ def test_what_multiplies_is_bounded(body: dict[str, Any], size: int, is_listed: 
 
 
 def test_the_list_is_documented() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "http.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
     section = page.partition("## What may be asked")[2].partition("\n## ")[0]
     tables = [line for line in section.splitlines() if line.startswith("| ")]
     listed = search_list()

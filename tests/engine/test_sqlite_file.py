@@ -30,7 +30,7 @@ from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.plugin.sqlite.tables import FORMAT
 from resift.sessions.sessions import Sessions
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SESSION = StoredSession({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
 FIRE = {"match": {"text": "fire"}}
 HIGHLIGHT = {"fields": {"text": {}}}

@@ -36,7 +36,7 @@ from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import Sessions
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EVERYTHING: dict[str, Any] = {"match_all": {}}
 # Processes that ask by turns and at once: on one connection they would read each other's answers.
 FORKING = """

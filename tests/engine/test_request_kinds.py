@@ -20,7 +20,7 @@ from rewritten_node import COUNT, SESSION, Node
 
 from resift.plugin.opensearch import default_pipelines
 
-TABLE = Path(__file__).parent.parent / "docs" / "rewriting.md"
+TABLE = Path(__file__).parents[2] / "docs" / "rewriting.md"
 _ROW = re.compile(r"^\| `(?P<kind>[^`]+)` \| (?P<pipeline>[^|]*) \| (?P<served>[^|]*) \|$", re.MULTILINE)
 ROWS = {match["kind"]: (match["pipeline"], match["served"]) for match in _ROW.finditer(TABLE.read_text("utf-8"))}
 

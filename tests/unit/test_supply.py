@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 DIGEST = re.compile(r"\S+:[\w.-]+@sha256:[0-9a-f]{64}\b")
 

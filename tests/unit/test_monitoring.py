@@ -16,7 +16,7 @@ from reranker_app import plain as plain
 from resift.reranker.metrics import count_rewrite, count_search, count_ubi
 from resift.rewriting.outcome import Outcome
 
-FOLDER = Path(__file__).parents[1] / "docs" / "monitoring"
+FOLDER = Path(__file__).parents[2] / "docs" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
 ALERTS = yaml.safe_load((FOLDER / "prometheus-alerts.yml").read_text("utf-8"))
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]

@@ -19,7 +19,7 @@ from resift.cli.main import main
 from resift.errors import ResiftError
 from resift.reranker import Config
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *DOCS]
 SHOWN = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names commands and settings of the past, too

@@ -10,7 +10,7 @@ from pathlib import Path
 from ports import free_port
 from transcripts import assert_prints
 
-PAGE = Path(__file__).parent.parent / "docs" / "five-minutes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "five-minutes.md"
 # a shell of the reader's, with our command on its path, that waits for a service which it has begun
 START = """
 PATH="{bin}:$PATH"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "resift"
 GROUND = "ground"  # the modules of resift/ itself, which every room stands on
 MAY_IMPORT = {

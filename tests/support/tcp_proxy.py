@@ -1,6 +1,6 @@
 """A TCP proxy in a process of its own, which a test stops as the operating system stops a node: by signals.
 
-python tests/tcp_proxy.py PORT TARGET_HOST TARGET_PORT
+python tests/support/tcp_proxy.py PORT TARGET_HOST TARGET_PORT
 """
 
 from __future__ import annotations

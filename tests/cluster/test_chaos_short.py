@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from opensearch_fixture import ENVIRONMENT, NEEDS
 
-CHAOS = Path(__file__).resolve().parents[1] / "benchmarks" / "chaos.py"
+CHAOS = Path(__file__).resolve().parents[2] / "benchmarks" / "chaos.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

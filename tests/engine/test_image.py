@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resift.reranker import Config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def instructions(name: str) -> list[str]:

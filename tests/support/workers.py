@@ -12,8 +12,8 @@ import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # Their tests share a node with the security plugin, which takes long to start.
-SECURED = ("tests/test_rights.py", "tests/test_document_rights.py", "tests/test_versions.py")
-LONGEST = ("tests/test_chaos_short.py", *SECURED)
+SECURED = ("tests/cluster/test_rights.py", "tests/cluster/test_document_rights.py", "tests/cluster/test_versions.py")
+LONGEST = ("tests/cluster/test_chaos_short.py", *SECURED)
 
 
 class ByFile(LoadScopeScheduling):

@@ -14,9 +14,9 @@ from page_app import QUESTION
 from resift.cli.demo import INDEX
 from resift.reranker import Config, create_app
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLE = (DOCS / "examples" / "front-end.html").read_text("utf-8")
-SCRIPT = Path(__file__).parents[1] / "resift" / "reranker" / "static" / "resift.js"
+SCRIPT = Path(__file__).parents[2] / "resift" / "reranker" / "static" / "resift.js"
 TEMPLATE = "http://127.0.0.1:8080"
 HITS = "return document.querySelectorAll('li').length"
 Open = Callable[..., Page]

@@ -20,7 +20,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 from resift.reranker import Config, create_app
-from resift.rewriting.similarity import question_clause, text_clause
+from resift.rewriting.text import question_clause, text_clause
 from resift.rewriting.text import find_text, text_parts
 
 FIELDS = ["title", "parts.text", "parts.notes.text"]

@@ -33,7 +33,7 @@ from resift.library import Hits, Index, Library
 from resift.plugin.connect import open_engine
 from resift.reranker import Config, create_app
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     {"_id": "bush", "text": "fire in the bush with smoke", "n": 1},
     {"_id": "wood", "text": "fire in the forest with flame", "n": 2},

@@ -1,0 +1,9 @@
+"""Tests of what measures and trains."""
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the fixtures of this tier."""
+    for name in ("opensearch_fixture", "engines", "evaluation_fixtures", "ubi_events"):
+        config.pluginmanager.import_plugin(name)
