@@ -185,6 +185,12 @@ class DeadlineExceeded(ResiftError):
     code, status = "deadline_exceeded", 503
 
 
+class Interrupted(ResiftError):
+    """A stop was requested before all was done; the message says how to go on."""
+
+    code, status = "interrupted", 503
+
+
 class SessionBusy(ResiftError):
     """A session was changed by others all the time; nothing was written."""
 

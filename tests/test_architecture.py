@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "ingest": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "lab": {GROUND, "vectors", "encoders", "ranking", "plugin"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "plugin"},
+    "operations": {GROUND, "vectors", "encoders", "ranking", "plugin", "ingest", "lab"},
     "integrations": {GROUND, "vectors", "ranking", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}

@@ -16,8 +16,8 @@ from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model, WordVectors, load_model
-from resift.cli import attaching
 from resift.errors import EngineError
+from resift.operations import attaching
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app

@@ -106,8 +106,8 @@ TEXTS: dict[str, list[str]] = {
     "fields": NAMES,
     "index": ["Docs", "", "nope"],
     "id_column": ["nope"],
-    "own": ["nope"],
-    "to": ["Docs", "", "a b"],
+    "field": ["nope"],
+    "copy_to": ["Docs", "", "a b"],
     "aliases": ["nope"],
     "renames": ["a", "=b", "a="],
     "query": [],
@@ -141,7 +141,6 @@ TEXTS: dict[str, list[str]] = {
     "teacher_key": [],
     "prefix": [],
     "about": [],
-    "field": ["nope"],
 }
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
@@ -175,7 +174,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("train reranker", "store"): {"folder": None, "of_sessions": "docs", "model": "model"},
     ("train word2doc", "folder"): {"files": None},
     ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
-    ("attach", "to"): {"aliases": "found"},
+    ("attach", "copy_to"): {"aliases": "found"},
     ("eval feedback", "train"): {"folder": None, "test": "labelled.jsonl"},
     ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},
     ("eval feedback", "first"): {"folder": None, "train": "labelled.jsonl", "test": "labelled.jsonl"},

@@ -5,12 +5,10 @@ from __future__ import annotations
 import click
 
 from resift.cli import cluster, demo, documents, indices, search, serve, vectors, word2doc
-from resift.cli.attach import attach, detach
 from resift.cli.evaluate import evaluate
 from resift.cli.explain_search import explain_search
 from resift.cli.export import export
 from resift.cli.failures import Resift
-from resift.cli.guard import guard
 from resift.cli.keys import keys
 from resift.cli.mcp import mcp
 from resift.cli.role import role_command
@@ -20,7 +18,6 @@ from resift.cli.train import train
 from resift.cli.train_judged import emboost_command, reranker_command
 from resift.cli.train_queries import queries_command
 from resift.cli.train_self import self_command
-from resift.cli.verify import verify
 from resift.version import __version__
 
 
@@ -36,7 +33,7 @@ def main() -> None:
 
 for command in (
     documents.index,
-    verify,
+    indices.verify,
     documents.encode,
     search.search,
     explain_search,
@@ -52,12 +49,12 @@ for command in (
     mcp,
     keys,
     serve.reranker_group,
-    attach,
-    detach,
+    cluster.attach,
+    cluster.detach,
     cluster.install,
     cluster.uninstall,
     status,
-    guard,
+    cluster.guard,
     role_command,
     demo.demo,
 ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,6 @@ import click
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cli.attach_plan import guessed_fields, sampled_sources
-from resift.cli.cluster import opened_cluster
 from resift.cli.options import (
     checked_address,
     fields_option,
@@ -34,6 +32,8 @@ from resift.ingest.readers import Files
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
+from resift.operations.index_plan import guessed_fields, sampled_sources
+from resift.operations.installing import open_cluster
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
@@ -141,7 +141,7 @@ def _learned(
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     if url is None:
         raise BadInput("no cluster", expected="--engine URL, or OPENSEARCH_URL")
-    return opened_cluster(url)
+    return closing(open_cluster(url))
 
 
 def _encoder(
