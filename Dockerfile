@@ -1,12 +1,16 @@
 # The reranker's image; it listens to other machines, and asks them for the key:
 #   export RESIFT_API_KEY=rsf_$(openssl rand -hex 32)
 #   docker build -t resift . && docker run -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
-FROM python:3.12-slim
+
+# By digest, which Dependabot moves to the newest build of the tag.
+FROM python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36
 
 RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data
 
-COPY . /src
-RUN pip install --no-cache-dir -c /src/requirements.lock '/src[fast]' && rm -rf /src
+COPY requirements-serve.lock /src/
+RUN pip install --no-cache-dir --require-hashes -r /src/requirements-serve.lock
+COPY . /src/
+RUN pip install --no-cache-dir --no-deps --no-build-isolation /src && rm -rf /src
 
 USER resift
 # Where commands leave what they write if nobody names a place: keys, refused documents, a trained reranker.

@@ -1,8 +1,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Only files whose hashes the lock has; and Resift itself, built by the setuptools of that lock.
+LOCKED := $(PIP) --require-hashes -r
+RESIFT := $(PIP) --no-deps --no-build-isolation
 SERVE ?= 1
-CORPUS ?=
 ENGINE ?= sqlite
 FLOORS ?= 1
 # so many processes share the tests out, each with an OpenSearch of its own: one where OPENSEARCH_URL names the only one
@@ -11,10 +13,10 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock clean
+.PHONY: demo test fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
-	$(BIN)/resift demo --engine $(ENGINE) $(if $(CORPUS),--corpus $(CORPUS)) $(if $(filter 0,$(SERVE)),--no-serve)
+	$(BIN)/resift demo --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
 
 test: .venv/dev lint
 	$(BIN)/pytest -q -n $(WORKERS)
@@ -43,13 +45,12 @@ node-stop: .venv/dev
 	$(BIN)/python tests/node.py stop
 
 papers: .venv/dev
-	$(INSTALL) -e '.[eval]'
 	$(BIN)/python benchmarks/papers.py
 
-bench: .venv/bench
+bench: .venv/dev
 	$(BIN)/python benchmarks/speed.py
 
-bench-quick: .venv/bench
+bench-quick: .venv/dev
 	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)
 
 # Nodes and rerankers killed and frozen under load: what was lost, and what did clients see? CHAOS=--short for a minute.
@@ -57,33 +58,49 @@ chaos: .venv/dev
 	$(BIN)/python benchmarks/chaos.py $(CHAOS)
 
 # What 10,000 to a million documents cost. SCALE="--documents 10000,50000" for less, "--nodes 3" for three nodes.
-scale: .venv/bench
+scale: .venv/dev
 	$(BIN)/python benchmarks/scale.py $(SCALE)
 
 # The documentation as a site with a search box: python3 -m http.server --directory build/site 8000
-docs: .venv/core
-	$(INSTALL) -e '.[docs]'
+docs: .venv/dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The newest versions that pyproject.toml allows, for every Python that it allows.
-lock: .venv/core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --all-extras --no-annotate \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
-		pyproject.toml --output-file requirements.lock
+# The newest versions that pyproject.toml allows, for every Python and system: requirements.lock is for work on Resift,
+# the others have the same versions of what `make demo`, the image and a release need.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --group build
+lock: .venv/release
+	$(COMPILE) pyproject.toml --all-extras --upgrade --output-file requirements.lock
+	$(COMPILE) pyproject.toml -c requirements.lock --output-file requirements-core.lock
+	$(COMPILE) pyproject.toml --extra fast -c requirements.lock --output-file requirements-serve.lock
+	$(COMPILE) --group release -c requirements.lock --upgrade --output-file requirements-release.lock
 
-.venv/core: pyproject.toml requirements.lock
+# What goes to PyPI, in dist/
+dist: .venv/release
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+
+# What the image has of Python packages, with their versions and licences: build/sbom.json, in CycloneDX's format
+sbom: .venv/release
+	$(PYTHON) -m venv --clear build/image
+	build/image/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-serve.lock
+	build/image/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation .
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json build/image
+
+.venv/core: pyproject.toml requirements-core.lock
 	$(PYTHON) -m venv .venv
-	$(INSTALL) -e .
+	$(LOCKED) requirements-core.lock
+	$(RESIFT) -e .
 	touch $@
 
-.venv/dev: .venv/core
-	$(INSTALL) -e '.[fast,train,distill,dev]'
+.venv/dev: .venv/core requirements.lock
+	$(LOCKED) requirements.lock
 	$(BIN)/python -m resift.encoders
 	touch $@
 
-.venv/bench: .venv/dev
-	$(INSTALL) -e '.[bench]'
+.venv/release: .venv/core requirements-release.lock
+	$(LOCKED) requirements-release.lock
 	touch $@
 
 clean:

@@ -22,10 +22,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 import resift
 from resift.cli.demo_corpus import corpus_file, load_questions
+from resift.contracts.ubi import timestamp_of
 from resift.ingest.readers import Files, Record
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.ubi import timestamp_of
 from resift.reranker import Config, create_app
 
 FIELDS = ["title", "text"]
@@ -55,11 +55,11 @@ def main() -> None:
             f"{options.clicks} clicks, each of a new client: seconds until its next search is another one: "
             f"median {statistics.median(waits):.2f}, longest {max(waits):.2f}; the first of the new indices {first:.2f}"
         )
-        client, clicks = app.test_client(), app.extensions["resift"].rewriter.clicks
+        client, clicks = app.test_client(), app.extensions["resift"].knowledge.clicks
         body = {"index": name, "query": questions[0], "session": "nobody"}
         found: dict[bool, list[float]] = {True: [], False: []}
         for turn in range(600):
-            app.extensions["resift"].rewriter.clicks = clicks if turn % 2 else None
+            app.extensions["resift"].knowledge.clicks = clicks if turn % 2 else None
             started = time.perf_counter()
             client.post("/v1/search", json=body)
             found[turn % 2 == 1].append(1000 * (time.perf_counter() - started))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from resift import Model, load_model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.lab.evaluation.data import Classes, read_classes
 from resift.plugin.connect import open_engine
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 
 Hit = dict[str, Any]

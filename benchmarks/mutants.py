@@ -128,10 +128,12 @@ TARGETS = {
     ),
     "search": Target(["resift/reranker/search/"], [*SEARCH_TESTS, "test_limits", "test_served_indices"]),
     "rewriting": Target(
-        ["resift/plugin/rewriting/"],
+        ["resift/rewriting/"],
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],
     ),
-    "sessions": Target(["resift/reranker/sessions.py"], ["test_sessions", "test_session_feedback"]),
+    "sessions": Target(
+        ["resift/sessions/"], ["test_sessions", "test_session_feedback", "test_ubi_sessions", "test_index_sample"]
+    ),
     "indexing": Target(
         ["resift/ingest/indexing.py"],
         ["test_indexing_batches", "test_indexing", "test_kill"],

@@ -47,10 +47,10 @@ def tables() -> list[Table]:
 def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
     """Same-class retrieval on one corpus, with ``size`` codewords."""
     note = (
-        "Train split as database, test split as queries. RO-BoEW ties a cluster to a class (--tied, the default); the "
-        "published entropy, which asks for pure clusters only, is --untied. The paper's top-k precision is the "
+        "Train split as database, test split as queries. RO-BoEW ties a cluster to a class (tied, the default); the "
+        "published entropy, which asks for pure clusters only, is tied=false. The paper's top-k precision is the "
         "interpolated one (the best at rank k or later), as its equation in 4.2 says; p@20 is the plain one. "
-        "--temperature 0.5 was chosen on the train splits."
+        "temperature=0.5 was chosen on the train splits."
     )
     run = f"eval classes {splits(name)}"
     rows = (*untrained_class_rows(run, size, paper), *trained_class_rows(run, name, size, paper))
@@ -87,13 +87,13 @@ def trained_class_rows(run: str, name: str, size: int, paper: Figures) -> Iterat
     rows: tuple[tuple[str, str, tuple[float, ...], tuple[int, ...]], ...] = (
         (f"RO-BoEW, {size}", ro_boew, paper["RO-BoEW"], SEEDS),
         (f"RO-BoEW, {size}, resift-en", f"ro-boew {train} --codewords {size}", (), SEEDS),
-        (f"RO-BoEW as published, {size}", f"{ro_boew} --untied", paper["RO-BoEW"], (0,)),
-        (f"EO-BoW, {size}", f"{ro_boew} --untied --entropy euclidean", paper["EO-BoW"], (0,)),
+        (f"RO-BoEW as published, {size}", f"{ro_boew} --set tied=false", paper["RO-BoEW"], (0,)),
+        (f"EO-BoW, {size}", f"{ro_boew} --set tied=false --set entropy=euclidean", paper["EO-BoW"], (0,)),
         ("RN-BoF, 16", f"rn-bof {train} {GLOVE} --size 16", (), SEEDS),
         *wide,
         ("RN-BoF, 16, resift-en", f"rn-bof {train} --size 16", (), SEEDS),
         ("self-supervised, no labels", adapt, (), SEEDS),
-        ("the same, for broad classes", f"{adapt} --temperature 0.5", (), SEEDS),
+        ("the same, for broad classes", f"{adapt} --set temperature=0.5", (), SEEDS),
     )
     evaluate = f"{run} --model {{model}} --seed {{seed}}"
     for row, command, figures, seeds in rows:
@@ -221,7 +221,7 @@ def question_table() -> Table:
     mix = f"vectors mix resift-en --corpus {squad}/corpus.jsonl.gz"
     glove = f"{WORK}/vectors/glove.6B.50d=0.3 {WORK}/vectors/en_core_web_md.300d=0.5"
     late = f"train reranker --collection {squad} {split} --seed {{seed}}"
-    network = f"train emboost --collection {squad} {split} --seed {{seed}} --network"
+    network = f"train emboost --collection {squad} {split} --seed {{seed}} --set network="
     rows = (
         Row("bm25", f"{run} --encoder bm25"),
         Row("tf-idf", f"{run} --encoder tfidf", paper=(8.77, 15.46, 19.47)),
@@ -234,14 +234,14 @@ def question_table() -> Table:
             (48.49, 64.96, 71.05),
         ),
         Row("ensemble with spelling and IDF", f"{run} --vectors {{model}}", f"{mix} --spelling 256=0.6"),
-        Row("and FCRR", f"{run} --model {{model}}", f"{network} fcrr", (50.64, 66.16, 73.44), SEEDS),
+        Row("and FCRR", f"{run} --model {{model}}", f"{network}fcrr", (50.64, 66.16, 73.44), SEEDS),
         Row(
             "and FCRR, trained as in the paper",
             f"{run} --model {{model}}",
-            f"{network} fcrr --scale 0.05 --rate 0.001 --epochs 5",
+            f"{network}fcrr --set scale=0.05 --set rate=0.001 --set epochs=5",
             seeds=SEEDS,
         ),
-        Row("and ConvRR", f"{run} --model {{model}}", f"{network} convrr --epochs 2", (52.32, 68.26, 75.68), SEEDS),
+        Row("and ConvRR", f"{run} --model {{model}}", f"{network}convrr --set epochs=2", (52.32, 68.26, 75.68), SEEDS),
         Row("late interaction, untrained", f"{run} --encoder late"),
         Row("late interaction, trained", f"{run} --model {{model}}", late, seeds=SEEDS),
         Row("bm25 and resift-en, as served", f"{run} --hybrid"),
@@ -282,9 +282,13 @@ def keyword_table() -> Table:
             Row(
                 "Wikipedia articles",
                 run,
-                "train word2doc --collection $RESIFT_DATA/wiki-titles --seed {seed}",
+                "train word2doc --corpus $RESIFT_DATA/wiki-titles/corpus.jsonl.gz --seed {seed}",
                 seeds=SEEDS,
             ),
-            Row("Cranfield abstracts", run, "train word2doc --collection $RESIFT_DATA/cranfield --seed {seed}"),
+            Row(
+                "Cranfield abstracts",
+                run,
+                "train word2doc --corpus $RESIFT_DATA/cranfield/corpus.jsonl.gz --seed {seed}",
+            ),
         ),
     )

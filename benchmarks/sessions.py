@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
+from resift.contracts.documents import Document
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 INDEX = "resift-benchmark-20ng"
 QUERIES = 200

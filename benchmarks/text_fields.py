@@ -24,16 +24,16 @@ from unittest.mock import patch
 import numpy as np
 
 from resift import load_model
+from resift.contracts.documents import Document
 from resift.corpus import lucene_idf
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.data.collection import corpus_file, with_queries
 from resift.lab.evaluation.data.lines import json_objects
 from resift.lab.evaluation.protocol import graded_metrics
 from resift.lab.evaluation.served import RANKED, scores_of
-from resift.plugin.documents import Document
-from resift.plugin.rewriting import clauses
 from resift.plugin.sqlite.analysis import terms_of
 from resift.plugin.sqlite.engine import SqliteEngine
+from resift.rewriting import clauses
 from resift.stop_words import FUNCTION_WORDS
 
 COLLECTIONS = ("cranfield", "cisi", "mtrag-govt")

@@ -21,14 +21,14 @@ from speed_cluster import opensearch_url
 
 from resift import Model, load_model
 from resift.arrays import Floats, batched
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.ingest.readers import Files, Record
 from resift.ingest.vector_writing import VectorWriter
 from resift.ingest.verify import BATCH, verify
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
-from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 FIELDS = ["title", "text"]
 

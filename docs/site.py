@@ -1,6 +1,6 @@
 """A hook of MkDocs: files outside of docs/ become part of the site, and links to them follow.
 
-Links in the repository are relative to the file that they stand in, as its pages show them; the site has one folder.
+Links in the repository are relative to the file that they stand in; in the site they lead to where that file is there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # a file of the repository: its name in the site
 OUTSIDE = {
     "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "SECURITY.md": "security-policy.md",  # not beside security.md, which is the same name on some disks
     "resift/reranker/openapi.json": "openapi.json",
     "resift/data/demo/NOTICE": "NOTICE.txt",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
@@ -42,6 +44,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if "://" in match[2]:
             return match[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(here), match[2]))
-        return match[1] + OUTSIDE.get(target, target.removeprefix("docs/")) + match[3]
+        named = OUTSIDE.get(target, target.removeprefix("docs/"))
+        return match[1] + posixpath.relpath(named, posixpath.dirname(page.file.src_uri) or ".") + match[3]
 
     return _LINK.sub(renamed, markdown)

@@ -191,6 +191,12 @@ class Interrupted(ResiftError):
     code, status = "interrupted", 503
 
 
+class TooBusy(ResiftError):
+    """So much is asked at once that the request was not begun; it may be sent again a little later."""
+
+    code, status = "too_busy", 503
+
+
 class SessionBusy(ResiftError):
     """A session was changed by others all the time; nothing was written."""
 
@@ -201,6 +207,22 @@ class SessionsUnavailable(ResiftError):
     """The store of the sessions does not answer, or refuses."""
 
     code, status = "sessions_unavailable", 503
+
+
+class SessionDamaged(SessionsUnavailable):
+    """What is stored of one session is none; others are in order."""
+
+    code, status = "session_damaged", 409
+
+
+class QuotaExceeded(ResiftError):
+    """An API key has stored as much as it may in a day. ``seconds``: how long until it may store more."""
+
+    code, status = "quota_exceeded", 429
+
+    def __init__(self, message: str, *, seconds: int = 86_400, **rest: Any) -> None:
+        super().__init__(message, **rest)
+        self.seconds = seconds
 
 
 class ModelMismatch(ResiftError):

@@ -13,22 +13,21 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from resift.contracts.query_dsl import MAX_WINDOW, document_text
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound, TextTooLong
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.query_dsl import document_text
-from resift.plugin.rewriting.query_text import find_text
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
-from resift.reranker.limits import MAX_WINDOW
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions, check_id
+from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.text import find_text
+from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class Library:
     def index(self, name: str, fields: Sequence[str] | None = None, analyzer: str = "english") -> Index:
         """An index by its name; made if there is none and ``fields`` says which fields are searched and encoded.
 
-        ``analyzer``, one of ``resift.plugin.documents.ANALYZERS``, is that of a new index. Raises IndexNotFound if
+        ``analyzer``, one of ``resift.contracts.documents.ANALYZERS``, is that of a new index. Raises IndexNotFound if
         there is no such index and no fields are given, BadInput if it exists with other fields or cannot be made of
         these, and ModelMismatch if its vectors are another model's.
         """
@@ -217,7 +216,7 @@ class Index:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
-            self.library.service.forget_documents()
+            self.library.service.knowledge.forget()
         return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
 
     def get(self, id: str | int) -> dict[str, Any]:
@@ -228,7 +227,7 @@ class Index:
         """Delete the documents with these ids; how many of them there were."""
         deleted = self.library.engine.delete(self.name, _ids("ids", ids))
         self.library.engine.refresh(self.name)
-        self.library.service.forget_documents()
+        self.library.service.knowledge.forget()
         return deleted
 
     def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:

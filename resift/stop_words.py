@@ -33,3 +33,9 @@ name part serious show side sincere system thick thin top
 
 STOP_WORDS = frozenset(_WORDS.split())
 FUNCTION_WORDS = STOP_WORDS - frozenset(_CONTENT_WORDS.split())
+# What the analyser ``english`` of Lucene leaves out.
+ANALYZER_STOP_WORDS = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
+    | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
+    | {"with"}
+)

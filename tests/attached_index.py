@@ -15,11 +15,11 @@ from engine_documents import CONTENT_WORDS
 
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
+from resift.contracts.query_dsl import document_text
 from resift.errors import UnsupportedCluster
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
-from resift.plugin.query_dsl import document_text
 
 COUNT = 300
 SETTINGS: dict[str, Any] = {

@@ -19,10 +19,10 @@ from clock import Clock
 from engine_documents import CONTENT_WORDS, documents
 
 from resift import Model, WordVectors, build_model, load_model
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore
 from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.session_store import SessionStore
 
 # A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

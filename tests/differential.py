@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 
 BOUNDED = settings(

@@ -6,9 +6,9 @@ from typing import Any
 
 from resift import Model
 from resift.arrays import Floats
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD, Body
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD, Body
 
 # Of which the tests' model knows the vectors, beside three that mean nothing.
 CONTENT_WORDS = [

@@ -82,9 +82,6 @@ BODIES: dict[str, list[dict[str, Any]]] = {
         {"query": "fire", "session": "anna", "vectors": [[1.0] * 8, [0.5] * 8], "normalization": "z_score"},
         {"query": "fire", "session": "anna", "vectors": ["AAAAAAAAAAA="]},
     ],
-    "teiEmbed": [{"inputs": ["fire", "", None], "normalize": False, "truncate": True, "truncation_direction": "Left"}],
-    "teiRerank": [{"query": "fire", "texts": ["bush", "army"], "raw_scores": True, "return_text": True}],
-    "cohereRerank": [{"model": "mean", "query": "fire", "documents": ["bush", "army of"], "max_tokens_per_doc": 1}],
     "embeddings": [{"input": ["fire", "", None, {"text": "bush"}], "encoding_format": "base64", "truncate": True}],
 }
 

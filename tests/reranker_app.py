@@ -13,10 +13,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from resift import Model
+from resift.contracts.engine import Engine
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine
-from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.search.did_you_mean import THREAD_NAME
 

@@ -19,9 +19,9 @@ from reranker_app import post
 from werkzeug.serving import make_server
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import RemoteModel
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.reranker import Config, create_app

@@ -25,6 +25,7 @@ class Answer:
 
     status: int
     body: bytes
+    head: bytes
 
     def json(self) -> Any:
         """The body as JSON."""
@@ -32,15 +33,16 @@ class Answer:
 
 
 class Client:
-    """A connection to the server, bytes in and bytes out."""
+    """A connection to the server, bytes in and bytes out, from an address of this machine."""
 
-    def __init__(self, port: int, small_window: bool = False) -> None:
+    def __init__(self, port: int, small_window: bool = False, address: str = "127.0.0.1") -> None:
         self.socket = socket.socket()
         if small_window:  # so that what is sent to a client that does not read has nowhere to wait on the way
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.socket.settimeout(30)
         self._rest = b""
         try:
+            self.socket.bind((address, 0))
             self.socket.connect(("127.0.0.1", port))
         except OSError:
             self.socket.close()
@@ -62,7 +64,7 @@ class Client:
         while len(self._rest) < length and self._receive():
             pass
         body, self._rest = self._rest[:length], self._rest[length:]
-        return Answer(int(head.split()[1]), body)
+        return Answer(int(head.split()[1]), body, head)
 
     def _receive(self) -> bool:
         try:
@@ -86,10 +88,10 @@ class Server:
     port: int
     process: subprocess.Popen[str]
 
-    def request(self, head: str, body: Any = None) -> Answer:
+    def request(self, head: str, body: Any = None, address: str = "127.0.0.1") -> Answer:
         """The answer to one request on a connection of its own. ``head`` is its method and path."""
         data = b"" if body is None else json.dumps(body).encode()
-        with Client(self.port) as client:
+        with Client(self.port, address=address) as client:
             client.send(f"{head} HTTP/1.1\r\nHost: localhost\r\n".encode(), JSON if data else b"")
             answer = client.send(b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data), data).answer()
         assert answer is not None

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from resift import Model
-from resift.plugin.documents import ANALYZERS, LANGUAGES
+from resift.contracts.documents import ANALYZERS, LANGUAGES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.sqlite.analysis import terms_of, words_of
 

@@ -215,9 +215,9 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
         assert rewritten(index, knn=3) == (False, {"rewritten": True, "reason": reason})
 
 
-def test_a_data_stream_and_a_pattern_stand_for_their_indices(
-    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
-) -> None:
+@pytest.fixture
+def stream(cluster: OpenSearchEngine) -> Iterator[str]:
+    """The name of a data stream over two indices of documents; it is NAME-a, where no other stream is NAME-…"""
     rest, name = Cluster(cluster), f"logs-{uuid.uuid4().hex[:8]}"
     template = {
         "index_patterns": [f"{name}-*"],
@@ -225,26 +225,70 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
         "template": {"mappings": {"properties": TEXTS}, "settings": attachable(cluster)},
     }
     rest.request("PUT", f"/_index_template/{name}", {**template, "priority": 7})
-    try:
-        for n, word in enumerate(CONTENT_WORDS):
-            body = {"@timestamp": "2030-01-01", "text": f"{word} and {word} in the {n}"}
-            rest.request("POST", f"/{name}-a/_doc", body, op_type="create")
-            if n == 5:
-                rest.request("POST", f"/{name}-a/_rollover")
-        run("attach", f"{name}-*", opensearch_url, "--model", own[1])
-        backing = cluster.resolve(f"{name}-a")
-        assert len(backing) == 2
-        assert cluster.info(f"{name}-a").model == own[0].hash
-        for index in backing:
-            assert all(one.vector is not None for one in cluster.scan(index))
-        rest.request("POST", f"/{name}-a/_rollover")
-        (new,) = set(cluster.resolve(f"{name}-a")) - set(backing)
-        assert f"{new}: not attached, and left alone" in run("detach", f"{name}-a", opensearch_url).output
-        assert cluster.info(f"{name}-a").model is None
-        assert "is not attached" in run("detach", f"{name}-a", opensearch_url, status=2).output
-    finally:
-        rest.request("DELETE", f"/_data_stream/{name}-a")
-        rest.request("DELETE", f"/_index_template/{name}")
+    for n, word in enumerate(CONTENT_WORDS):
+        body = {"@timestamp": "2030-01-01", "text": f"{word} and {word} in the {n}"}
+        rest.request("POST", f"/{name}-a/_doc", body, op_type="create")
+        if n == 5:
+            rest.request("POST", f"/{name}-a/_rollover")
+    yield f"{name}-a"
+    rest.request("DELETE", f"/_data_stream/{name}-a")
+    rest.request("DELETE", f"/_index_template/{name}")
+
+
+def test_a_data_stream_and_a_pattern_stand_for_their_indices(
+    stream: str, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    run("attach", f"{stream[:-1]}*", opensearch_url, "--model", own[1])
+    backing = cluster.resolve(stream)
+    assert len(backing) == 2
+    assert cluster.info(stream).model == own[0].hash
+    for index in backing:
+        assert all(one.vector is not None for one in cluster.scan(index))
+    Cluster(cluster).request("POST", f"/{stream}/_rollover")
+    (new,) = set(cluster.resolve(stream)) - set(backing)
+    assert f"{new}: not attached, and left alone" in run("detach", stream, opensearch_url).output
+    assert cluster.info(stream).model is None
+    assert "is not attached" in run("detach", stream, opensearch_url, status=2).output
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("when", ["/_settings", "/_mapping", "/_refresh", "/_search"])
+def test_a_rollover_while_it_is_planned_has_it_planned_again(
+    stream: str,
+    cluster: OpenSearchEngine,
+    own: tuple[Model, str],
+    opensearch_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    drops: bool,
+) -> None:
+    """The stream gets another index after a request of the plan, and loses its first where an old one ``drops``."""
+    rest, request, changed = Cluster(cluster), Cluster.request, []
+
+    def roll(asked: Cluster, method: str, path: str, *rest_of: Any, **params: Any) -> Any:
+        answer = request(asked, method, path, *rest_of, **params)
+        if path.endswith(when) and not changed:
+            changed.append(path)
+            first, *_ = cluster.resolve(stream)
+            request(rest, "POST", f"/{stream}/_rollover")
+            if drops:
+                request(rest, "DELETE", f"/{first}")
+        return answer
+
+    monkeypatch.setattr(Cluster, "request", roll)
+    run("attach", stream, opensearch_url, "--model", own[1])
+    assert changed
+    assert len(cluster.resolve(stream)) == (2 if drops else 3)
+    assert {cluster.info(index).model for index in cluster.resolve(stream)} == {own[0].hash}
+
+
+def test_what_changes_at_each_plan_is_left_alone(
+    stream: str, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attaching.AttachPlan, "is_current", False)
+    told = run("attach", stream, opensearch_url, "--model", own[1], status=1).output
+    assert "stands for other indices each time it is planned" in told
+    assert {cluster.info(index).model for index in cluster.resolve(stream)} == {None}
 
 
 def test_a_model_is_learned_from_the_documents_and_not_twice(

@@ -17,11 +17,11 @@ from rewritten_node import FIELDS, Node, sources
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import document_text
 from resift.reranker import Config, create_app
 
 
@@ -59,7 +59,7 @@ def trained(
     table = vectors.save(folder / "vectors")
     command = ["train", "queries", "--index", embedded, "--field", "embedding", "--engine", opensearch_url]
     teacher = f"opensearch:{rewritten_node.query_model}"
-    more = ["--teacher", teacher, "--texts", "600", "--vectors", str(table), "--fields", ",".join(FIELDS), "--json"]
+    more = ["--teacher", teacher, "--set", "texts=600", "--vectors", str(table), "--fields", ",".join(FIELDS), "--json"]
     return CliRunner().invoke(main, [*command, *more, "--out", str(folder / "model")]), folder / "model"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clock import Clock
 
-from resift.reranker.cache import TtlCache
+from resift.cache import TtlCache
 
 
 def cache(size: int) -> tuple[TtlCache[str], Clock]:

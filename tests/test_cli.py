@@ -156,7 +156,7 @@ def test_errors_are_one_message(here: Path, arguments: list[str], status: int, m
 
 def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     (here / "corpus.txt").write_text("the bush fire burns\nthe army has guns\n\n" * 30)
-    assert "words of 8 dimensions" in resift("vectors", "train", "corpus.txt", "--dim", "8", "--out", "own").output
+    assert "words of 8 dimensions" in resift("vectors", "train", "corpus.txt", "--set", "dim=8", "--out", "own").output
     (here / "glove.txt").write_text(
         f"{len(vectors)} {vectors.dim}\n"
         + "".join(f"{w} {' '.join(map(str, row))}\n" for w, row in zip(vectors.words, vectors.rows(), strict=True))
@@ -185,7 +185,6 @@ def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.
     shown = " ".join(resift("train", "ro-boew", "--help").output.split())
     assert f"--codewords INTEGER Number of codewords. [default: {RoBoewOptions.codewords}]" in shown
     help = " ".join(resift("sessions", "purge", "--help").output.split())
-    assert f"default: {Config.session_index}]" in help
     assert "default: (the embedded engine's file, sessions.db for a cluster)]" in help
     resift("sessions", "purge")
     assert Path(Config.engine).exists()

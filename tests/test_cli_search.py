@@ -218,8 +218,6 @@ REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "purge": (["sessions", "purge"], {"deleted", "kept"}),
     "delete": (["sessions", "delete", "--index", "docs"], {"deleted"}),
     "drop": (["drop", "docs", "--yes"], {"dropped", "documents"}),
-    "mix": (["vectors", "mix", "small", "--out", "mixed"], {"words", "dim", "folder"}),
-    "model": (["model", "mean", "--vectors", "small", "--out", "mean"], {"name", "dim", "hash", "folder"}),
     "self": (
         ["train", "self", "--corpus", "docs.jsonl", "--vectors", "small", "--out", "own"],
         {"held_back", "p", "better", "model"},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from click.testing import CliRunner, Result
 
 from resift.cli.main import main
+from resift.contracts.session_store import StoredSession
 from resift.plugin.connect import open_session_store
-from resift.plugin.session_store import StoredSession
 
 
 def resift(*arguments: str, status: int = 0) -> Result:
@@ -16,8 +17,9 @@ def resift(*arguments: str, status: int = 0) -> Result:
     return result
 
 
-def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str) -> None:
-    where = ["--store", store_url, "--session-index", session_index]
+def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = ["--store", store_url]
+    monkeypatch.setenv("RESIFT_SESSION_INDEX", session_index)
     assert resift("sessions", "purge", *where).output == "0 expired sessions deleted, 0 kept\n"
     store = open_session_store(store_url, session_index)
     for name, expires, index in (("a", 1.0, "x"), ("b", 2e9, "x"), ("c", 2e9, "y"), ("d", 2e9, "y"), ("e", 2e9, "y")):

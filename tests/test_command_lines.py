@@ -23,7 +23,7 @@ from resift.cli import http_server
 from resift.cli.main import main
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.judgements import Judgement
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 DOCUMENTS = 120
 NOWHERE = "http://127.0.0.1:1"
@@ -72,11 +72,11 @@ VALID: dict[str, dict[str, Any]] = {
     "attach": {"index": "docs", "url": NOWHERE, "model": "model"},
     "detach": {"index": "docs", "url": NOWHERE},
     "install": {"url": NOWHERE, "model": "model"},
-    "uninstall": {"url": NOWHERE, "model": "model"},
+    "uninstall": {"url": NOWHERE},
     "status": {"url": NOWHERE, "model": "model"},
     "mcp": {"index": "docs", "model": "model"},
-    "guard": {"url": NOWHERE, "model": "model"},
-    "demo": {"corpus": "docs.jsonl", "no_serve": True, "model": "model"},
+    "guard": {"url": NOWHERE},
+    "demo": {"no_serve": True},
 }
 # What is wrong for parameters that click knows as text; an empty list where anything may be right.
 FILES = ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl", "cut.jsonl.gz", "none.parquet"]
@@ -101,7 +101,6 @@ TEXTS: dict[str, list[str]] = {
     "engine": ADDRESSES,
     "url": [*ADDRESSES, "docs.db"],
     "store": ADDRESSES,
-    "session_index": [],
     "indices": ["a b", "x/y"],
     "fields": NAMES,
     "index": ["Docs", "", "nope"],
@@ -114,31 +113,24 @@ TEXTS: dict[str, list[str]] = {
     "filter_": ["no JSON", "[]", '{"nope": {}}'],
     "session": ["nope", "a b", "x" * 200],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
-    "similarity": ["nope"],
     "compare": ["nope"],
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
     "spelling": ["x", "0", "-1", "4=x", "99999999999"],
-    "part": ["nope", "../x"],
     "judgments": FILES,
     "of_sessions": ["Docs", "", "nope"],
     "of_ubi": ["Docs", "", "nope"],
-    "ubi_events": [],
-    "ubi_queries": [],
-    "ubi_actions": ["nope", "click=x", "click=-2"],
+    "settings": ["nope=1", "seed=1", "x", "=", ""],
     "out": ["directory.jsonl", "nowhere/x.json", "/proc/nope/x", ""],
     "methods": ["nope"],
-    "first": ["nope"],
     "queries": [],
     "title": [],
     "host": [],
-    "path": ["directory.jsonl", "binary.jsonl"],
     "name": ["a/b"],
     "scopes": ["nope", ""],
     "reranker": ["nope", "http://["],
     "key": ["short"],
     "teacher": [*FOLDERS[:3], NOWHERE],
     "teacher_model": [],
-    "teacher_key": [],
     "prefix": [],
     "about": [],
 }
@@ -151,8 +143,6 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
-    ("reranker use", "folder"): [],
-    ("reranker drop", "folder"): ["nowhere"],
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
     ("train queries", "index"): [],  # the cluster is asked
@@ -163,21 +153,16 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("search", "store"): {"session": "anna"},
     ("explain-search", "store"): {"session": "anna"},
     ("explain-search", "file"): {"query": None},
-    ("vectors convert", "fields"): {"files": "docs.jsonl"},
-    ("vectors distill", "fields"): {"files": "docs.jsonl"},
-    ("vectors mix", "fields"): {"files": "docs.jsonl"},
     ("sessions delete", "index"): {"session": None},
     **{(name, "engine"): {"store": None} for name in SESSIONS},
     ("train reranker", "of_sessions"): {"folder": None},
     ("train reranker", "of_ubi"): {"folder": None},
     ("train reranker", "engine"): {"folder": None, "of_sessions": "docs"},
     ("train reranker", "store"): {"folder": None, "of_sessions": "docs", "model": "model"},
-    ("train word2doc", "folder"): {"files": None},
     ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
     ("attach", "copy_to"): {"aliases": "found"},
     ("eval feedback", "train"): {"folder": None, "test": "labelled.jsonl"},
     ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},
-    ("eval feedback", "first"): {"folder": None, "train": "labelled.jsonl", "test": "labelled.jsonl"},
     ("eval feedback", "model"): {"encoder": None},
     ("eval feedback", "turns"): {"folder": None},
 }

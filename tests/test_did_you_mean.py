@@ -12,18 +12,18 @@ from clock import Clock
 from reranker_app import wait_for_sample
 
 from resift import Model
+from resift.contracts.documents import Document, SearchResult
+from resift.contracts.engine import Engine
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_session_store
-from resift.plugin.documents import Document, SearchResult
-from resift.plugin.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker.config import Config
 from resift.reranker.search.did_you_mean import SAMPLE_SECONDS, THREAD_NAME, DidYouMean
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 TEXTS = [
     "bush fire in the forest",

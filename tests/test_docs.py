@@ -20,8 +20,8 @@ from resift.errors import ResiftError
 from resift.reranker import Config
 
 ROOT = Path(__file__).parent.parent
-DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md", *DOCS]
 SHOWN = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names commands and settings of the past, too
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -76,8 +76,10 @@ def test_drawings_are_whole_and_described() -> None:
 
 @by_page([page for page in DOCS if page.name != "README.md"])
 def test_each_page_is_listed(page: Path) -> None:
-    assert f"({page.name})" in (ROOT / "docs" / "README.md").read_text("utf-8")
-    assert re.search(rf"[ :]{re.escape(page.name)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    """In the list of its folder, and in that of the site."""
+    assert f"({page.name})" in (page.parent / "README.md").read_text("utf-8")
+    path = page.relative_to(ROOT / "docs").as_posix()
+    assert re.search(rf"[ :]{re.escape(path)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
 
 
 def command_lines(page: Path) -> Iterator[str]:

@@ -15,8 +15,8 @@ from secured_node import EVERYTHING, PASSWORD, SecuredNode, authorization
 from resift import Model
 from resift.cli.main import main
 from resift.cli.role import role
+from resift.contracts.documents import Document
 from resift.errors import EngineError, EngineUnavailable
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from rewritten_node import COUNT, FIELDS, SESSION, WORDS, Node, sources
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.library import Library
 from resift.plugin.connect import open_session_store
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
+from resift.ranking.judgements import Mark
 from resift.reranker import Config
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 Body = dict[str, Any]
 INDEX = "docs"
@@ -64,7 +65,7 @@ def embedded(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     assert engine.bulk(INDEX, held) == []
     config = Config(store=str(folder / "sessions.db"))
     library = Library(Reranker(engine, model, Sessions(open_session_store(config.store, config.session_index)), config))
-    library.service.feedback(SESSION, INDEX, "fire", {"3": 1.0, "8": -1.0})
+    library.service.feedback(SESSION, INDEX, "fire", {"3": Mark(1.0), "8": Mark(-1.0)})
     yield library
     library.close()
 

@@ -13,14 +13,14 @@ from engine_documents import documents
 
 from resift import Model
 from resift.cli.main import main
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import StoredSession
 from resift.errors import IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of
 from resift.plugin.cluster.install import Installer
 from resift.plugin.connect import open_session_store
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.session_store import StoredSession
 
 
 def drop(*arguments: str, status: int, input: str = "") -> Result:

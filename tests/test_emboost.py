@@ -91,9 +91,8 @@ def test_the_commands(tmp_path: Path, table: WordVectors) -> None:
     report = json.loads(resift("eval", "retrieval", data, "--vectors", tmp_path / "m", "--json"))
     assert report["dimensions"] == 40
     train_ = ["train", "emboost", "--collection", data, "--vectors", tmp_path / "vectors", "--split", "60,10,30"]
-    told = resift(
-        *train_, "--rate", "0.01", "--scale", "1", "--batch", "50", "--epochs", "8", "--out", tmp_path / "out"
-    )
+    small = ["--set=rate=0.01", "--set=scale=1", "--set=batch=50", "--set=epochs=8"]
+    told = resift(*train_, *small, "--out", tmp_path / "out")
     assert "convrr, 272 dimensions" in told
     report = json.loads(resift("eval", "retrieval", data, "--model", tmp_path / "out", "--split", "60,10,30", "--json"))
     assert report["queries"] == 120

@@ -9,11 +9,11 @@ import pytest
 from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError, WordVectors, build_model
+from resift.contracts.documents import Document, check_name
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.errors import BadInput, EngineError, IndexNotFound, ModelMismatch
-from resift.plugin.documents import Document, check_name
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import VECTOR_FIELD, document_text
 
 
 def test_ping(engine: Engine) -> None:

@@ -7,8 +7,8 @@ import pytest
 from engine_documents import TEXTS, documents, knn_body
 
 from resift import Model, ResiftError, WordVectors, build_model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 
 
 def test_knn_and_filter(engine: Engine, indexed: str, model: Model) -> None:

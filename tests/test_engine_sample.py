@@ -9,10 +9,10 @@ import pytest
 from engine_documents import documents
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import IndexNotFound
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 from engine_documents import ids
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 
 
 def test_vectors_are_put_where_versions_still_hold(engine: Engine, indexed: str, model: Model) -> None:

@@ -10,13 +10,15 @@ from click.testing import CliRunner
 from evaluation_fixtures import documents, loaded, run, write_lines
 
 from resift import Model
-from resift.cli.evaluate import CLASSES, RETRIEVAL, STS
 from resift.cli.main import main
-from resift.cli.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.lab.evaluation.data import read_collection
-from resift.lab.evaluation.protocol import hybrid_scores, run_hybrid, run_retrieval
-from resift.lab.evaluation.registry import BASELINES, build_system
+from resift.lab.commands.evaluate import CLASSES, RETRIEVAL, STS
+from resift.lab.commands.served_search import ServedSearch
+from resift.lab.evaluation.data import read_classes, read_collection, read_pairs
+from resift.lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval
+from resift.lab.evaluation.registry import BASELINES, build_system, load_system
+from resift.lab.evaluation.report import run_report, sts_report
+from resift.lab.evaluation.sts import run_sts
 from resift.ranking.fusion import z_score
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -83,10 +85,13 @@ def test_saved_models_and_similarities(here: Path, corpus: list[str], pairs: str
     own = loaded("classes", *corpus, "--vectors", folder)
     assert own["map11"] == loaded("classes", *corpus, "--model", saved)["map11"]
     assert own["map11"] == loaded("classes", *corpus, "--encoder", saved)["map11"]
-    other = loaded("classes", *corpus, "--model", saved, "--similarity", "jaccard")["intervals"]
-    assert other != own["intervals"]
-    pair = loaded("sts", pairs, "--model", saved, "--similarity", "dynamax", "--compare", "sfbow", "--vectors", folder)
-    assert pair["spearman"] == loaded("sts", pairs, "--encoder", "dynamax", "--vectors", folder)["spearman"]
+    train, test = (read_classes(path) for path in corpus[1::2])
+    other = run_classes(load_system(saved, "jaccard"), train, test)
+    assert run_report(other, "jaccard", 0)["intervals"] != own["intervals"]
+    pair = loaded("sts", pairs, "--encoder", "dynamax", "--compare", "sfbow", "--vectors", folder)
+    assert (
+        pair["spearman"] == sts_report(run_sts(load_system(saved, "dynamax"), [read_pairs(pairs)]), "", 0)["spearman"]
+    )
     assert pair["compare"]["difference"]["pearson"] == pytest.approx(pair["pearson"] - pair["compare"]["pearson"])
 
 
@@ -211,8 +216,6 @@ def test_hybrid_in_the_library(collection: str, model: Model, folder: str) -> No
         (["--encoder", "mean", "--vectors", "nowhere"], "no vectors.json in nowhere"),
         (["--model", "nowhere"], "no model.json in nowhere"),
         (["--model", "x", "--encoder", "mean"], "--model and --encoder"),
-        (["--similarity", "euclid"], "unknown similarity 'euclid'"),
-        (["--encoder", "tfidf", "--similarity", "jaccard"], "similarity 'jaccard' of word counts"),
         (["--encoder", "dynamax"], "no vectors of documents"),
         (["--compare", "nothing"], "unknown encoder 'nothing'"),
     ],
@@ -222,6 +225,16 @@ def test_choices_that_make_no_sense(arguments: list[str], message: str, corpus: 
     output = run("classes", *corpus, *vectors, *arguments, status=2)
     assert message in output
     assert "expected: " in output
+
+
+def test_similarities_that_make_no_sense(corpus: list[str], folder: str) -> None:
+    train = read_classes(corpus[1])
+    for name, similarity, message in (
+        ("mean", "euclid", "unknown similarity 'euclid'"),
+        ("tfidf", "jaccard", "similarity 'jaccard' of word counts"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            run_classes(build_system(name, folder, 0, similarity), train, train)
 
 
 def test_baselines_are_told(corpus: list[str], folder: str) -> None:

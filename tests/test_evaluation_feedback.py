@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from resift import WordVectors, build_model
 from resift.cli.main import main
-from resift.cli.served_search import ServedSearch
+from resift.contracts.documents import Document
 from resift.errors import BadInput
+from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Classes, Collection, read_conversations
 from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.evaluation.feedback.graded import Graded
@@ -26,14 +27,13 @@ from resift.lab.evaluation.feedback.same_class import SameClass
 from resift.lab.evaluation.feedback.turns import METRICS, run_turns
 from resift.lab.evaluation.served import Asked, Hits
 from resift.lab.evaluation.system import Encoder
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
-from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.judgements import JudgedDocument, Judgement, Mark
 from resift.reranker.config import Config
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 TOPICS = {"fire": ["fire", "bush", "flame", "smoke", "forest", "tree"], "war": ["army", "gun", "soldier", "war"]}
 
@@ -142,15 +142,17 @@ def test_what_is_served_is_measured(
         rows = enumerate(zip(bench.documents, bench.vectors, strict=True))
         engine.bulk("docs", [Document(str(row), {"text": text}, vector) for row, (text, vector) in rows])
         service = Reranker(engine, model, Sessions(store), Config())
-        marks = {str(row): 1.0 for row in judged}
+        marks = {str(row): Mark(1.0) for row in judged}
         if marks:
             service.feedback("person", "docs", bench.queries[1], marks)
         for query, text in enumerate(bench.queries):
             served = service.search(Search("docs", text, session="person", size=40))
-            expected = [int(hit["_id"]) for hit in served.result.hits]
-            scores = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
-            assert np.argsort(-scores, kind="stable")[: len(expected)].tolist() == expected
-            assert np.isfinite(scores).sum() == len(expected) > 0
+            found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}
+            ranks = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
+            assert np.isfinite(ranks).sum() == len(found) > 0
+            # by the hits' scores, since the last digits of a processor decide which of two equal ones is first
+            scores = [found[row] for row in np.argsort(-ranks, kind="stable")[: len(found)]]
+            np.testing.assert_allclose(scores, sorted(scores, reverse=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["rm3", "more_like_this"])
@@ -272,7 +274,6 @@ def test_conversations(conversations: Path, vectors: WordVectors) -> None:
     assert (report["queries"], report["conversations"], report["documents"]) == (2, 2, 6)
     assert {*METRICS} < set(report)
     assert all(0 <= report[name] <= 1 for name in METRICS)
-    assert json.loads(run(*arguments, "--judged", "hide", "--json"))["judged"] == "hide"
     assert "ndcg@5_without_session_residual" in run(*arguments)
     told = [{"_id": "a2", "text": "forest tree"}, {"_id": "a3", "text": "war"}]
     lines(conversations / "rewritten.jsonl", told)
@@ -280,8 +281,8 @@ def test_conversations(conversations: Path, vectors: WordVectors) -> None:
     assert texts == ["fire", "forest tree", "war", "war", "army"]
     assert json.loads(run(*arguments, "--rewritten", "--json"))["rewritten"]
     assert "--turns DIR" in run("--rewritten", status=2)
-    for wrong in (["--topics"], ["--judged", "forget"], [str(conversations)]):
-        assert "--turns" in run(*arguments, *wrong, status=2) or "forget" in run(*arguments, *wrong, status=2)
+    for wrong in (["--topics"], [str(conversations)]):
+        assert "--turns" in run(*arguments, *wrong, status=2)
 
 
 @pytest.mark.parametrize(
@@ -321,21 +322,21 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
         found = drawn(count, count)
         rows = [{"text": text, "label": label} for text, label in zip(found.texts, found.labels, strict=True)]
         files += [f"--{name}", lines(tmp_path / f"{name}.jsonl", rows)]
-    arguments = [*files, "--vectors", words, "--queries", "5"]
-    report = json.loads(run(*arguments, "--first", "boew:3", "--method", "mask", "--method", "ridge", "--json"))
+    arguments = [*files, "--vectors", words, "--set", "queries=5"]
+    report = json.loads(run(*arguments, "--method", "mask", "--method", "ridge", "--json"))
     assert (report["system"], report["queries"], report["documents"]) == ("mask", 5, 60)
     assert set(report["baselines"]) == {"ridge", "rocchio", "rm3", "more_like_this"}
     assert set(report["compare"]["p"]) == {"map11", "p@10", "ip@10", "residual_map11", "residual_ip@10"}
     assert report["encoder"] == "adapted"
-    plain = json.loads(run(*arguments, "--first", "boew:3", "--encoder", "mean", "--method", "ridge", "--json"))
+    plain = json.loads(run(*arguments, "--encoder", "mean", "--method", "ridge", "--json"))
     assert plain["encoder"] == "mean"
-    assert plain["compare"]["map11"] == report["compare"]["map11"]  # both begin with the same ranking
-    assert "ridge+lexical" in run(*arguments, "--noise", "0.3", "--rounds", "2")
+    assert plain["compare"]["map11"] != report["compare"]["map11"]  # what is adapted begins with a codebook's ranking
+    assert "ridge+lexical" in run(*arguments, "--set", "noise=0.3", "--set", "rounds=2")
     carried = json.loads(run(*arguments, "--topics", "--json"))
     assert set(carried["related"]) == {"queries", "all_judged", "before", "after", "whole"}
     assert "unrelated" in run(*arguments, "--topics")
     # before anything is read: adapting takes a while
     assert "unknown method 'magic'" in run("--train", "nowhere", "--test", "nowhere", "--method", "magic", status=2)
-    for wrong in (["--method", "magic"], ["--noise", "2"], ["--rounds", "0"], ["--compare", "bm25"]):
+    for wrong in (["--method", "magic"], ["--set", "noise=2"], ["--set", "rounds=0"]):
         assert "expected" in run(*arguments, *wrong, status=2)
     assert "expected" in run("--vectors", words, status=2)

@@ -8,18 +8,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
 from engine_documents import documents, ids
+from opensearchpy.exceptions import TransportError
 from tcp_proxy import Proxy
 
 from resift import Model
+from resift.contracts.engine import repeatable
+from resift.contracts.session_store import StoredSession
+from resift.contracts.ubi import EVENTS
 from resift.errors import BadInput, EngineError, EngineUnavailable
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
@@ -27,10 +31,10 @@ from resift.plugin.connect import open_engine, open_session_store
 from resift.plugin.opensearch import failover
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import ANALYSIS, mappings
-from resift.plugin.session_store import StoredSession
+from resift.plugin.opensearch.ubi import OpenSearchUbiLog
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent
 EVERYTHING: dict[str, Any] = {"match_all": {}}
@@ -246,9 +250,13 @@ def test_the_nodes_that_the_cluster_names_are_asked(two: tuple[Proxy, Proxy], mo
 
 
 class LosesAnswers:
-    """An address of a server whose answer to a request that holds ``mark`` gets lost after the server did its part."""
+    """An address of a server whose answer to a request that holds ``mark`` gets lost after the server did its part.
 
-    def __init__(self, target: str, mark: bytes, times: int = 1) -> None:
+    Where it ``dies`` of that nothing listens at the address any more.
+    """
+
+    def __init__(self, target: str, mark: bytes, times: int = 1, dies: bool = False) -> None:
+        self.dies, self.silent = dies, False  # silent: the connection stays, and nothing comes
         parts = urlsplit(target)
         self.target = (str(parts.hostname), int(parts.port or 0))
         self.mark, self.times, self.seen = mark, times, 0
@@ -261,6 +269,12 @@ class LosesAnswers:
             while True:
                 threading.Thread(target=self._serve, args=(self.listener.accept()[0],), daemon=True).start()
 
+    def close(self) -> None:
+        """Take no more connections."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)  # for the thread that waits for connections
+        self.listener.close()
+
     def _serve(self, client: socket.socket) -> None:
         with client, socket.create_connection(self.target) as server:
             lost = threading.Event()
@@ -272,6 +286,8 @@ class LosesAnswers:
                         self.seen += 1
                         if self.seen <= self.times:
                             lost.set()
+                            if self.dies:
+                                self.close()
                     server.sendall(request)
                 server.shutdown(socket.SHUT_RDWR)
             back.join()
@@ -280,7 +296,8 @@ class LosesAnswers:
         with suppress(OSError):
             while (answer := server.recv(2**20)) and not lost.is_set():
                 client.sendall(answer)
-            client.shutdown(socket.SHUT_RDWR)
+            if not self.silent:
+                client.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: OpenSearchEngine, index: str) -> None:
@@ -295,7 +312,7 @@ def test_a_mark_whose_answer_is_lost_counts_once(opensearch_url: str, cluster: O
     assert store.write("s", StoredSession({"a": 1}, 10.0, ["news"], None))
     assert not store.write("s", StoredSession({"a": 2}, 10.0, ["news"], None))
     store.close()
-    lossy.listener.close()
+    lossy.close()
 
 
 def test_a_mark_waits_for_its_session_and_a_search_does_not(
@@ -349,4 +366,219 @@ def test_a_page_of_a_scan_is_never_left_out(
     assert len(found) in (0, 5)
     assert lossy.seen <= 1
     engine.close()
-    lossy.listener.close()
+    lossy.close()
+
+
+@pytest.fixture
+def failing(opensearch_url: str) -> Iterator[Callable[..., list[LosesAnswers]]]:
+    """Makes two addresses of the node that fail with what holds a mark, each time."""
+    made: list[LosesAnswers] = []
+
+    def make(mark: bytes, dies: bool) -> list[LosesAnswers]:
+        made.extend(LosesAnswers(opensearch_url, mark, 100, dies) for _ in range(2))
+        return made
+
+    yield make
+    for node in made:
+        node.close()
+
+
+def seen(nodes: Sequence[LosesAnswers]) -> int:
+    """How many requests with the mark have come to all of them."""
+    return sum(node.seen for node in nodes)
+
+
+@pytest.fixture
+def searched(cluster: OpenSearchEngine, index: str, model: Model, tmp_path: Path) -> Callable[..., Any]:
+    """Makes a client of the service over addresses of the node, which has five documents."""
+    cluster.create(index, ["title", "text"], model)
+    cluster.bulk(index, documents(model))
+    cluster.refresh(index)
+
+    def opened(nodes: Sequence[LosesAnswers]) -> Any:
+        engine = OpenSearchEngine(",".join(node.url for node in nodes), timeout=10)
+        client = create_app(Config(store=str(tmp_path / "s.db")), engine=engine, model=model).test_client()
+        return lambda **asked: client.post("/v1/search", json={"index": index, **asked})
+
+    return opened
+
+
+CLAUSE = {"match": {"text": {"query": "fire", "boost": 1.25}}}
+OWN_QUERIES = [
+    {"query": CLAUSE},
+    {"query": {"query": CLAUSE, "size": 3}},
+    {"query": "fire", "filter": CLAUSE},
+    {"query": CLAUSE, "baseline": True},
+    {"query": CLAUSE, "facets": ["year"]},
+]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("asked", OWN_QUERIES)
+def test_what_a_caller_wrote_is_sent_to_one_node_alone(
+    failing: Any, searched: Any, asked: dict[str, Any], dies: bool
+) -> None:
+    nodes = failing(b'"boost":1.25', dies)
+    answer = searched(nodes)(**asked)
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
+    assert seen(nodes) == 1
+
+
+def test_what_a_caller_wrote_is_sent_to_one_frozen_node_alone(
+    failing: Any, searched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cost may be what froze it."""
+    monkeypatch.setattr(failover, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setenv("RESIFT_SEARCH_TIMEOUT", "3")
+    nodes = failing(b'"boost":1.25', False)
+    for node in nodes:
+        node.silent = True
+    began = time.monotonic()
+    answer = searched(nodes)(query=CLAUSE)
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
+    assert seen(nodes) == 1
+    assert time.monotonic() - began > 2  # it had all the time, as no other node was to be asked
+
+
+def test_a_text_is_searched_on_another_node_where_the_first_lives(failing: Any, searched: Any) -> None:
+    nodes = failing(b"marked", dies=False)
+    nodes[0].times = nodes[1].times = 0
+    search = searched(nodes)
+    assert search(query="marked fire").status_code == 200
+    for node in nodes:
+        node.times, node.seen = 1, 0
+    for node in nodes[1:]:
+        node.times = 0
+    answers = [search(query="marked fire") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert nodes[0].seen > 0
+
+
+def test_a_node_that_dies_takes_along_what_it_was_searching_and_no_more(failing: Any, searched: Any) -> None:
+    nodes = failing(b"marked", dies=True)
+    search = searched(nodes)
+    answer = search(query="marked fire")
+    assert (answer.status_code, answer.get_json()["error"]["code"]) == (503, "engine_unavailable")
+    assert seen(nodes) == 1
+    assert [search(query="fire").status_code for _ in range(5)] == [200] * 5
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """Answers as a proxy whose node has gone."""
+
+    protocol_version = "HTTP/1.1"
+    status = 502
+    asked: ClassVar[list[str]] = []
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.asked.append(f"{self.command} {self.path}")
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_PUT = do_HEAD = do_GET = do_DELETE = _answer
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def gateways() -> Iterator[OpenSearchEngine]:
+    """The engine at two addresses of one that answers 502."""
+    Gateway.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        engine = OpenSearchEngine(f"{url},{url}")
+        yield engine
+        engine.close()
+        server.shutdown()
+
+
+def test_a_gateway_that_lost_its_node_is_no_node_that_answers(
+    gateways: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for status in (502, 504):
+        monkeypatch.setattr(Gateway, "status", status)
+        for ask in (gateways.search, lambda *asked: gateways.search_all(asked[0], [asked[1]])):
+            Gateway.asked.clear()
+            with pytest.raises(EngineError):
+                ask("news", {"query": EVERYTHING, "search_pipeline": "_none"})
+            assert [one for one in Gateway.asked if one.startswith("POST")] == Gateway.asked[:1]
+    monkeypatch.setattr(Gateway, "status", 503)  # a node's own word: it lives, and has not started yet
+    Gateway.asked.clear()
+    with pytest.raises(EngineError):
+        gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
+    assert len(Gateway.asked) == 2
+    with repeatable(False), pytest.raises(EngineError):
+        gateways.search("news", {"query": EVERYTHING, "search_pipeline": "_none"})
+    assert len(Gateway.asked) == 3
+
+
+POSTS = [
+    "/INDEX/_doc",
+    "/INDEX/_update/1",
+    "/INDEX/_update_by_query",
+    "/INDEX/_rollover",
+    "/_reindex",
+    "/_aliases",
+    "/_search/scroll",
+    "/_plugins/_ml/models/_register",
+    "/_plugins/_ml/models/m/_predict",
+]
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_a_write_that_counts_twice_is_never_sent_twice(
+    failing: Any, gateways: OpenSearchEngine, index: str, path: str
+) -> None:
+    nodes = failing(b"POST ", dies=False)
+    engine = OpenSearchEngine(",".join(node.url for node in nodes))
+    with pytest.raises(TransportError):
+        engine.client.transport.perform_request("POST", path.replace("INDEX", index), body={})
+    assert seen(nodes) == 1
+    engine.close()
+    with pytest.raises(TransportError):
+        gateways.client.transport.perform_request("POST", path, body={})
+    assert len(Gateway.asked) == 1
+
+
+def test_writes_that_count_once_are_sent_again(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
+    nodes = failing(b"/marked", dies=False)
+    engine = OpenSearchEngine(",".join(node.url for node in nodes))
+    paths = [("PUT", f"/{index}/_doc/marked"), ("DELETE", f"/{index}/_doc/marked")]
+    for method, path in paths:
+        for node in nodes:
+            node.mark, node.seen, node.times = f"{method} {path}".encode(), 0, 1
+        with suppress(TransportError):
+            engine.client.transport.perform_request(method, path, body={} if method == "PUT" else None)
+        assert seen(nodes) == 2
+    engine.close()
+
+
+def test_an_event_whose_answer_is_lost_is_there_once(failing: Any, cluster: OpenSearchEngine, index: str) -> None:
+    nodes = failing(b"/_bulk", dies=False)
+    nodes[1].times = 0
+    nodes[0].times = 1
+    log = OpenSearchUbiLog(",".join(node.url for node in nodes), index, f"{index}-queries")
+    for _ in range(3):
+        assert log.add(EVENTS, [{"action_name": "click"}]) == 0
+    assert seen(nodes) == 4
+    cluster.refresh(index)
+    assert cluster.search(index, {"size": 0}).response["hits"]["total"]["value"] == 3
+
+
+def test_where_the_cluster_does_not_tell_the_default_pipeline_it_runs(
+    failing: Any, searched: Any, cluster: OpenSearchEngine, index: str
+) -> None:
+    """It may be what hides documents from searches."""
+    shown = {"request_processors": [{"filter_query": {"query": {"ids": {"values": ["1"]}}}}]}
+    cluster.client.transport.perform_request("PUT", f"/_search/pipeline/{index}", body=shown)
+    setting = {"index.search.default_pipeline": index}
+    cluster.client.indices.put_settings(index=index, body=setting)
+    nodes = failing(f"/{index}/_settings".encode(), dies=False)
+    answer = searched(nodes)(query={"match_all": {}})
+    assert [hit["_id"] for hit in answer.get_json()["hits"]["hits"]] == ["1"]
+    assert seen(nodes)
+    cluster.client.indices.put_settings(index=index, body={"index.search.default_pipeline": None})
+    cluster.client.transport.perform_request("DELETE", f"/_search/pipeline/{index}")

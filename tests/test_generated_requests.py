@@ -38,7 +38,7 @@ cases = settings(
 pytestmark = pytest.mark.filterwarnings("ignore::opensearchpy.exceptions.OpenSearchWarning")
 MODES = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["fitting", "wrong"])
 TAKING = [name for name, (_, _, operation) in OPERATIONS.items() if {"parameters", "requestBody"} & operation.keys()]
-ENGINELESS = ["embeddings", "rerank", "score", "teiEmbed", "teiRerank", "cohereRerank"]
+ENGINELESS = ["embeddings", "rerank", "score"]
 
 
 @pytest.fixture

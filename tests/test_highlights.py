@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 
 PLAIN = {"number_of_fragments": 0}

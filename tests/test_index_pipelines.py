@@ -18,6 +18,7 @@ from opensearch_fixture import reranker_host
 from resift import Model
 from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker.api import as_text
 
 BIG = 2**63 - 1
 FIRE = {"multi_match": {"query": "fire", "fields": ["title", "text"]}}
@@ -27,7 +28,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, str]]  # what a server answers to
 
 def rewritten(change: Callable[[dict[str, Any]], Any]) -> Answer:
     """An answer in the shape of ``/v1/rewrite``, with the body that a function makes of the one that was sent."""
-    return lambda asked: (200, json.dumps({"body": json.dumps(change(asked["body"]))}))
+    return lambda asked: (200, json.dumps({"body": as_text(change(asked["body"]))}))
 
 
 class Rewriter(ThreadingHTTPServer):
@@ -136,6 +137,32 @@ def test_bodies_come_through_unchanged(
 ) -> None:
     assert search(cluster, installed, body) == plainly(cluster, installed, body)
     assert len(rewriter.asked) == 1
+
+
+TEXTS = [
+    "${parameters.body}",
+    "river ${parameters.body} and ${parameters.index}",
+    "${parameters.model}",
+    "${parameters.other}",
+    "${parameters.other:-river}",
+    "$${parameters.model} $ $$ \\\\ \\$ \\u0024{parameters.model} $1",
+    "${${parameters.model}}",
+    "${body} ${body:-river} $${body}",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_stands_for_a_parameter_elsewhere_is_plain_text_in_a_query(
+    cluster: OpenSearchEngine, installed: str, rewriter: Rewriter, text: str
+) -> None:
+    """ML Commons fills the connector's parameters in where it finds them, in the body as well."""
+    rewriter.answer = rewritten(lambda body: {**body, "size": 1})
+    body = {"query": {"match": {"title": {"query": text, "_name": text}}}, "suggest": {text: BODIES[8]["suggest"]["s"]}}
+    answer = search(cluster, installed, body)
+    ((_, _, asked),) = rewriter.asked
+    assert asked["body"]["query"]["match"]["title"]["query"] == text
+    assert list(asked["body"]["suggest"]) == [text]
+    assert answer == plainly(cluster, installed, {**body, "size": 1})
 
 
 def test_the_reranker_is_told_index_and_model_and_what_it_answers_is_run(

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import Document, IndexInfo, Rejection
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.in_memory import Refusals
 from resift.ingest.indexing import BATCH, DeadLetters, Indexer, Report
@@ -18,9 +21,6 @@ from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import verify
-from resift.plugin.documents import Document, IndexInfo, Rejection
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 

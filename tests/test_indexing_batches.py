@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from resift import Model
+from resift.contracts.documents import Document, Rejection
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, CorruptEngine, EngineError, EngineUnavailable
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.indexing import BATCH, Indexer, Report
 from resift.ingest.readers import BadLine, Record
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
-from resift.plugin.documents import Document, Rejection
-from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 Fault = Callable[[Sequence[Document]], None]

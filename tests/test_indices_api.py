@@ -16,10 +16,10 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 

@@ -14,16 +14,16 @@ from click.testing import CliRunner
 
 from resift import Model
 from resift.cli.main import main
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD
 
 URL = "http://127.0.0.1:18090"
 

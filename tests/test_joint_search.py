@@ -18,15 +18,15 @@ from reranker_app import ids, post
 import resift
 from resift import Model, WordVectors, build_model
 from resift.cli.main import main
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import JoinedFields
 from resift.encoders.joint import JointModel
 from resift.encoders.model import ALPHA
 from resift.encoders.queries import QUERY_ALPHA, SPREAD, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.plugin.query_dsl import JoinedFields
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app
 from resift.vectors.similarity import beta_of, lengths_of

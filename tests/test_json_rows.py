@@ -1,4 +1,4 @@
-"""JSON in every layout: lines, objects over several lines, arrays, one object around an array; other encodings."""
+"""JSON in every layout: lines, objects over several lines, arrays; other encodings."""
 
 from __future__ import annotations
 
@@ -40,21 +40,11 @@ def test_every_layout_gives_the_same_objects(objects: list[dict[str, Any]], inde
     assert [row for _, row in rows(array)] == objects
     texts = [json.dumps(one, indent=indent, ensure_ascii=ascii) for one in [{"text": "one two three four"}, *objects]]
     assert [row for _, row in rows("\n".join(texts))][1:] == objects
-    if objects:
-        assert [row for _, row in rows(json.dumps({"total": len(objects), "found": objects}, indent=indent))] == objects
 
 
 def test_lines_are_those_where_values_begin() -> None:
     assert [line for line, _ in rows('\n[\n  {"a": 1},\n  {"a": [\n 2]},\n\n {"a": 3}]\n')] == [3, 4, 7]
     assert [line for line, _ in rows('\n{"a":\n1}\n{\n"a": 2}')] == [2, 4]
-
-
-def test_a_large_array_is_read_value_by_value() -> None:
-    documents = [{"n": number, "text": "word " * 50} for number in range(2000)]
-    assert [row for _, row in rows(json.dumps(documents))] == documents
-    stream = io.BufferedReader(io.BytesIO(json.dumps(documents).encode()))  # type: ignore[arg-type]
-    next(json_rows(stream))
-    assert stream.tell() < 2**18
 
 
 def test_faults_of_an_array() -> None:
@@ -98,14 +88,11 @@ def test_a_document_with_a_list_of_objects_stays_one() -> None:
     assert reasons('{"list": [{"a": 1}]}\n{"list": [{"a": 2}]}') == [{"list": [{"a": 1}]}, {"list": [{"a": 2}]}]
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("format", ["json", "csv", "tsv", "text"])
-def test_unicode_encodings(encoding: str, format: str) -> None:
-    text = {"json": '[{"text": "é 日本\u2028語"}]', "csv": 'id,text\n1,"é 日本\u2028語"\n', "text": "é 日本\u2028語\n"}
-    data = text.get(format, "id\ttext\n1\té 日本\u2028語\n").encode(encoding)
-    (one,) = read(io.BytesIO(data), format)
-    assert isinstance(one, Record)
-    assert one.source["text"] == "é 日本\u2028語"
+def test_other_encodings_are_refused_in_a_line(encoding: str, format: str) -> None:
+    with pytest.raises(BadInput, match="letter is no text in UTF-8"):
+        list(read(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +100,7 @@ def test_unicode_encodings(encoding: str, format: str) -> None:
 )
 @pytest.mark.parametrize("format", ["jsonl", "csv", "text"])
 def test_binary_files_are_refused(data: bytes, format: str) -> None:
-    with pytest.raises(BadInput, match="photo is a binary file"):
+    with pytest.raises(BadInput, match="photo is no text in UTF-8"):
         list(read(io.BytesIO(data), format, name="photo"))
 
 

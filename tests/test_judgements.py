@@ -9,17 +9,30 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.ranking.judgements import GRADES, Judgement, collect_marks, effective_judgements
+from resift.ranking.judgements import (
+    GRADES,
+    Judgement,
+    collect_marks,
+    effective_judgements,
+    inferred_source,
+)
 
 
 def counting(*grades: float) -> list[float]:
-    """The grades that count of one document's judgements, made in this order."""
-    return [one.grade for one in effective_judgements([Judgement("i", "a", grade) for grade in grades])]
+    """The grades that count of one document's marks, clicks and skips, made in this order."""
+    made = [Judgement("i", "a", grade, source=inferred_source(grade)) for grade in grades]
+    return [one.grade for one in effective_judgements(made)]
 
 
 def test_what_marks_are_worth() -> None:
     assert GRADES == {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
-    assert collect_marks({name: [name] for name in GRADES}) == GRADES
+    marks = collect_marks({name: [name] for name in GRADES})
+    assert {name: mark.grade for name, mark in marks.items()} == GRADES
+    assert {name: mark.source for name, mark in marks.items()} == {
+        **dict.fromkeys(["relevant", "irrelevant", "neutral"], "mark"),
+        "clicked": "click",
+        "skipped": "skip",
+    }
 
 
 @pytest.mark.parametrize(
@@ -48,6 +61,20 @@ def test_which_mark_counts(grades: list[float], expected: list[float]) -> None:
     assert counting(*grades) == expected
 
 
+@pytest.mark.parametrize("grade", [0.5, -0.25])
+def test_a_models_score_is_no_click_whatever_it_is(grade: float) -> None:
+    marked = [Judgement("i", "a", 1), Judgement("i", "a", grade, source="model")]
+    assert [one.grade for one in effective_judgements(marked)] == [grade]
+    clicked = [Judgement("i", "a", grade, source="model"), Judgement("i", "a", 0.5, source="click")]
+    assert [one.source for one in effective_judgements(clicked)] == ["model"]
+
+
+def test_a_click_replaces_a_click_and_is_not_replaced_by_a_skip() -> None:
+    made = [("click", 0.8), ("click", 0.3), ("skip", -0.25)]
+    found = effective_judgements([Judgement("i", "a", grade, source=source) for source, grade in made])
+    assert [(one.source, one.grade) for one in found] == [("click", 0.3)]
+
+
 def test_documents_and_indices_do_not_mix() -> None:
     made = [("i", "a", 1.0), ("j", "a", -1.0), ("i", "b", 0.5), ("i", "a", -1.0)]
     found = effective_judgements([Judgement(*one) for one in made])
@@ -71,14 +98,19 @@ def test_marks_that_are_refused() -> None:
     for nothing in empty:
         with pytest.raises(BadInput, match="no document is marked"):
             collect_marks(nothing)
-    assert collect_marks({"relevant": ["a", "a"]}) == {"a": 1}
+    assert collect_marks({"relevant": ["a", "a"]}) == {"a": (1, "mark")}
 
 
 def test_scores_of_a_model() -> None:
-    assert collect_marks({"relevant": ["a"]}, {"b": -0.3, "c": 1, "a": 1}) == {"a": 1, "b": -0.3, "c": 1}
-    assert collect_marks({}, {"b": 0}) == {"b": 0}
+    assert collect_marks({"relevant": ["a"]}, {"b": -0.3, "c": 1, "a": 1}) == {
+        "a": (1, "model"),
+        "b": (-0.3, "model"),
+        "c": (1, "model"),
+    }
+    assert collect_marks({}, {"b": 0}) == {"b": (0, "model")}
     of_numpy = collect_marks({}, {"a": np.float32(0.25), "b": np.int64(-1)})
-    assert (of_numpy, {type(score) for score in of_numpy.values()}) == ({"a": 0.25, "b": -1}, {float})
+    assert of_numpy == {"a": (0.25, "model"), "b": (-1, "model")}
+    assert {type(mark.grade) for mark in of_numpy.values()} == {float}
     with pytest.raises(BadInput, match="'a' is marked twice"):
         collect_marks({"relevant": ["a"]}, {"a": 0.9})
 

@@ -12,8 +12,8 @@ from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
 
+from resift.contracts.engine import Engine
 from resift.errors import CorruptModel
-from resift.plugin.engine import Engine
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import put_into_service
 
@@ -77,9 +77,9 @@ def test_what_is_wrong_here_costs_only_the_rewriting(
     def damaged(*_: Any) -> Any:
         raise CorruptModel("the model is damaged")
 
-    monkeypatch.setattr(client.application.extensions["resift"].rewriter, "rewrite", damaged)
+    monkeypatch.setattr(client.application.extensions["resift"], "in_session", damaged)
     answer = post(client, "/v1/search", index=index, query="fire")
-    assert answer["resift"] == {"reranked": False, "reason": "the model is damaged"}
+    assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": "the model is damaged"}
     plain = engine.search(index, {"query": FIRE}).hits
     assert [hit["_id"] for hit in answer["hits"]["hits"]] == [hit["_id"] for hit in plain]
 

@@ -15,18 +15,18 @@ from test_train_reranker import table as table
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.connect import open_engine, open_session_store
-from resift.plugin.engine import Engine
 from resift.ranking.fusion import combine
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
 from resift.reranker import Config, create_app, late_reranker
 from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 FIRE = {"match": {"text": "fire"}}
 TEXTS = {
@@ -49,7 +49,8 @@ def late(vectors: WordVectors, tmp_path: Path) -> LateInteraction:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> str:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("RESIFT_RERANKER", str(tmp_path / "service"))
     return str(tmp_path / "service")
 
 
@@ -82,7 +83,7 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
         return answer["hits"]["hits"][0]["_id"], answer["resift"]["method"]
 
     assert first()[1] == "vectors"
-    assert resift("reranker", "use", tmp_path / "made", "--folder", folder).exit_code == 0
+    assert resift("reranker", "use", tmp_path / "made").exit_code == 0
     assert first() == ("army", "late")
     assert first(method="vectors")[1] == "vectors"
     body = {"query": {"match": {"text": "fire"}}, "_source": ["n"]}
@@ -92,10 +93,10 @@ def test_a_search_follows_the_reranker_while_it_is_in_service(
     assert answer["hits"]["hits"][0]["resift"]["reranker"] == pytest.approx(
         late.support("fire", [TEXTS["army"]])[0], abs=1e-4
     )
-    assert resift("reranker", "drop", "--folder", folder).exit_code == 0
+    assert resift("reranker", "drop").exit_code == 0
     assert first()[1] == "vectors"
     post(client, "/v1/search", 404, index=index, query="fire", method="late")
-    assert resift("reranker", "drop", "--folder", folder).exit_code == 2
+    assert resift("reranker", "drop").exit_code == 2
 
 
 @pytest.mark.parametrize("settings", [{}, {"alpha": 0.6}, {"session": "s"}, {"query": {"match": {"text": "fire"}}}])
@@ -145,7 +146,7 @@ def test_it_is_for_the_indices_that_it_learned_from(
     put_into_service(str(tmp_path / "of-others"), folder)
     assert (method(), method(method="late")) == ("vectors", "late")
     assert post(client, "/v1/rerank", query="fire", documents=["the army"])["results"]
-    ran = resift("reranker", "use", tmp_path / "of-others", "--folder", folder, "--index", index)
+    ran = resift("reranker", "use", tmp_path / "of-others", "--index", index)
     assert f"for {index}" in ran.output
     assert method() == "late"
 
@@ -154,7 +155,7 @@ def test_what_is_said_against_a_reranker(late: LateInteraction, folder: str, tmp
     def used(**info: Any) -> Result:
         late.info = info
         late.save(tmp_path / "judged")
-        return resift("reranker", "use", tmp_path / "judged", "--folder", folder)
+        return resift("reranker", "use", tmp_path / "judged")
 
     report = {"better": True, "p": {"vectors": {"ndcg@10": 0.001}}}
     packaged = load_model().hash
@@ -249,7 +250,7 @@ def test_learning_from_what_sessions_judged(
     table.save(tmp_path / "vectors")
     out = tmp_path / "out"
     train = ["train", "reranker", "--engine", engine_url, "--store", store, "--vectors", tmp_path / "vectors"]
-    train += ["--rate", "0.003", "--pool", "20", "--negatives", "8", "--out", out]
+    train += ["--set", "rate=0.003", "--set", "pool=20", "--set", "negatives=8", "--out", out]
     ran = resift(*train, "--from-feedback", index)
     assert (ran.exit_code, "holds vectors of model" in ran.stderr) == (2, True)
     model.save(tmp_path / "model")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transcripts import assert_prints
 
 import resift
 from resift import Model, WordVectors
@@ -79,8 +80,7 @@ def test_documented_lines_print_what_the_document_says(
     for code, expected in blocks(path):
         with redirect_stdout(StringIO()) as output:
             exec(code, names)
-        lines = [line.rstrip() for line in output.getvalue().rstrip().splitlines()]
-        assert lines == expected.splitlines(), code
+        assert_prints(output.getvalue(), expected)
 
 
 @pytest.mark.since(3, "scores of words are 2.2 times as high")
@@ -91,7 +91,7 @@ def test_the_first_lines_run_on_either_engine(engine_url: str, index: str, sessi
     ).replace('"news"', f'"{index}"')
     with redirect_stdout(StringIO()) as output:
         exec(code, {})
-    assert [line.rstrip() for line in output.getvalue().splitlines()] == expected.splitlines()
+    assert_prints(output.getvalue(), expected)
 
 
 def test_importing_resift_is_light(tmp_path: Path) -> None:

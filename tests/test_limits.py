@@ -19,8 +19,8 @@ from reranker_app import plain as plain
 from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from resift import Model, WordVectors
+from resift.contracts.engine import Engine
 from resift.errors import TextTooLong
-from resift.plugin.engine import Engine
 from resift.ranking import late_interaction
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import Config, create_app, limits

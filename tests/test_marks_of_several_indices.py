@@ -11,9 +11,9 @@ from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import AmbiguousDocument
 from resift.library import Library
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app

@@ -14,6 +14,7 @@ from reranker_app import config as config
 from reranker_app import plain as plain
 
 from resift.reranker.metrics import count_rewrite, count_search, count_ubi
+from resift.rewriting.outcome import Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text("utf-8"))
@@ -28,12 +29,12 @@ EXPRESSIONS += [rule["expr"] for rule in RULES]
 def series(plain: FlaskClient) -> list[tuple[str, dict[str, str]]]:
     """All series that /metrics can have, by name and labels, after one of everything happened."""
     with plain.application.app_context():
-        for outcome, reason in (("rewritten", ""), ("left_alone", "no text"), ("failed", "engine")):
-            count_rewrite(outcome, reason)
+        for outcome in Outcome:
+            count_rewrite(outcome)
         for told in ({"reranked": True}, {"reranked": False}, {"reranked": True, "reason": "no session"}):
             count_search(told)
-        for outcome in ("events_stored", "events_refused"):
-            count_ubi(outcome, 1)
+        for events in ("events_stored", "events_refused"):
+            count_ubi(events, 1)
     for path in ("search", "feedback", "rewrite"):
         plain.post(f"/v1/{path}", json={})
     plain.get("/readyz")

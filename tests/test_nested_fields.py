@@ -13,15 +13,15 @@ from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import GUARD_FIELD, NestedField
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
-from resift.plugin.query_dsl import GUARD_FIELD, NestedField
-from resift.plugin.rewriting.clauses import question_clause, text_clause
-from resift.plugin.rewriting.query_text import find_text, text_parts
 from resift.reranker import Config, create_app
+from resift.rewriting.similarity import question_clause, text_clause
+from resift.rewriting.text import find_text, text_parts
 
 FIELDS = ["title", "parts.text", "parts.notes.text"]
 DOCUMENTS: dict[str, tuple[str, list[str], str]] = {

@@ -15,16 +15,16 @@ from openapi_document import ERROR, METHODS, OPERATIONS, SPEC, check, error_mess
 from reranker_app import wait_for_sample
 
 from resift import Model, __version__
+from resift.contracts.documents import Document
 from resift.encoders.model import ALPHA
 from resift.errors import ResiftError
-from resift.plugin.documents import Document
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.fusion import NORMALIZATIONS
 from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
-from resift.reranker.sessions import MAX_JUDGEMENTS, MAX_QUERY
+from resift.rewriting.rewrite import JUDGED
+from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS, MAX_QUERY
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]
 WITH_FIELDS = [name for name in WITH_BODY if not name.startswith("ubi")]  # a body of UBI is an array
@@ -117,9 +117,6 @@ def test_examples_work_and_answers_are_as_documented(client: FlaskClient, name: 
         ("rerank", {"query": "fire", "documents": [None, {"text": "army"}], "top_n": 0, "truncate": True}),
         ("score", {"query": "", "session": "anna", "vectors": [[1.0] * 8]}),
         ("embeddings", {"input": []}),
-        ("teiEmbed", {"inputs": "fire", "normalize": False, "truncate": True, "truncation_direction": "left"}),
-        ("teiRerank", {"query": "fire", "texts": ["the army", None], "raw_scores": True}),
-        ("cohereRerank", {"model": "mean", "query": "fire", "documents": ["army of fire"], "max_tokens_per_doc": 2}),
     ],
 )
 def test_other_answers_are_as_documented(client: FlaskClient, name: str, body: dict[str, Any]) -> None:
@@ -211,6 +208,8 @@ def test_documented_defaults_are_the_codes() -> None:
     assert f"Without it {config.knn} [RESIFT_KNN]" in search["knn"]["description"]
     assert schemas["Judged"]["enum"] == [*JUDGED, None]
     assert f"at most {MAX_JUDGEMENTS} documents" in schemas["FeedbackRequest"]["description"]
+    assert f"at most {MAX_DOCUMENT_ID} bytes" in schemas["Ids"]["description"]
+    assert f"{MAX_INDEX} bytes" in schemas["FeedbackRequest"]["properties"]["index"]["description"]
     assert f"{MAX_QUERY} characters" in schemas["FeedbackRequest"]["properties"]["query"]["description"]
     assert all(f"{grade:g} {name}" in schemas["Grade"]["description"] for name, grade in GRADES.items() if grade)
     assert search["query"]["maxLength"] == config.max_text

@@ -18,11 +18,11 @@ from flask.testing import FlaskClient
 from reranker_app import app, client, config, filled, post
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, Body
 from resift.errors import EngineError, IndexNotFound
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, Body
 
 __all__ = ["app", "client", "config", "filled"]
 

@@ -104,10 +104,10 @@ def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opense
     timer = threading.Timer(20, lambda: setattr(stop, "requested", True))
     timer.daemon = True
     timer.start()
-    resift.guard(opensearch_url, end, stop, name=name)
-    remove = resift.uninstall(opensearch_url, name=name)
+    resift.guard(opensearch_url, name, end, stop)
+    remove = resift.uninstall(opensearch_url, name)
     assert remove.steps == remove.run().steps
-    assert resift.uninstall(opensearch_url, name=name).steps == []
+    assert resift.uninstall(opensearch_url, name).steps == []
     assert [step.text.removeprefix(nowhere) for step in told] in (
         [],  # without ML Commons there is nothing to switch off
         [" does not answer: searches go on without it", " answers: searches are rewritten"],

@@ -14,8 +14,8 @@ from reranker_app import wait_for_sample
 from selenium.webdriver.common.keys import Keys
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile

@@ -16,8 +16,8 @@ from reranker_app import config as config
 from reranker_app import ids, post
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river", "the"]
 DOCUMENTS = 70

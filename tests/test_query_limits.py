@@ -11,9 +11,9 @@ import pytest
 from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import UnsupportedQuery
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 MATCH = {"match": {"text": "fire"}}

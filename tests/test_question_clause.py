@@ -8,10 +8,10 @@ import pytest
 from engine_documents import ids
 
 from resift import Model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
-from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import CLAUSES, Parts, telling_words, text_parts
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
+from resift.rewriting.similarity import question_clause
+from resift.rewriting.text import CLAUSES, Parts, telling_words, text_parts
 
 
 def weights(text: str) -> dict[str, float]:

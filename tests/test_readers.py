@@ -232,4 +232,4 @@ def test_texts_alone() -> None:
     read_records = records("\n".join(map(json.dumps, lines)) + "\n{broken")
     assert list(texts_of(read_records, ["title", "text"])) == ["T\nx", "y"]
     assert titled_texts(read_records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
-    assert titled_texts(read_records, "text", limit=1) == TitledTexts(["a"], ["x"], ["T"])
+    assert titled_texts(read_records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])

@@ -14,9 +14,9 @@ from flask.testing import FlaskClient
 from reranker_app import TEXTS, ids, post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import IndexNotServed
 from resift.library import Library
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 

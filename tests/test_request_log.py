@@ -20,8 +20,8 @@ from reranker_app import plain as plain
 from served import JSON, Client, serving
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import BadInput
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.request_id import REQUEST_ID
 from resift.plugin.sqlite.engine import SqliteEngine

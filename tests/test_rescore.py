@@ -19,17 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift import Model, ResiftError
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import UnsupportedQuery
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.resource_files import read_resource
 from resift.plugin.sqlite.engine import SqliteEngine
+from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import SIMILARITIES
 
 COUNT, DIM = 400, 8
-SCRIPTS = {"cosine": read_resource("masked_cosine.painless"), "jaccard": read_resource("fuzzy_jaccard.painless")}
+SCRIPTS = {"cosine": script_source("masked_cosine"), "jaccard": script_source("fuzzy_jaccard")}
 
 
 def vector_of(number: int) -> np.ndarray[Any, np.dtype[np.float32]] | None:

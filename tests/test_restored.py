@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from test_attach_models import QUERY, Served, old
 
 from resift.cli.main import main
+from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
 from resift.plugin.cluster.index_pipelines import remove_pipelines
 from resift.plugin.cluster.install import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import VECTOR_FIELD, JoinedFields
-from resift.plugin.rewriting.clauses import similarity_clause
+from resift.rewriting.similarity import similarity_clause
 
 __all__ = ["old", "own", "shop"]
 

@@ -17,12 +17,15 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.reranker.search.rewriting import asked_in
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import asked_in
 
 QUERY = {"match": {"text": "fire"}}
+BY_SENTENCE = {outcome.english: outcome.code for outcome in Outcome}
+BY_SENTENCE["the query is 'hybrid'"] = "kind_not_supported"
 
 
 def asking(clause: Any = QUERY, **options: Any) -> dict[str, Any]:
@@ -78,13 +81,16 @@ def test_the_fields_that_a_filter_names_are_conditions(client: FlaskClient, fill
         assert asked_in({"query": browsing}).text == text
     body = {"query": {"bool": {"must": {"match_all": {}}, "filter": {"query_string": {"query": "tag:old"}}}}}
     answer = post(client, "/v1/rewrite", index=filled, body=body)
-    assert answer == {"body": body, "resift": {"rewritten": False, "reason": "the query has no text"}}
+    assert answer == {
+        "body": body,
+        "resift": {"rewritten": False, "outcome": "no_text", "reason": "the query has no text"},
+    }
 
 
-def rewrites(client: FlaskClient) -> dict[tuple[str, str], float]:
-    """How often what came of a rewriting, by outcome and reason."""
-    lines = re.findall(r'^resift_rewrites_total\{outcome="(.*?)",reason="(.*?)"\} (.*)$', metrics(client), re.MULTILINE)
-    return {(outcome, reason): float(count) for outcome, reason, count in lines}
+def rewrites(client: FlaskClient) -> dict[str, float]:
+    """How often what became of a search."""
+    lines = re.findall(r'^resift_rewrites_total\{outcome="(.*?)"\} (.*)$', metrics(client), re.MULTILINE)
+    return {outcome: float(count) for outcome, count in lines}
 
 
 def metrics(client: FlaskClient) -> str:
@@ -100,21 +106,24 @@ def test_the_engine_runs_what_comes_back_as_a_search_does(client: FlaskClient, f
         {"judged": "hide", "session": "a"},
     ):
         answer = post(client, "/v1/rewrite", index=filled, body=asking(**options))
-        assert answer["resift"] == {"rewritten": True}
+        assert answer["resift"] == {"rewritten": True, "outcome": "rewritten"}
         assert answer["body"]["ext"] == {"ml_inference": options}
         body = {name: value for name, value in answer["body"].items() if name != "ext"}
         found = [(hit["_id"], hit["_score"]) for hit in engine.search(filled, body).hits]
         searched = post(client, "/v1/search", index=filled, query=QUERY, **options)["hits"]["hits"]
         assert found == [(hit["_id"], hit["_score"]) for hit in searched]
         again = post(client, "/v1/rewrite", index=filled, body=answer["body"])
-        assert again == {"body": answer["body"], "resift": {"rewritten": False, "reason": "it is rewritten already"}}
-    assert rewrites(client) == {("rewritten", ""): 4, ("left_alone", "it is rewritten already"): 4}
+        assert again == {
+            "body": answer["body"],
+            "resift": {"rewritten": False, "outcome": "already_rewritten", "reason": "it is rewritten already"},
+        }
+    assert rewrites(client) == {"rewritten": 4, "already_rewritten": 4}
 
 
 def test_the_query_text_may_stand_beside_the_query(client: FlaskClient, filled: str) -> None:
     body = {"bool": {"filter": [{"range": {"n": {"gte": 0}}}], "should": [{"match_all": {}}]}}
     without = post(client, "/v1/rewrite", index=filled, body=asking(body))
-    assert without["resift"] == {"rewritten": False, "reason": "the query has no text"}
+    assert without["resift"] == {"rewritten": False, "outcome": "no_text", "reason": "the query has no text"}
     assert post(client, "/v1/rewrite", index=filled, body=asking(body, query="fire"))["resift"]["rewritten"] is True
 
 
@@ -124,7 +133,7 @@ def test_the_body_comes_back_as_its_json_where_that_is_asked_for(client: FlaskCl
     plain = post(client, "/v1/rewrite", index=filled, body=body)
     text = post(client, "/v1/rewrite", index=filled, body=body, as_text=True)
     assert json.loads(text["body"]) == plain["body"]
-    assert text["resift"] == plain["resift"] == {"rewritten": True}
+    assert text["resift"] == plain["resift"] == {"rewritten": True, "outcome": "rewritten"}
 
 
 @pytest.mark.usefixtures("engine")
@@ -179,19 +188,19 @@ def test_a_body_that_cannot_be_rewritten_comes_back(
     assert answer["resift"]["rewritten"] is False
     assert answer["resift"]["reason"].startswith(reason)
     assert caplog.text == ""
-    failed = reason.startswith("failed")
-    assert rewrites(client) == {("failed" if failed else "left_alone", "failed" if failed else reason): 1}
+    assert answer["resift"]["outcome"] == ("failed" if reason.startswith("failed") else BY_SENTENCE[reason])
+    assert rewrites(client) == {answer["resift"]["outcome"]: 1}
 
 
 def test_the_ends_of_numbers_are_taken(client: FlaskClient, filled: str) -> None:
     for options in ({"window": 1}, {"window": 1000}, {"alpha": 0.01}, {"alpha": 1}, {"knn": 0}, {"knn": 1000}):
         answer = post(client, "/v1/rewrite", index=filled, body=asking(widen=True, **options))
-        assert answer["resift"] == {"rewritten": True}, options
+        assert answer["resift"] == {"rewritten": True, "outcome": "rewritten"}, options
         if "window" in options:
             assert answer["body"]["rescore"][-1]["window_size"] == options["window"]
     # by the words alone there is nothing to add, which is no failure
     alone = post(client, "/v1/rewrite", index=filled, body=asking(alpha=0))["resift"]
-    assert alone == {"rewritten": False, "reason": "there is nothing to add"}
+    assert alone == {"rewritten": False, "outcome": "nothing_to_add", "reason": "there is nothing to add"}
 
 
 def test_a_body_of_many_levels_comes_back(client: FlaskClient, filled: str) -> None:
@@ -237,7 +246,7 @@ def test_a_session_is_whose_who_knows_its_id_through_the_cluster(
     asked(anna, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
     plain = asked(cluster, "/v1/rewrite", index=filled, body=asking())
     learned = asked(cluster, "/v1/rewrite", index=filled, body=asking(session="a"))
-    assert learned["resift"] == {"rewritten": True}
+    assert learned["resift"] == {"rewritten": True, "outcome": "rewritten"}
     assert learned["body"]["rescore"] != plain["body"]["rescore"]
     # nothing else of another's session is to be had
     refused = asked(cluster, "/v1/search", index=filled, query="fire", session="a")
@@ -253,7 +262,7 @@ def test_without_the_sessions_a_search_is_rewritten_all_the_same(
     with caplog.at_level(logging.CRITICAL):
         answer = post(client, "/v1/rewrite", index=filled, body=asking(session="a"))
     assert answer["body"]["rescore"] == plain["body"]["rescore"]
-    assert answer["resift"]["rewritten"] is True
+    assert (answer["resift"]["rewritten"], answer["resift"]["outcome"]) == (True, "in_part")
     assert path in answer["resift"]["reason"]
 
 
@@ -266,5 +275,8 @@ def test_a_failing_model_leaves_the_body(
     monkeypatch.setattr(Model, "encode_one", broken)
     with caplog.at_level(logging.CRITICAL):
         answer = post(client, "/v1/rewrite", index=filled, body=asking())
-    assert answer == {"body": asking(), "resift": {"rewritten": False, "reason": "failed: RuntimeError"}}
-    assert rewrites(client) == {("failed", "failed"): 1}
+    assert answer == {
+        "body": asking(),
+        "resift": {"rewritten": False, "outcome": "failed", "reason": "failed: RuntimeError"},
+    }
+    assert rewrites(client) == {"failed": 1}

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.resource_files import read_resource
-from resift.plugin.rewriting.rewrite import (
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.rewrite import (
     ALTERNATIVES,
     NAME,
-    NOTHING_TO_ADD,
     PROMOTED,
-    Meaning,
     RewriteSettings,
     Rewritten,
     rewrite,
     score_factor,
 )
+from resift.rewriting.similarity import script_source
+from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
 
 FIELDS = ["title", "text"]
@@ -34,15 +34,15 @@ MASK = np.array([1, 0.5, 0], np.float32)
 TERMS = {f"word{rank}": 1 / rank for rank in range(1, 9)}
 QUERY = {"match": {"text": "bush fire"}}
 NAMED = {"match_all": {"_name": NAME}}
-PLAIN = Meaning("bush fire", VECTOR)
-SESSION = Meaning("bush fire", VECTOR, "cosine", MASK, TERMS, {"k": 0.5}, ("k", "j"))
+PLAIN = Knowledge("bush fire", VECTOR)
+SESSION = Knowledge("bush fire", VECTOR, "cosine", MASK, TERMS, {"k": 0.5}, ("k", "j"))
 SETTINGS = RewriteSettings(0.5, 100)
 
 
-def rewritten(body: dict[str, Any], meaning: Meaning = SESSION, **changes: Any) -> Rewritten:
+def rewritten(body: dict[str, Any], knowledge: Knowledge = SESSION, **changes: Any) -> Rewritten:
     """The body rewritten with these settings; it is itself never changed."""
     before = copy.deepcopy(body)
-    found = rewrite(body, FIELDS, meaning, replace(SETTINGS, **changes))
+    found = rewrite(body, FIELDS, knowledge, replace(SETTINGS, **changes))
     assert body == before
     json.dumps(found.body, allow_nan=False)
     return found
@@ -82,9 +82,9 @@ def test_the_similarity_multiplies_the_first_hits(similarity: str, file: str, ma
     ((mode, clause),) = stages(found)
     params = {"field": VECTOR_FIELD, "query": pytest.approx(VECTOR.tolist()), "beta": 3.0}
     params |= {} if mask is None else {"mask": MASK.tolist()}
-    script = {"lang": "painless", "source": read_resource(f"{file}.painless"), "params": params}
+    script = {"lang": "painless", "source": script_source(file), "params": params}
     assert (mode, clause) == ("multiply", {"script_score": {"query": {"match_all": {}}, "script": script}})
-    assert (found.reason, found.is_scored, found.is_ranked) == ("", True, True)
+    assert (found.outcome, found.reason, found.is_scored, found.is_ranked) == (Outcome.REWRITTEN, "", True, True)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_beta_is_alpha_to_its_rest(alpha: float, beta: float) -> None:
 
 def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     without = rewritten({"query": QUERY}, PLAIN, alpha=0)
-    assert (without.body, without.reason, without.is_scored) == ({"query": QUERY}, NOTHING_TO_ADD, False)
+    assert (without.body, without.outcome, without.is_scored) == ({"query": QUERY}, Outcome.NOTHING_TO_ADD, False)
     assert without.is_ranked
     found = rewritten({"query": QUERY}, replace(SESSION, kept={}), alpha=0)
     assert [mode for mode, _ in stages(found)] == ["total"]
@@ -108,7 +108,7 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None, kept={}), alpha=1, knn=5, widen=True)
     assert [mode for mode, _ in stages(found)] == ["total"]
     assert clauses_of(found.body, "knn") == []
-    assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).reason == NOTHING_TO_ADD
+    assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
 
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
@@ -226,7 +226,7 @@ def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], wi
     body = {"query": QUERY, **more}
     found = rewritten(body, widen=widen)
     assert found.body is body
-    assert found.reason.startswith("the search has 's")
+    assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
     hidden = rewritten(body, widen=widen, judged="hide")
     excluded = [{"ids": {"values": ["k", "j"]}}]
     assert hidden.body == {**body, "query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
@@ -235,7 +235,7 @@ def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], wi
 def test_the_words_say_which_of_a_group_is_best() -> None:
     body = {"query": QUERY, "collapse": {"field": "n"}}
     found = rewritten(body, replace(SESSION, kept={}))
-    assert found.reason == "the search has 'collapse'"
+    assert found.outcome is Outcome.COLLAPSED
     assert "rescore" not in found.body
     query = found.body["query"]["bool"]
     assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
@@ -259,7 +259,7 @@ def test_hits_by_their_scores_are_rescored(sort: Any) -> None:
 
 @pytest.mark.parametrize("sort", [["_score", "_score"], ["_score", "n"], [{"_score": "asc"}], ["_doc"], {"a": 1}, [[]]])
 def test_hits_that_are_not_quite_by_their_scores_are_not(sort: Any) -> None:
-    assert rewritten({"query": QUERY, "sort": sort}).reason == "the search has 'sort'"
+    assert rewritten({"query": QUERY, "sort": sort}).outcome is Outcome.SORTED
 
 
 @pytest.mark.parametrize("as_list", [False, True])
@@ -274,8 +274,8 @@ def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
 
 def test_judged_documents_keep_the_place_that_they_have_without_the_session() -> None:
     for alpha, vector in ((0.5, VECTOR), (0, VECTOR), (0.5, None)):
-        meaning = replace(SESSION, vector=vector)
-        found = rewritten({"query": QUERY}, meaning, widen=True, alpha=alpha)
+        knowledge = replace(SESSION, vector=vector)
+        found = rewritten({"query": QUERY}, knowledge, widen=True, alpha=alpha)
         beta = 1.0 if alpha and vector is not None else 0.0
         others = [{"ids": {"values": ["k"]}}]
         alternatives = found.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
@@ -290,8 +290,8 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         assert [one["script_score"]["query"] for one in similarity] == [{"bool": {"must_not": others}}] * bool(beta)
         settings = RewriteSettings(alpha, 100)
         # its similarity with the moved query says nothing of its score
-        assert score_factor(meaning, settings, "k", -1) == pytest.approx(own["constant_score"]["boost"])
-        assert score_factor(meaning, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
+        assert score_factor(knowledge, settings, "k", -1) == pytest.approx(own["constant_score"]["boost"])
+        assert score_factor(knowledge, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
 
 
 def test_judged_documents_may_be_hidden_or_come_last() -> None:
@@ -302,7 +302,7 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
         assert clauses_of(hidden.body["rescore"], "must_not") == []
     alone = rewritten({"query": QUERY}, replace(PLAIN, judged=("k", "j")), judged="hide", alpha=0)
     assert alone.body == {"query": {"bool": {"must": [QUERY], "must_not": excluded, "filter": [NAMED]}}}
-    assert alone.reason == ""
+    assert alone.outcome is Outcome.REWRITTEN
     demoted = rewritten({"query": QUERY}, judged="demote")
     assert "must_not" not in demoted.body["query"]["bool"]
     *_, (mode, clause) = stages(demoted)
@@ -321,9 +321,9 @@ def test_judged_documents_may_be_hidden_or_come_last() -> None:
 def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int) -> None:
     names = [f"f{number}" for number in range(fields)]
     terms = {f"word{rank}": 1.0 for rank in range(60)}
-    meaning = replace(SESSION, text=" ".join(f"own{number}" for number in range(words)), terms=terms)
+    knowledge = replace(SESSION, text=" ".join(f"own{number}" for number in range(words)), terms=terms)
     for body in ({"query": QUERY}, {"query": QUERY, "collapse": {"field": "n"}}):
-        found = rewrite(body, names, meaning, replace(SETTINGS, widen=True))
+        found = rewrite(body, names, knowledge, replace(SETTINGS, widen=True))
         added = len(clauses_of(found.body["query"], "multi_match"))
         assert added == 0 or (added + words) * fields <= 1000
         for rescoring in found.body.get("rescore", []):
@@ -367,8 +367,8 @@ BODIES = st.fixed_dictionaries(
         "ext": VALUES,
     },
 )
-MEANINGS = st.builds(
-    Meaning,
+KNOWLEDGE = st.builds(
+    Knowledge,
     text=st.sampled_from(["", "fire", "bush fire fire"]),
     vector=st.sampled_from([None, VECTOR]),
     similarity=st.sampled_from(["cosine", "jaccard"]),
@@ -388,19 +388,19 @@ CHOSEN = st.builds(
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(BODIES, MEANINGS, CHOSEN)
+@given(BODIES, KNOWLEDGE, CHOSEN)
 def test_only_query_and_rescoring_change_and_only_once(
-    body: dict[str, Any], meaning: Meaning, chosen: RewriteSettings
+    body: dict[str, Any], knowledge: Knowledge, chosen: RewriteSettings
 ) -> None:
     before = copy.deepcopy(body)
-    found = rewrite(body, FIELDS, meaning, chosen)
+    found = rewrite(body, FIELDS, knowledge, chosen)
     assert body == before
     json.dumps(found.body, allow_nan=False)
     changed = {name for name in {*body, *found.body} if name not in body or found.body.get(name) != body[name]}
     assert changed <= {"query", "rescore"}
     if "rescore" in changed:
         assert found.is_scored
-    again = rewrite(found.body, FIELDS, meaning, chosen)
+    again = rewrite(found.body, FIELDS, knowledge, chosen)
     assert again.body == found.body
     # what a body matches without being widened is what its own query does
     if changed and not chosen.widen:

@@ -13,8 +13,8 @@ import pytest
 from reranker_app import ids, post
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS, Feedback, bag_of_words
 from resift.reranker import Config, create_app

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 from clock import Clock
 from flask.testing import FlaskClient
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from reranker_app import TEXTS, ids, post
 from reranker_app import app as app
 from reranker_app import client as client
@@ -22,12 +24,13 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import Document, IndexInfo, SearchResult
+from resift.contracts.engine import Engine, Headers
+from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.documents import Document, SearchResult
-from resift.plugin.engine import Engine
 from resift.reranker import Config, create_app
-from resift.reranker.search.hits import vectors_of
+from resift.sessions.knowledge import _vectors
 from resift.vectors.similarity import alpha_of
 
 
@@ -70,10 +73,10 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
 
     adapted = Model(model.name, model.table, model.pool, model.similarity, alpha=0.7)
     found = {}
-    for name, given, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
+    for name, chosen, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
-        app = create_app(replace(config, alpha=weight), engine=engine, model=given).test_client()
-        Indexer(engine, given, "docs", DeadLetters(tmp_path / name)).run(
+        app = create_app(replace(config, alpha=weight), engine=engine, model=chosen).test_client()
+        Indexer(engine, chosen, "docs", DeadLetters(tmp_path / name)).run(
             [Record("f", 0, "a", {"text": "fire and smoke"})], ["text"]
         )
         found[name] = post(app, "/v1/search", index="docs", query="fire")["resift"]["alpha"]
@@ -200,7 +203,7 @@ def test_whole_bodies_come_back_as_the_engine_gave_them(client: FlaskClient, fil
         assert all(hit["highlight"] for hit in answer["hits"]["hits"])
         ordered = post(client, "/v1/search", index=filled, query={**body, "sort": [{"n": "desc"}]})
         assert ids(ordered) == ids(engine.search(filled, {**body, "sort": [{"n": "desc"}]}).response)
-        assert ordered["resift"] == {"reranked": False, "reason": "the search has 'sort'"}
+        assert ordered["resift"] == {"reranked": False, "outcome": "sorted", "reason": "the search has 'sort'"}
 
 
 def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None:
@@ -209,7 +212,7 @@ def test_searches_without_hits_or_text(client: FlaskClient, filled: str) -> None
     assert (ids(none), none["hits"]["total"]["value"], none["resift"]["reranked"]) == ([], 5, False)
     everything = post(client, "/v1/search", index=filled, query={"match_all": {}})
     assert len(ids(everything)) == 7
-    assert everything["resift"] == {"reranked": False, "reason": "the query has no text"}
+    assert everything["resift"] == {"reranked": False, "outcome": "no_text", "reason": "the query has no text"}
 
 
 def test_knn_brings_what_bm25_does_not_find(client: FlaskClient, filled: str) -> None:
@@ -250,7 +253,7 @@ def test_of_an_index_without_resift_the_words_count(client: FlaskClient, engine:
     answer = post(client, "/v1/search", index=index, query="fire forest")
     direct = engine.search(index, {"query": {"multi_match": {"query": "fire forest", "fields": ["*"]}}})
     assert ids(answer) == [hit["_id"] for hit in direct.hits]
-    assert answer["resift"] == {"reranked": False, "reason": "there is nothing to add"}
+    assert answer["resift"] == {"reranked": False, "outcome": "nothing_to_add", "reason": "there is nothing to add"}
     assert post(client, "/v1/feedback", session="a", index=index, query="rain", relevant=["rain"])["steps"] == 1
     assert ids(post(client, "/v1/search", index=index, query="rain", session="a"))[0] == "rain"
     post(client, "/v1/feedback", session="a", index=index, query="fire forest", relevant=["army"])
@@ -291,18 +294,45 @@ def test_an_indexs_fields_and_model_are_remembered_for_five_seconds(
     assert service.info(filled).fields == ("title",), "what many callers see is remembered at once"
 
 
+NAMES, VALUES = st.sampled_from(["Authorization", "X-Opaque-Id", "None"]), st.sampled_from(["", "None", "{}", "a", "b"])
+HEADERS = st.none() | st.dictionaries(NAMES, VALUES | st.text(max_size=5), max_size=2)
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(callers=st.lists(HEADERS, min_size=2, max_size=4), allowed=st.sets(st.integers(0, 3)))
+@example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={0})
+@example(callers=[None, {"Authorization": "Basic YW5uYTp4"}], allowed={1})
+@example(callers=[{"Authorization": "None"}, {"Authorization": "Basic YW5uYTp4"}, None, {}], allowed={1, 3})
+def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
+    engine: Engine, model: Model, callers: list[dict[str, str] | None], allowed: set[int]
+) -> None:
+    rights = [callers[number] for number in allowed if number < len(callers)]
+
+    def info(index: str, headers: Headers = None) -> IndexInfo:
+        if headers not in rights:
+            raise EngineError("no permissions", status=403)
+        return replace(IndexInfo.made_by(model, ["text"], index), fields=("text", repr(headers)))
+
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr(engine, "info", info)
+        patch.setattr(engine, "resolve", lambda index, _: [index])
+        app = create_app(Config(store=f"{folder}/sessions.db"), engine=engine, model=model)
+        service = app.extensions["resift"]
+        for headers in [*callers, *callers]:  # the second time with everything that was remembered
+            if headers in rights:
+                assert service.info("news", headers).fields == ("text", repr(headers))
+            else:
+                with pytest.raises(EngineError, match="no permissions"):
+                    service.info("news", headers)
+        service.sessions.store.close()
+
+
 def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:
-    asked = []
-
-    def texts(rows: Sequence[int]) -> list[str]:
-        asked.append(list(rows))
-        return ["fire", "river"]
-
+    texts = ["fire", "not read", "river"]
     fire, forest, river = model.encode(["fire", "forest", "river"])
-    np.testing.assert_array_equal(vectors_of(model, [None, forest, None], texts), [fire, forest, river])
-    np.testing.assert_array_equal(vectors_of(model, [forest, fire], texts), [forest, fire])
-    assert vectors_of(model, [], texts).shape == (0, model.dim)
-    assert asked == [[0, 2]], "no text is fetched of a document that has its vector"
+    np.testing.assert_array_equal(_vectors(model, [None, forest, None], texts), [fire, forest, river])
+    np.testing.assert_array_equal(_vectors(model, [forest, fire], texts[:2]), [forest, fire])
+    assert _vectors(model, [], []) == []
 
 
 def test_a_failing_model_leaves_the_engines_order(
@@ -321,7 +351,7 @@ def test_a_failing_model_leaves_the_engines_order(
         answer = post(client, "/v1/search", index=filled, query="fire forest", reasons=True)
     hits = engine.search(filled, {"query": {"match": {"text": "fire forest"}}}).hits
     assert ids(answer) == [hit["_id"] for hit in hits]
-    assert answer["resift"] == {"reranked": False, "reason": "rewriting failed: RuntimeError"}
+    assert answer["resift"] == {"reranked": False, "outcome": "failed", "reason": "rewriting failed: RuntimeError"}
     with caplog.at_level(logging.CRITICAL):
         error = post(client, "/v1/rerank", 500, query="fire", documents=["x"])["error"]
     assert error["code"] == "internal_error"

@@ -16,8 +16,8 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 
 from resift import Model, WordVectors, build_model
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.late_reranker import ServedReranker
@@ -145,7 +145,11 @@ def test_a_hybrid_query_is_left_to_the_engine(client: FlaskClient, filled: str) 
     for session in (None, "a"):
         answer = post(client, "/v1/search", index=filled, query={"hybrid": {"queries": parts}}, session=session)
         assert set(ids(answer)) == {"bush", "wood", "tree", "army", "war"}
-        assert answer["resift"] == {"reranked": False, "reason": "the query is 'hybrid'"}
+        assert answer["resift"] == {
+            "reranked": False,
+            "outcome": "kind_not_supported",
+            "reason": "the query is 'hybrid'",
+        }
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/rerank"])

@@ -13,7 +13,7 @@ from reranker_app import config as config
 from reranker_app import filled as filled
 from reranker_app import post
 
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
 
@@ -66,4 +66,4 @@ def test_words_of_a_session_weigh_as_beside_the_words_that_are_asked_for(
     body = search_body(search, info, service.search_model.table.idf)
     asked = asked_by(search, body)
     assert asked.text == pasted  # by which marks for this very query are known
-    assert len(service.rewriter.rewrite(info, body, asked).meaning.text.split()) == 100
+    assert len(service.in_session(info, body, asked).knowledge.text.split()) == 100

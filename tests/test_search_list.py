@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from reranker_app import config as config
 from reranker_app import post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
-from resift.plugin.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
@@ -73,6 +73,10 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"bool": {"should": [{"prefix": {"a": "x"}}] * 51}},
     ),
     "clauses": ({"bool": {"filter": [{"term": {"a": 1}}] * 999}}, {"bool": {"filter": [{"term": {"a": 1}}] * 1000}}),
+    "fuzzy text": (
+        {"match": {"a": {"query": "x " * 499, "fuzziness": 2}}},
+        {"match": {"a": {"query": "x " * 501, "fuzziness": 2}}},
+    ),
     "values": ({"terms": {"a": [1] * 19_990}}, {"terms": {"a": [1] * 20_000}}),
 }
 
@@ -113,6 +117,36 @@ def test_levels_are_bounded_and_those_side_by_side_are_not() -> None:
 def test_what_does_not_fit_its_place_is_refused(clause: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
         check_listed("query", clause)
+
+
+def terms(size: int, **inner: Any) -> dict[str, Any]:
+    """A ``terms`` aggregation with others in it."""
+    return {"terms": {"field": "tag", "size": size}, "aggs": inner}
+
+
+@pytest.mark.parametrize(
+    ("body", "size", "is_listed"),
+    [
+        ({"aggs": {"a": terms(100, b=terms(500))}}, 10, True),
+        ({"aggs": {"a": terms(100, b=terms(600))}}, 10, False),
+        ({"aggs": {"a": terms(10_000), "b": terms(10_000)}}, 10, True),
+        ({"aggs": {"days": {"date_histogram": {"field": "d", "calendar_interval": "day"}}}}, 10, False),
+        (
+            {"aggs": {"days": {"date_histogram": {"field": "d", "calendar_interval": "day", "min_doc_count": 1}}}},
+            10,
+            True,
+        ),
+        ({"highlight": {"fields": {"text": {}}}, "size": 1000}, 10, True),
+        ({"highlight": {"fields": {"text": {}}}}, 1001, False),
+        ({"collapse": {"field": "n", "inner_hits": [{"name": "a"}] * 3}, "size": 50}, 10, True),
+        ({"collapse": {"field": "n", "inner_hits": [{"name": "a"}] * 4}}, 10, False),
+        ({"collapse": {"field": "n", "inner_hits": {"name": "a"}}, "size": 51}, 10, False),
+    ],
+    ids=str,
+)
+def test_what_multiplies_is_bounded(body: dict[str, Any], size: int, is_listed: bool) -> None:
+    with nullcontext() if is_listed else pytest.raises(BadInput):
+        check_listed("query", body, "body", size)
 
 
 def test_the_list_is_documented() -> None:

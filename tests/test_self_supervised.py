@@ -14,12 +14,12 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
-from resift.cli.served_search import ServedSearch
-from resift.cli.train_self import adapt_files, self_command
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
+from resift.lab.commands.served_search import ServedSearch
+from resift.lab.commands.train_self import adapt_files, self_command
 from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.training.contrastive import fit, info_nce_gradients
 from resift.lab.training.documents import Documents, sample_words
@@ -212,7 +212,7 @@ def corpus_file(tmp_path: Path) -> Path:
 def test_command(corpus_file: Path, table: WordVectors, tmp_path: Path) -> None:
     folder, out = table.save(tmp_path / "table"), tmp_path / "model"
     arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out)]
-    result = CliRunner().invoke(self_command, [*arguments, "--dim", "8"])
+    result = CliRunner().invoke(self_command, [*arguments, "--set", "dim=8"])
     assert result.exit_code == 0, result.output
     assert "80 documents, 100 words" in result.output
     assert "mean reciprocal rank" in result.output
@@ -225,7 +225,7 @@ def test_command_keeps_nothing_that_is_no_better(
     halves = "resift.lab.training.self_supervised._ranks_of_own"
     monkeypatch.setattr(halves, lambda model, pairs: np.full((2, len(pairs)), 0.5, np.float32))
     folder, out = table.save(tmp_path / "table"), tmp_path / "model"
-    arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--epochs", "1"]
+    arguments = ["--corpus", str(corpus_file), "--vectors", str(folder), "--out", str(out), "--set", "epochs=1"]
     result = CliRunner().invoke(self_command, arguments)
     assert result.exit_code == 3
     assert "no better than the untrained vectors" in result.output

@@ -14,8 +14,8 @@ from flask.testing import FlaskClient
 from reranker_app import post
 
 from resift import Model
+from resift.contracts.documents import Document
 from resift.errors import BadInput, IndexNotServed
-from resift.plugin.documents import Document
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,7 +21,7 @@ from served import JSON, Client, Server, serving
 
 from resift import Model
 from resift.cli.main import main
-from resift.plugin.documents import Document
+from resift.contracts.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 
 DEADLINE = 3.0
@@ -47,9 +49,9 @@ def server(folder: Path) -> Iterator[Server]:
         yield server
 
 
-def found(server: Server) -> int:
+def found(server: Server, address: str = "127.0.0.1") -> int:
     """How many documents a search finds."""
-    answer = server.request("POST /v1/search", SEARCH)
+    answer = server.request("POST /v1/search", SEARCH, address)
     assert answer.status == 200, answer
     return len(answer.json()["hits"]["hits"])
 
@@ -69,6 +71,93 @@ def test_many_who_send_half_a_request_keep_nobody_waiting_and_are_told(server: S
             assert (answer.status, answer.json()["error"]["code"]) == (408, "request_timeout")
             assert client.answer() is None
     assert found(server) == 2
+
+
+def assert_prompt(server: Server, address: str) -> None:
+    """Assert that health checks and searches from an address are answered, and much sooner than the others end."""
+    began = time.monotonic()
+    assert server.request("GET /healthz", address=address).status == 200
+    assert found(server, address) == 2
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(("count", "addresses"), [(2500, 1), (1500, 100)])
+def test_thousands_of_connections_keep_no_other_waiting(folder: Path, count: int, addresses: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    try:
+        with serving(folder, "--workers", "1", RESIFT_DEADLINE="100") as server, ExitStack() as stack:
+            for number in range(count):
+                client = stack.enter_context(Client(server.port, address=f"127.0.1.{1 + number % addresses}"))
+                with suppress(ConnectionError):  # it may be closed already
+                    client.send(*HALVES[number % len(HALVES)])
+            assert_prompt(server, "127.0.0.1")
+            assert_prompt(server, "127.0.1.1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def assert_busy(client: Client) -> None:
+    """Assert that a client is told that there is no room for it, and then nothing more."""
+    answer = client.answer()
+    assert answer is not None
+    assert (answer.status, answer.json()["error"]["code"]) == (503, "too_busy")
+    assert b"Retry-After: " in answer.head
+    assert client.answer() is None
+
+
+def test_a_connection_too_many_takes_the_place_of_the_one_that_waited_longest(folder: Path) -> None:
+    def connected(host: int) -> Client:
+        return stack.enter_context(Client(server.port, address=f"127.0.0.{host}"))
+
+    def served(client: Client) -> bool:
+        answer = client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
+        return answer is not None and answer.status == 200
+
+    settings = {"RESIFT_MAX_CONNECTIONS_PER_ADDRESS": "2", "RESIFT_DEADLINE": "100"}
+    with serving(folder, "--workers", "1", **settings) as server, ExitStack() as stack:
+        other, half, idle = connected(2), connected(3).send(*HALF_A_BODY), connected(3)
+        assert served(other)
+        assert served(idle)
+        third = connected(3)
+        assert served(third)
+        assert_busy(half)
+        fourth = connected(3)
+        assert served(fourth)
+        assert idle.answer() is None
+        assert all(map(served, (third, fourth, other)))
+
+
+def test_a_connection_too_many_is_refused_where_all_others_are_answered(folder: Path) -> None:
+    body = json.dumps(SEARCH).encode()
+    head = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
+    settings = {"RESIFT_MAX_CONNECTIONS_PER_ADDRESS": "9", "RESIFT_DEADLINE": "5"}
+    with ExitStack() as stack:
+        frozen = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        engine = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        server = stack.enter_context(serving(folder, "--workers", "1", "--engine", engine, **settings))
+        clients = [stack.enter_context(Client(server.port, address="127.0.0.2")).send(head, body) for _ in range(9)]
+        # a health check has a thread of its own, and comes after them
+        assert server.request("GET /healthz").status == 200
+        assert_busy(stack.enter_context(Client(server.port, address="127.0.0.2")))
+        assert {answer.status for client in clients if (answer := client.answer())} == {503}
+        frozen.close()
+
+
+def test_comparisons_that_take_long_keep_no_search_waiting(folder: Path) -> None:
+    texts = [" ".join([f"{word} fire rain"] * 15) for word in TEXTS] * 1400
+    body = json.dumps({"query": "fire", "documents": texts, "method": "dynamax"}).encode()
+    request = b"POST /v1/rerank HTTP/1.1\r\nHost: localhost\r\n" + JSON + b"Content-Length: %d\r\n\r\n" % len(body)
+    with serving(folder, "--workers", "1", RESIFT_DEADLINE="30") as server, ExitStack() as stack:
+        clients = [stack.enter_context(Client(server.port)).send(request, body) for _ in range(32)]
+        assert_prompt(server, "127.0.0.1")
+        for client in clients:
+            client.socket.settimeout(60)
+        answers = [answer for client in clients if (answer := client.answer())]
+        assert_prompt(server, "127.0.0.1")
+    told = [(one.status, one.json().get("error", {}).get("code"), b"Retry-After" in one.head) for one in answers]
+    assert len(told) == 32
+    assert {(200, None, False), (503, "too_busy", True)} <= set(told)
 
 
 def test_who_sends_byte_by_byte_is_told_after_the_deadline_too(server: Server) -> None:
@@ -140,6 +229,8 @@ def test_a_connection_is_kept_for_several_requests(server: Server) -> None:
         )
         assert (answer := client.answer())
         assert answer.status == 200
+        assert (answer := client.send(b"GET http://LOCALHOST/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").answer())
+        assert answer.status == 200
         assert (answer := client.send(b"GET /healthz HTTP/1.0\r\n\r\n").answer())
         assert answer.status == 200
         assert client.answer() is None
@@ -157,6 +248,17 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
     "no length": (POST + b"Content-Length: many\r\n\r\n", 400),
     "negative length": (POST + b"Content-Length: -1\r\n\r\n", 400),
     "two lengths": (POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+    "the same length twice": (POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
+    "length and chunks": (POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    "chunks twice": (POST + b"Transfer-Encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    "chunks in HTTP/1.0": (
+        b"POST /v1/search HTTP/1.0\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        400,
+    ),
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\n" + HOST + b"host: evil.example\r\n\r\n", 400),
+    "the same host twice": (b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400),
+    "absolute URL of another host": (b"GET http://evil.example/healthz HTTP/1.1\r\n" + HOST + b"\r\n", 400),
     "length of 5,000 digits": (POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", 400),
     "stated too large": (POST + b"Content-Length: 300001\r\n\r\n", 413),
     "chunk without a size": (POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n", 400),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +18,15 @@ from reranker_app import filled as filled
 from reranker_app import plain as plain
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
 from resift.errors import SessionsUnavailable
-from resift.plugin.documents import Document
-from resift.plugin.engine import Engine
+from resift.plugin.connect import open_session_store
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
-from resift.reranker.search.judged_documents import JudgedDocuments
-from resift.reranker.sessions import Session
+from resift.sessions.knowledge import KnowledgeLoader
+from resift.sessions.marking import describe
+from resift.sessions.sessions import Session, Sessions
 
 
 def test_a_sessions_words_are_highlighted_where_the_querys_are_not(client: FlaskClient, filled: str) -> None:
@@ -307,20 +310,22 @@ def test_a_session_is_read_undone_and_forgotten(client: FlaskClient, filled: str
 
 
 def test_a_document_that_is_gone_is_remembered_for_five_minutes(
-    engine: Engine, indexed: str, model: Model, clock: Clock
+    engine: Engine, indexed: str, model: Model, clock: Clock, tmp_path: Path
 ) -> None:
-    documents = JudgedDocuments(engine, model, lambda name, headers: engine.info(name))
-    documents._contents.clock = clock
+    sessions = Sessions(open_session_store(str(tmp_path / "sessions.db"), "unused"))
+    loader = KnowledgeLoader(engine, model, sessions, lambda name, headers: engine.info(name), "ridge+lexical")
+    loader._contents.clock = clock
     session = Session("s", 0, 9, (Judgement(indexed, "0", 1.0, "fire"), Judgement(indexed, "1", 1.0, "fire")))
-    found = documents.of(session)
+    found = loader.read(session.effective_judgements, None)
     assert [one.judgement.document for one in found] == ["0", "1"]
     engine.delete(indexed, ["0"])
     engine.refresh(indexed)
     for clock.now, known in ((299, ["0", "1"]), (301, ["1"])):
-        assert [one.judgement.document for one in documents.of(session)] == known
+        assert [one.judgement.document for one in loader.read(session.effective_judgements, None)] == known
     # of one's own sessions all is shown; to a caller with rights of its own what there is to read
-    assert documents.shown(session, None) == list(session.judgements)
-    assert documents.shown(session, {"X-Opaque-Id": "a"}) == [session.judgements[1]]
+    assert [one["document"] for one in describe(loader, session)["judgements"]] == ["0", "1"]
+    assert [one["document"] for one in describe(loader, session, {"X-Opaque-Id": "a"})["judgements"]] == ["1"]
+    sessions.store.close()
 
 
 def test_a_session_has_a_window_of_its_own(

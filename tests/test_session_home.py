@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 import resift as library
 from resift import Model
 from resift.cli.main import main
+from resift.contracts.session_store import StoredSession
 from resift.plugin.connect import default_store, open_engine, open_session_store
-from resift.plugin.session_store import StoredSession
 from resift.reranker import Config, create_app
 
 TEXTS = {"1": "bush fire", "2": "the army returned fire", "3": "rain and rivers"}

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionsUnavailable
 from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch import sessions as opensearch_module
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-from resift.plugin.session_store import SessionStore, StoredSession
 from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from clock import Clock
 
+from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import BadInput, SessionBusy, SessionNotFound, SessionsUnavailable
-from resift.plugin.session_store import SessionStore, StoredSession
-from resift.ranking.judgements import Judgement
-from resift.reranker import sessions as module
+from resift.ranking.judgements import Judgement, inferred_source
 from resift.reranker.access.keys import Caller
-from resift.reranker.sessions import MAX_JUDGEMENTS, Session, Sessions
+from resift.sessions import sessions as module
+from resift.sessions.sessions import MAX_JUDGEMENTS, Session, Sessions
 
 
 @pytest.fixture
@@ -25,8 +27,9 @@ def sessions(open_stores: Callable[[], SessionStore], clock: Clock) -> Sessions:
 
 
 def add(sessions: Sessions, session: str, *marks: tuple[str, float], query: str = "q") -> Session:
-    """Mark documents."""
-    return sessions.add(session, query, [Judgement("docs", name, grade) for name, grade in marks])
+    """Mark documents, or click and skip them where the grade is that of a click or a skip."""
+    made = [Judgement("docs", name, grade, source=inferred_source(grade)) for name, grade in marks]
+    return sessions.add(session, query, made)
 
 
 def marks(session: Session) -> list[tuple[str, float, int]]:
@@ -38,17 +41,50 @@ def test_judgements_are_kept_as_they_were_made(sessions: Sessions, clock: Clock)
     clock.now = 1_795_270_631.684_4  # whole milliseconds are kept
     add(sessions, "s", ("d0", 1), ("d1", -1), query="fire é")
     clock.now += 10
-    added = sessions.add("s", "other", [Judgement("docs", "d2", 0.5), Judgement("else", "d0", -0.25)])
+    added = sessions.add(
+        "s", "other", [Judgement("docs", "d2", 0.5, source="model"), Judgement("else", "d0", -0.25, source="skip")]
+    )
     found = sessions.get("s")
     assert found.judgements == (
         Judgement("docs", "d0", 1, "fire é", 1_795_270_631.684, 1),
         Judgement("docs", "d1", -1, "fire é", 1_795_270_631.684, 1),
-        Judgement("docs", "d2", 0.5, "other", 1_795_270_641.684, 2),
-        Judgement("else", "d0", -0.25, "other", 1_795_270_641.684, 2),
+        Judgement("docs", "d2", 0.5, "other", 1_795_270_641.684, 2, "model"),
+        Judgement("else", "d0", -0.25, "other", 1_795_270_641.684, 2, "skip"),
     )
     assert (added.judgements, added.created) == (found.judgements, found.created)
     assert (found.created, found.steps) == (1_795_270_631.684, 2)
     assert found.expires == pytest.approx(clock.now + 3600, abs=0.001)
+
+
+def decoded_by_version_0_1(id: str, stored: StoredSession) -> list[tuple[Any, ...]]:
+    """What version 0.1 reads of a stored session, by its own code: replicas are restarted one by one."""
+    created, queries = stored.body["at"], stored.body["q"]
+    return [
+        (stored.indices[index], document, float(grade), queries[query], round(created + at / 1000, 3), step)
+        for step, at, query, index, document, grade in stored.body["j"]
+    ]
+
+
+def test_version_0_1_reads_what_is_stored_and_its_sessions_are_read(
+    sessions: Sessions, open_stores: Callable[[], SessionStore]
+) -> None:
+    scored = [Judgement("docs", "d1", 0.5, source="model"), Judgement("docs", "d2", -0.25, source="model")]
+    sessions.add("new", "fire", [Judgement("docs", "d0", 1), *scored])
+    store = open_stores()
+    stored = store.read("new")
+    assert stored is not None
+    new = sessions.get("new").judgements
+    assert decoded_by_version_0_1("new", stored) == [
+        (one.index, one.document, one.grade, one.query, one.at, one.step) for one in new
+    ]
+    assert [one.source for one in new] == ["mark", "model", "model"]
+    # as version 0.1 wrote it: without the sources, which go by the grades then
+    old = {name: value for name, value in stored.body.items() if name in ("at", "q", "j")}
+    assert store.write("old", StoredSession(old, stored.expires, stored.indices))
+    assert [one.source for one in sessions.get("old").judgements] == ["mark", "click", "skip"]
+    assert [replace(one, source="mark") for one in sessions.get("old").judgements] == [
+        replace(one, source="mark") for one in new
+    ]
 
 
 def test_the_latest_judgement_counts_but_a_click_is_no_mark(sessions: Sessions) -> None:
@@ -257,7 +293,7 @@ def test_a_full_session_forgets_its_oldest_steps(sessions: Sessions) -> None:
     assert marks(add(sessions, "steps", ("c", 1)))[0] == ("d1", 1, 2)
     with pytest.raises(BadInput, match="101 documents"):
         add(sessions, "s", *((f"d{i}", 1) for i in range(MAX_JUDGEMENTS + 1)))
-    with pytest.raises(BadInput, match="101 judgements"):
+    with pytest.raises(BadInput, match="101 documents"):
         sessions.put("s", [Judgement("docs", str(i), 1) for i in range(MAX_JUDGEMENTS + 1)])
     assert len(sessions.get("s").judgements) == MAX_JUDGEMENTS - 1
 

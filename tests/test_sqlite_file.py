@@ -18,16 +18,17 @@ import pytest
 from engine_documents import documents, ids, knn_body
 
 from resift import Model, ResiftError
-from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionsUnavailable
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.contracts.session_store import StoredSession
+from resift.errors import BadInput, CorruptEngine, EngineUnavailable, SessionDamaged
 from resift.ingest.in_memory import Refusals, records_of
 from resift.ingest.indexing import Indexer
-from resift.plugin.documents import Document
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.session_store import StoredSession
 from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.plugin.sqlite.tables import FORMAT
+from resift.sessions.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent
 SESSION = StoredSession({"at": 1.5, "q": ["fire é"]}, 100.25, ["docs"])
@@ -142,8 +143,8 @@ def test_a_damaged_document_is_named(path: Path) -> None:
         engine.search("docs", {"query": {"ids": {"values": ["2"]}}})
     with pytest.raises(CorruptEngine, match="row 2"):
         engine.search("docs", {"query": {"term": {"year": 2001}}})
-    with pytest.raises(SessionsUnavailable, match="damaged"):
-        store.read("a")
+    with pytest.raises(SessionDamaged, match="damaged"):
+        Sessions(store, clock=lambda: 0.0).get("a")
     assert ids(engine, "docs", {"match": {"text": "rain"}}) == ["3"]
     engine.close()
     store.close()
@@ -257,8 +258,8 @@ def test_an_error_in_the_midst_of_a_write_undoes_it(path: Path, monkeypatch: pyt
 WRITER = """
 import sys
 from resift import load_model
-from resift.plugin.documents import Document
-from resift.plugin.query_dsl import VECTOR_FIELD
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 engine = SqliteEngine(sys.argv[1])
 engine.create("docs", ["text"], load_model(sys.argv[2]))
@@ -347,9 +348,9 @@ import os, sys
 if os.access(sys.argv[1], os.W_OK):
     sys.exit(print("writable"))
 from resift.errors import EngineUnavailable, SessionsUnavailable
-from resift.plugin.documents import Document
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.session_store import StoredSession
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.contracts.session_store import StoredSession
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 engine, store = SqliteEngine(sys.argv[1]), SqliteSessionStore(sys.argv[1])

@@ -11,9 +11,9 @@ import pytest
 from engine_documents import documents, ids
 
 from resift import Model
+from resift.contracts.documents import Document
+from resift.contracts.session_store import StoredSession
 from resift.errors import CorruptEngine
-from resift.plugin.documents import Document
-from resift.plugin.session_store import StoredSession
 from resift.plugin.sqlite import database
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore

@@ -310,9 +310,10 @@ def test_what_no_queries_can_be_learned_from_is_not_kept(
 ) -> None:  # fmt: skip
     corpus, out = tmp_path / "corpus.jsonl", tmp_path / "queries"
     corpus.write_text("\n".join(json.dumps({"text": f"noise0 {text}"}) for text in documents(80, 8)), "utf-8")
-    command = ["train", "queries", "--corpus", str(corpus), "--teacher", endpoint[0], "--teacher-key", "secret"]
+    command = ["train", "queries", "--corpus", str(corpus), "--teacher", endpoint[0]]
     command += ["--teacher-model", "m", "--vectors", str(table.save(tmp_path / "small")), "--out", str(out)]
     monkeypatch.setattr(sys.modules[__name__], "teach", rows)
+    monkeypatch.setenv("RESIFT_TEACHER_KEY", "secret")
     refused = CliRunner().invoke(main, command)
     assert refused.exit_code == 2, refused.output
     assert re.search(f"Error: {endpoint[0]} m gives.*{expected}", " ".join(refused.stderr.split())), refused.stderr
@@ -324,7 +325,18 @@ def test_the_command_learns_from_a_folder_and_is_measured_with_it(tmp_path: Path
     teacher = str(save_sentence_transformer(tmp_path / "teacher", words))
     texts, corpus, out = documents(80, 8), tmp_path / "corpus.jsonl", tmp_path / "queries"
     corpus.write_text("\n".join(json.dumps({"text": text}) for text in texts), "utf-8")
-    command = ["train", "queries", "--corpus", str(corpus), "--teacher", teacher, "--texts", "400", "--out", str(out)]
+    command = [
+        "train",
+        "queries",
+        "--corpus",
+        str(corpus),
+        "--teacher",
+        teacher,
+        "--set",
+        "texts=400",
+        "--out",
+        str(out),
+    ]
     done = CliRunner().invoke(main, [*command, "--vectors", str(table.save(tmp_path / "small")), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["model"]["hash"] == load_model(out).hash
@@ -366,7 +378,7 @@ def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVect
         (["--corpus", "a", "--index", "b", "--field", "c"], "--corpus and --index b"),
         (["--index", "b"], "--index b without --field"),
         (["--corpus", "a", "--field", "c"], "--field c without --index"),
-        (["--corpus", "a", "--texts", "3"], "texts"),
+        (["--corpus", "a", "--set", "texts=3"], "texts"),
         (["--corpus", "nowhere.jsonl"], "teacher"),
         (["--corpus", "a", "--teacher", "opensearch:x"], "no cluster"),
     ],

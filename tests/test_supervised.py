@@ -15,8 +15,8 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
-from resift.cli.train import train as train_commands
 from resift.errors import BadInput
+from resift.lab.commands.train import train as train_commands
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.boew import RoBoew, class_means, entropy
 from resift.lab.training.labels import class_shares, hold_back
@@ -200,14 +200,15 @@ def test_resumed_equals_uninterrupted(
 
     with pytest.raises(KeyboardInterrupt):
         train(*corpus, table, KINDS[kind], interrupt, file)
-    resumed, again = train(*corpus, table, KINDS[kind], None, file, resume=True)
+    resumed, again = train(*corpus, table, KINDS[kind], None, file)
     assert again == summary
     assert resumed.hash == whole.hash
-    with pytest.raises(BadInput, match="other documents, vectors or options"):
-        train(*corpus, table, RoBoewOptions(**{**SMALL, "epochs": 4}), None, file, resume=True)
+    other = RoBoewOptions(**{**SMALL, "epochs": 4})
+    anew = train(*corpus, table, other, None, file)[0]
+    assert anew.hash == train(*corpus, table, other)[0].hash, "another training's checkpoint counts for nothing"
     file.write_bytes(b"damaged")
     with pytest.raises(BadInput, match="checkpoint is damaged"):
-        train(*corpus, table, KINDS[kind], None, file, resume=True)
+        train(*corpus, table, KINDS[kind], None, file)
 
 
 def test_seeds(table: WordVectors, corpus: tuple[list[str], list[str]]) -> None:
@@ -312,11 +313,14 @@ def files(tmp_path: Path, table: WordVectors, corpus: tuple[list[str], list[str]
         for text, label in zip(*corpus, strict=True):
             handle.write(json.dumps({"text": text, "label": label}) + "\n")
     table.save(tmp_path / "v")
-    small = ["--codewords", "6", "--epochs", "6", "--batch", "16", "--rate", "0.03", "--validation", "0.25"]
+    small = ["--set=epochs=6", "--set=batch=16", "--set=rate=0.03", "--set=validation=0.25"]
     return [f"--train={tmp_path / 'c.jsonl.gz'}", f"--vectors={tmp_path / 'v'}", f"--out={tmp_path / 'm'}", *small]
 
 
-@pytest.mark.parametrize(("name", "more", "dim"), [("ro-boew", [], 6), ("rn-bof", ["--size=3", "--segments=2"], 3)])
+@pytest.mark.parametrize(
+    ("name", "more", "dim"),
+    [("ro-boew", ["--codewords=6"], 6), ("rn-bof", ["--set=codewords=6", "--size=3", "--set=segments=2"], 3)],
+)
 def test_commands(
     tmp_path: Path, files: list[str], corpus: tuple[list[str], list[str]], name: str, more: list[str], dim: int
 ) -> None:
@@ -334,7 +338,9 @@ def test_commands(
 
 
 def test_a_training_that_gains_nothing_writes_nothing(tmp_path: Path, files: list[str]) -> None:
-    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--rate", "1e-9"], catch_exceptions=False)
+    ran = CliRunner().invoke(
+        train_commands, ["ro-boew", *files, "--codewords=6", "--set=rate=1e-9"], catch_exceptions=False
+    )
     assert ran.exit_code == 3
     assert "no better" in ran.output
     assert not (tmp_path / "m").exists()
@@ -345,10 +351,12 @@ def test_a_model_that_no_document_could_judge_is_told(tmp_path: Path, table: Wor
     rows = [{"text": " ".join(table.words[:9]), "label": number} for number in range(3)]
     (tmp_path / "c.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     files = ["--train", str(tmp_path / "c.jsonl"), "--vectors", str(tmp_path / "v"), "--out", str(tmp_path / "m")]
-    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--codewords", "2", "--epochs", "1"])
+    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--codewords", "2", "--set", "epochs=1"])
     assert ran.exit_code == 0
     assert "no class has two documents" in ran.stderr
-    ran = CliRunner().invoke(train_commands, ["ro-boew", *files, "--codewords", "2", "--epochs", "1", "--validation=0"])
+    ran = CliRunner().invoke(
+        train_commands, ["ro-boew", *files, "--codewords", "2", "--set", "epochs=1", "--set=validation=0"]
+    )
     assert (ran.exit_code, "warning" in ran.stderr) == (0, False)
 
 

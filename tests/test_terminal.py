@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from resift import Model
-from resift.plugin.documents import Document
+from resift.contracts.documents import Document
 from resift.plugin.sqlite.engine import SqliteEngine
 
 RESIFT = [sys.executable, "-m", "resift"]

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
-from resift.cli.served_search import ServedSearch
 from resift.corpus import DocumentFrequencies
 from resift.encoders.registry import build_model
 from resift.errors import BadInput
+from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.lab.evaluation.served import Hits, Served, served_by
 from resift.lab.evaluation.system import Encoder
@@ -234,8 +234,8 @@ def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -
     table.save(tmp_path / "vectors")
     parts = {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))}
     data, out = folder(tmp_path / "data", parts), tmp_path / "out"
-    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
-    ran = resift(*train, "--negatives", "8", "--rate", "0.003", "--out", out)
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
+    ran = resift(*train, "--set", "negatives=8", "--set", "rate=0.003", "--out", out)
     assert ran.exit_code == 0, ran.output
     assert "120 held back" in ran.output
     model = LateInteraction.load(out)
@@ -252,8 +252,8 @@ def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -
 def test_evaluation_leaves_out_what_was_trained_on(tmp_path: Path, table: WordVectors) -> None:
     table.save(tmp_path / "vectors")
     data, out = folder(tmp_path / "data", {"qrels.tsv": list(range(400))}), tmp_path / "out"
-    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
-    train += ["--negatives", "8", "--rate", "0.003", "--out", out]
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
+    train += ["--set", "negatives=8", "--set", "rate=0.003", "--out", out]
     assert resift(*train, "--split", "60,10,30").exit_code == 0
     report = json.loads(resift("eval", "retrieval", data, "--model", out, "--json").stdout)
     assert (report["queries"], report["trained_on"]) == (120, 280)
@@ -274,8 +274,8 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
     found = collection()
     same = [{"_id": found.query_ids[q], "text": found.documents[min(found.grades[q])]} for q in range(400)]
     (data / "queries.jsonl").write_text("\n".join(map(json.dumps, same)), "utf-8")
-    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--pool", "20"]
-    ran = resift(*train, "--negatives", "8", "--out", out)
+    train = ["train", "reranker", "--collection", data, "--vectors", tmp_path / "vectors", "--set", "pool=20"]
+    ran = resift(*train, "--set", "negatives=8", "--out", out)
     assert ran.exit_code == 3
     assert "nothing was written" in ran.stderr
     assert not out.exists()
@@ -286,10 +286,10 @@ def test_a_reranker_that_does_not_help_is_not_written(tmp_path: Path, table: Wor
     [
         (["--split", "a,b"], "--split a,b"),
         (["--split", "60,40"], "split"),
-        (["--negatives", "31"], "31 negatives of 30"),
-        (["--epochs", "0"], "epochs is 0"),
+        (["--set", "negatives=31"], "31 negatives of 30"),
+        (["--set", "epochs=0"], "epochs is 0"),
         (["--vectors", "resift-en=x"], "resift-en=x has no weight"),
-        (["--pool", "200", "--negatives", "200"], "200 documents, and 200 negatives"),
+        (["--set", "pool=200", "--set", "negatives=200"], "200 documents, and 200 negatives"),
     ],
 )
 def test_bad_options(tmp_path: Path, more: list[str], message: str) -> None:

@@ -15,6 +15,7 @@ from test_train_reranker import table as table
 from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
+from resift.contracts.documents import IndexInfo
 from resift.encoders.joint import JointModel
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries
@@ -22,14 +23,13 @@ from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.connect import open_session_store
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
-TRAIN = ["--pool", "20", "--negatives", "8", "--epochs", "2", "--rate", "0.003", "--json"]
+TRAIN = ["--set", "pool=20", "--set", "negatives=8", "--set", "epochs=2", "--set", "rate=0.003", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,10 @@ def test_what_static_queries_find_already_is_no_gain(
     assert found[1] > 0.95
 
 
-def test_documents_of_a_collection_are_encoded_by_the_teacher_too(tmp_path: Path, table: WordVectors) -> None:
+def test_documents_of_a_collection_are_encoded_by_the_teacher_too(
+    tmp_path: Path, table: WordVectors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESIFT_RERANKER", str(tmp_path / "service"))
     table.save(tmp_path / "vectors")
     model = build_model("mean", table)
     model.save(tmp_path / "model")
@@ -106,6 +109,6 @@ def test_documents_of_a_collection_are_encoded_by_the_teacher_too(tmp_path: Path
     assert queries is not None
     beside = JointModel(load_model(tmp_path / "model"), queries).hash
     assert LateInteraction.load(out).info["beside"] == beside
-    use = ["reranker", "use", out, "--folder", tmp_path / "service"]
+    use = ["reranker", "use", out]
     assert "judged beside" not in resift(*use, *served).stderr
     assert f"beside the vectors of model {beside}, and not of {model.hash}" in resift(*use, *served[:2]).stderr

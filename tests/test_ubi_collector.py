@@ -13,10 +13,12 @@ from flask.testing import FlaskClient
 from ubi_events import LOST_EVENTS, NOW, ODD_EVENTS, event, query
 
 from resift import Model
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
+from resift.errors import QuotaExceeded
 from resift.plugin.connect import open_ubi_log
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS, Collector
+from resift.sessions.quotas import Quotas
 
 ORIGIN = "https://shop.example"
 
@@ -40,7 +42,7 @@ def clock() -> Clock:
 @pytest.fixture
 def collector(log: UbiLog, clock: Clock) -> Collector:
     """A collector of that log, at that time."""
-    return Collector(log, clock)
+    return Collector(log, Quotas(marks=2, bytes=10**6, clock=clock), clock)
 
 
 @pytest.fixture
@@ -62,6 +64,23 @@ def test_what_ubi_js_sends_is_stored(collector: Collector, log: UbiLog) -> None:
     assert (found.action, found.client, found.object, found.at) == ("click", "anna", "A1", NOW)
     assert asked is not None
     assert asked.text == "fire"
+
+
+def test_a_key_stores_no_more_than_its_quota_of_a_day(collector: Collector, log: UbiLog, clock: Clock) -> None:
+    assert collector.take(EVENTS, [event("click", name, 1) for name in "ab"], "shop") == {"stored": 2}
+    with pytest.raises(QuotaExceeded, match="'shop' has stored its marks of today"):
+        collector.take(QUERIES, [query()], "shop")
+    assert len(objects(log)) == 2
+    assert collector.take(EVENTS, [event("click", "c", 1)], "other") == {"stored": 1}
+    assert collector.take(EVENTS, [event("click", "d", 1)] * 3) == {"stored": 3}  # without a key
+    large = {**event("click", "e", 1), "message": "x" * 10_000}
+    collector.quotas.bounds["marks"] = 0
+    assert collector.take(EVENTS, [large] * 100, "large") == {"stored": 100}
+    with pytest.raises(QuotaExceeded, match="'large' has stored its bytes of today"):
+        collector.take(EVENTS, [event("click", "f", 1)], "large")
+    collector.quotas.bounds["marks"] = 2
+    clock.now += 86_400
+    assert collector.take(QUERIES, [query()], "shop") == {"stored": 1}
 
 
 def test_odd_events_are_stored_and_malformed_ones_dropped(collector: Collector, log: UbiLog) -> None:
@@ -159,5 +178,5 @@ def test_actions_are_a_setting(client: FlaskClient, model: Model, tmp_path: Path
     found: dict[str, Any] = {}
     for actions in (("click=0.5",), ("click=-1",)):
         config = Config(engine=str(tmp_path / "engine.db"), ubi_actions=actions)
-        found[actions[0]] = create_app(config, model=model).extensions["resift"].rewriter.clicks.actions
+        found[actions[0]] = create_app(config, model=model).extensions["resift"].knowledge.clicks.actions
     assert found == {"click=0.5": {"click": 0.5}, "click=-1": {"click": -1}}

@@ -19,16 +19,16 @@ from rewritten_node import Node
 from ubi_events import NOW, ODD_EVENTS, event, query
 
 from resift import Model
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
-from resift.plugin.engine import Engine
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.rewriting.as_written import as_written
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile
-from resift.reranker.clicks import AHEAD, Clicks
+from resift.rewriting.request import as_written
+from resift.sessions.clicks import AHEAD, Clicks
 
 SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 
@@ -120,9 +120,9 @@ def test_judgements_are_of_documents_by_the_field_that_an_event_names(
     ubi_log.add(QUERIES, [query()])
     ubi_log.add(EVENTS, [event("click", SKUS["tree"], at=NOW - 5), by_id, event("purchase", "bush"), *ODD_EVENTS])
     refresh()
-    assert clicks.of("anna", shop) == [
-        Judgement(shop, "tree", 0.5, "fire", NOW - 5),
-        Judgement(shop, "wood", 0.25, "fire", NOW - 3),
+    assert clicks.judgements("anna", shop) == [
+        Judgement(shop, "tree", 0.5, "fire", NOW - 5, source="click"),
+        Judgement(shop, "wood", 0.25, "fire", NOW - 3, source="click"),
     ]
 
 
@@ -137,7 +137,7 @@ def test_what_was_shown_is_known_from_the_query_where_its_objects_have_a_name(
     unnamed = {"object": {"object_id": "wood"}}
     ubi_log.add(EVENTS, [event("click", SKUS["wood"]), event("click", query_id="q2", event_attributes=unnamed)])
     refresh()
-    judged = {(one.document, one.grade > 0) for one in clicks.of("anna", shop)}
+    judged = {(one.document, one.grade > 0) for one in clicks.judgements("anna", shop)}
     assert judged == {("army", False), ("wood", True)}
 
 
@@ -147,7 +147,7 @@ def test_a_name_that_several_documents_have_is_nobodys(
 ) -> None:
     ubi_log.add(EVENTS, [event("click", SKUS["rain"], user_query="rain"), event("click", "nothing", user_query="rain")])
     refresh()
-    assert clicks.of("anna", shop) == []
+    assert clicks.judgements("anna", shop) == []
 
 
 @EMBEDDED
@@ -168,13 +168,13 @@ def test_a_query_that_comes_later_than_its_click_is_found(
     clicks = Clicks(ubi_log, engine, ACTIONS, 3600.0, clock=lambda: NOW)
     ubi_log.add(EVENTS, [event("click", SKUS["tree"])])
     refresh()
-    assert clicks.of("anna", shop) == []
+    assert clicks.judgements("anna", shop) == []
     ubi_log.add(QUERIES, [query()])
     refresh()
     until = time.monotonic() + 30
-    while not clicks.of("anna", shop) and time.monotonic() < until:
+    while not clicks.judgements("anna", shop) and time.monotonic() < until:
         time.sleep(0.05)
-    assert [one.document for one in clicks.of("anna", shop)] == ["tree"]
+    assert [one.document for one in clicks.judgements("anna", shop)] == ["tree"]
 
 
 @EMBEDDED
@@ -185,7 +185,7 @@ def test_events_of_yesterday_and_of_tomorrow_do_not_count(
     ubi_log.add(QUERIES, [query()])
     ubi_log.add(EVENTS, [event("click", SKUS[id], at=at) for id, at in times.items()])
     refresh()
-    assert [one.document for one in clicks.of("anna", shop)] == ["bush"]
+    assert [one.document for one in clicks.judgements("anna", shop)] == ["bush"]
 
 
 @EMBEDDED
@@ -264,7 +264,7 @@ def test_a_body_as_the_ubi_plugin_shows_it_is_read_and_put_back(
 def test_an_odd_ext_of_ubi_is_left_alone(client: FlaskClient, shop: str, ubi: Any) -> None:
     body = {"query": {"match": {"text": "fire"}}, "ext": {"ubi": ubi}}
     answer = post(client, "/v1/rewrite", index=shop, body=body)
-    assert answer["resift"] == {"rewritten": True}
+    assert answer["resift"] == {"rewritten": True, "outcome": "rewritten"}
     assert answer["body"]["ext"] == {"ubi": ubi}
 
 

@@ -11,14 +11,14 @@ from ubi_events import event, query
 
 from resift import Model, WordVectors
 from resift.cli.main import main
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.lab.evaluation.judged_collection import judged_collection
 from resift.plugin.connect import open_engine, open_ubi_log
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.late_interaction import LateInteraction, fingerprints
-from resift.reranker.clicks import logged_judgements
+from resift.sessions.clicks import logged_judgements
 
 __all__ = ["table"]
 
@@ -85,7 +85,7 @@ def test_a_reranker_learns_from_clicks(
         "o",
     ]
     model.save("model")
-    train += ["--rate", "0.003", "--pool", "20", "--negatives", "8", "--model", "model"]
+    train += ["--set", "rate=0.003", "--set", "pool=20", "--set", "negatives=8", "--model", "model"]
     ran = CliRunner().invoke(main, [*train, "--from-ubi", index])
     assert ran.exit_code == 0, ran.output
     assert "400 queries with a relevant document, 0 without one left out" in ran.output

@@ -12,7 +12,7 @@ from reranker_app import plain as plain
 from reranker_app import post
 
 from resift import Model
-from resift.plugin.documents import Document
+from resift.contracts.documents import Document
 
 BAD = [
     ("/v1/embeddings", {}, 400, "bad_input", "input"),

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import Document, Rejection, StoredDocument
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH, Verification, is_right, verify
-from resift.plugin.documents import Document, Rejection, StoredDocument
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 

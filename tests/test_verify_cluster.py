@@ -12,9 +12,9 @@ from wrong_vectors import FIELDS, OTHER, PEACE, WAYS, body, hits, plain, wrong
 
 from resift import Model
 from resift.cli.main import main
+from resift.contracts.documents import IndexInfo
 from resift.ingest.verify import choose, verify
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 

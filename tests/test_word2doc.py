@@ -122,16 +122,14 @@ def test_resuming_gives_the_same_model(tmp_path: Path, vectors: WordVectors) -> 
 
     with pytest.raises(Stop):
         train(*corpus(), vectors, SMALL, stop, tmp_path / "checkpoint")
-    resumed, _ = train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)
+    resumed, _ = train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
     assert resumed.hash == whole.hash
-    with pytest.raises(BadInput, match="other documents or options"):
-        train(*corpus(), vectors, Word2DocOptions(hidden=8), None, tmp_path / "checkpoint", resume=True)
     others = WordVectors(vectors.words, vectors.rows() + 1)
-    with pytest.raises(BadInput, match="other word vectors"):
-        train(*corpus(), others, SMALL, None, tmp_path / "checkpoint", resume=True)
+    anew, _ = train(*corpus(), others, SMALL, None, tmp_path / "checkpoint")
+    assert anew.hash == train(*corpus(), others, SMALL)[0].hash, "another training's checkpoint counts for nothing"
     (tmp_path / "checkpoint").write_bytes(b"nothing")
     with pytest.raises(BadInput, match="checkpoint"):
-        train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint", resume=True)
+        train(*corpus(), vectors, SMALL, None, tmp_path / "checkpoint")
 
 
 def test_saved_and_loaded(tmp_path: Path, trained: Word2Doc) -> None:
@@ -158,8 +156,8 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     lines = [json.dumps({"_id": i, "title": t, "text": b}) for i, t, b in zip(ids, titles, bodies, strict=True)]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
     vectors.save(tmp_path / "vectors")
-    options = ["--vectors", tmp_path / "vectors", "--hidden", "16", "--epochs", "1", "--keywords", "6"]
-    ran = resift("train", "word2doc", "--collection", tmp_path, *options, "--out", tmp_path / "out")
+    options = ["--vectors", tmp_path / "vectors", "--set", "hidden=16", "--set", "epochs=1", "--set", "keywords=6"]
+    ran = resift("train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", *options, "--out", tmp_path / "out")
     assert ran.exit_code == 0, ran.output
     assert "times the retriever" in ran.stdout
     assert not (tmp_path / "out.checkpoint").exists()
@@ -168,6 +166,8 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     told = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0], "--size", "3").stdout)
     assert len(told["predictions"][titles[0]]) == 3
     ran = resift("train", "word2doc", "--out", tmp_path / "none")
-    assert "one of them" in ran.stderr
-    ran = resift("train", "word2doc", "--collection", tmp_path, "--keywords", "2", "--out", tmp_path / "none")
+    assert "Missing option '--corpus'" in ran.stderr
+    ran = resift(
+        "train", "word2doc", "--corpus", tmp_path / "corpus.jsonl", "--set", "keywords=2", "--out", tmp_path / "none"
+    )
     assert "3 or more" in ran.stderr

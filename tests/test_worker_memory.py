@@ -20,7 +20,7 @@ from resift.ingest.readers import Record
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import Judgement
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 
 log = logging.getLogger(__name__)
 MB = 2**20
@@ -84,7 +84,7 @@ def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
         "10,000 texts, reranked": ("/v1/rerank", {"query": "fire", "documents": [document[:700]] * 10_000}),
         "all words compared": (
             "/v1/rerank",
-            {"query": text[:25_000], "documents": [text[:25_000]], "method": "dynamax"},
+            {"query": text[:20_000], "documents": [text[:20_000]], "method": "dynamax"},
         ),
         "7.5 MB of texts, scored": ("/v1/score", {"query": "fire", "documents": [document] * 1950}),
         "1,900 vectors, scored": ("/v1/score", b'{"query":"x","vectors":[' + b",".join([vector] * 1900) + b"]}"),

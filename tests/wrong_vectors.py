@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from resift import Model, WordVectors, build_model
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import GUARD_FIELD
 from resift.ingest.verify import verify
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING
-from resift.plugin.query_dsl import GUARD_FIELD
 
 FIELDS = ["title", "parts.text"]
 OTHER = "resift_vector_other"

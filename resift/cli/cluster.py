@@ -39,6 +39,11 @@ cluster_option = click.option(
     callback=checked_address,
     help="OpenSearch: one or more of its nodes, separated by commas.",
 )
+name_option = click.option(
+    "--name",
+    show_default=f"the only installed one, else {NAME}",
+    help="Prefix of the name of everything installed.",
+)
 installation_options = combined(
     cluster_option,
     click.option(
@@ -62,11 +67,7 @@ installation_options = combined(
         metavar="URL",
         help="URL at which OpenSearch reaches the reranker (resift serve).",
     ),
-    click.option(
-        "--name",
-        show_default=f"the only installed one, else {NAME}",
-        help="Prefix of the name of everything installed.",
-    ),
+    name_option,
     click.option(
         "--key",
         envvar="RESIFT_API_KEY",
@@ -98,17 +99,19 @@ def install(url: str, dry_run: bool, as_json: bool, **options: Any) -> None:
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
 @json_option
-@installation_options
-def uninstall(url: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+@cluster_option
+@name_option
+def uninstall(url: str, name: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
     from resift.operations.installing import uninstall as plan_uninstall
 
-    _carry_out(plan_uninstall(url, **options), dry_run, as_json)
+    _carry_out(plan_uninstall(url, name), dry_run, as_json)
 
 
 @click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")
-@installation_options
-def guard(url: str, **options: Any) -> None:
+@cluster_option
+@name_option
+def guard(url: str, name: str | None) -> None:
     """Watch the reranker, and stop the cluster from calling it while it does not answer.
 
     A reranker that hangs costs each search a second. This asks it each second, and after two answers that did not come
@@ -119,7 +122,7 @@ def guard(url: str, **options: Any) -> None:
 
     stop = Stop()
     with stop.at_signals():
-        watch(url, lambda step: click.echo(step.text), stop, **options)
+        watch(url, name, lambda step: click.echo(step.text), stop)
     if stop.signal == signal.SIGINT:
         sys.exit(INTERRUPTED)
 

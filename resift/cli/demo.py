@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,14 +13,11 @@ import click
 
 from resift.cli import serving
 from resift.cli.demo_corpus import Question, corpus_file, load_questions
-from resift.cli.options import fields_option, model_option, opened, port_option
-from resift.cli.text_fields import choose_fields
-from resift.encoders.model import Model
+from resift.cli.options import opened, port_option
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
-from resift.ingest.indexing import DeadLetters, Indexer, Report
+from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
-from resift.plugin.engine import Engine
 
 INDEX = "resift-demo"
 QUESTION = "How much is the filing fee?"
@@ -62,18 +58,16 @@ class Searcher:
 class Demo:
     """Searches, marks hits and searches again, and says what came of it.
 
-    ``say`` prints a line. Where ``relevant`` is given, the ids of the passages that people judged relevant, those among
-    the hits are marked and have a ✓ wherever they are shown; otherwise the first hit is marked and nothing has a ✓.
+    ``say`` prints a line. Of the hits, those that people judged relevant are marked; they have a ✓ wherever they are
+    shown.
     """
 
     def __init__(self, searcher: Searcher, say: Say) -> None:
         self.searcher, self.say = searcher, say
 
-    def play(self, query: str, relevant: Collection[str] | None) -> None:
-        """The transcript of one query. Raises BadInput where it finds nothing."""
+    def play(self, query: str, relevant: Collection[str]) -> None:
+        """The transcript of one query."""
         plain, first = self.searcher.search(query, alpha=0.0), self.searcher.search(query)
-        if not first:
-            raise BadInput(f"no hits for {query!r}", value=query, expected="words of the documents")
         self._show(f'"{query}"', first, relevant)
         marked = _worth_marking(first, relevant)
         learned = self.searcher.mark(query, "demo", marked)
@@ -82,8 +76,7 @@ class Demo:
         self.say(f"  the session now leans towards: {', '.join(learned['towards'])}")
         again = self.searcher.search(query, session="demo")
         self._show("the same search in this session, without the marked hits", _without(again, marked), relevant)
-        if relevant is not None:
-            self._show_ranks([_without(hits, marked) for hits in (plain, first, again)], relevant)
+        self._show_ranks([_without(hits, marked) for hits in (plain, first, again)], relevant)
 
     def count_all(self, questions: Sequence[Question]) -> None:
         """Say how the same goes for many questions, so that nobody has to trust one example."""
@@ -111,10 +104,10 @@ class Demo:
         )
         return before, with_vectors, after
 
-    def _show(self, title: str, hits: Sequence[Hit], relevant: Collection[str] | None) -> None:
+    def _show(self, title: str, hits: Sequence[Hit], relevant: Collection[str]) -> None:
         self.say(f"\n{title}")
         for rank, hit in enumerate(hits[:_READ], 1):
-            tick = " " if relevant is None else "✓" if hit["_id"] in relevant else "·"
+            tick = "✓" if hit["_id"] in relevant else "·"
             self.say(f"  {rank}. {tick} {_excerpt(hit)}")
 
     def _show_ranks(self, rankings: Sequence[Sequence[Hit]], relevant: Collection[str]) -> None:
@@ -123,9 +116,9 @@ class Demo:
             self.say(f"  {name:<15} {' '.join(map(str, _relevant_ranks(hits, relevant))) or 'none'}")
 
 
-def _worth_marking(hits: Sequence[Hit], relevant: Collection[str] | None) -> list[Hit]:
-    """What a person who reads the first hits marks: the relevant ones, or the first if nobody judged any."""
-    return [hit for hit in hits[:_READ] if hit["_id"] in relevant] if relevant is not None else list(hits[:1])
+def _worth_marking(hits: Sequence[Hit], relevant: Collection[str]) -> list[Hit]:
+    """What a person who reads the first hits marks: the relevant ones."""
+    return [hit for hit in hits[:_READ] if hit["_id"] in relevant]
 
 
 def _without(hits: Sequence[Hit], marked: Sequence[Hit]) -> list[Hit]:
@@ -150,56 +143,32 @@ def _cut(text: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
-def _index(engine: Engine, model: Model, corpus: str | None, fields: list[str] | None, folder: str) -> Report:
-    """Index the documents anew. Raises BadInput where there are none, or none with a text in these fields."""
-    chosen, records = choose_fields(Files([corpus or corpus_file()]), fields or (None if corpus else _FIELDS))
-    engine.drop_if_exists(INDEX)
-    return Indexer(engine, model, INDEX, DeadLetters(Path(folder, "demo.dead.jsonl"))).run(records, chosen)
-
-
-def _first_words(engine: Engine) -> str:
-    """Two long words of some document: a query that finds something in a corpus that nobody knows."""
-    hit = engine.search(INDEX, {"query": {"match_all": {}}, "size": 1}).hits[0]
-    words = re.findall(r"\w{6,}", " ".join(str(value) for value in hit["_source"].values()))
-    return " ".join(words[:2]) or "the"
-
-
-def _play_packaged(demo: Demo, query: str | None) -> None:
-    """The packaged corpus: ✓ for what people judged relevant to the query, if it is one of the packaged questions."""
-    questions = load_questions()
-    asked = next((one for one in questions if one.text == (query or QUESTION)), None)
-    if asked is None:
-        demo.play(query or QUESTION, None)
-        return
-    demo.say(f'The question comes from a conversation that began "{asked.opening}"')
-    demo.say("✓: people judged the passage relevant to this question or to another one of that conversation (MTRAG)")
-    demo.play(asked.text, asked.relevant)
-    if query is None:
-        demo.count_all([one for one in questions if one.text == one.opening])
-
-
-def _run(
-    settings: Mapping[str, str], folder: str, corpus: str | None, fields: list[str] | None, query: str | None
-) -> None:
+def _run(settings: Mapping[str, str], folder: str) -> None:
     """Index the documents and print the transcript. ``settings`` are RESIFT_* variables."""
     from resift.reranker import Config, create_app
 
-    model = load_model(settings["RESIFT_MODEL"])
+    model = load_model()
     with opened(settings["RESIFT_ENGINE"]) as engine:
-        report = _index(engine, model, corpus, fields, folder)
+        engine.drop_if_exists(INDEX)
+        letters = DeadLetters(Path(folder, "demo.dead.jsonl"))
+        report = Indexer(engine, model, INDEX, letters).run(iter(Files([corpus_file()])), _FIELDS)
         click.echo(
             f"{report.indexed} documents indexed in {report.seconds:.2f} s "
             f"({engine.ping()}; model {model.name}, {model.dim} dimensions)"
         )
         app = create_app(Config.from_environment(settings), engine=engine, model=model)
         demo = Demo(Searcher(app.test_client()), click.echo)
-        if corpus is None:
-            _play_packaged(demo, query)
-        else:
-            demo.play(query or _first_words(engine), None)
+        questions = load_questions()
+        asked = next(one for one in questions if one.text == QUESTION)
+        demo.say(f'The question comes from a conversation that began "{asked.opening}"')
+        demo.say(
+            "✓: people judged the passage relevant to this question or to another one of that conversation (MTRAG)"
+        )
+        demo.play(asked.text, asked.relevant)
+        demo.count_all([one for one in questions if one.text == one.opening])
 
 
-@click.command(epilog="Example: resift demo --corpus docs.jsonl --query 'your words'")
+@click.command(epilog="Example: resift demo --engine opensearch")
 @click.option(
     "--engine",
     default="sqlite",
@@ -207,22 +176,10 @@ def _run(
     metavar="sqlite|opensearch|URL",
     help="opensearch: OPENSEARCH_URL or port 9200.",
 )
-@click.option("--corpus", metavar="FILE", help="Your own documents. [447 passages of government web pages]")
-@fields_option
-@click.option("--query", help="What to search for.")
 @port_option
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
-@model_option
-def demo(
-    engine: str,
-    corpus: str | None,
-    fields: list[str] | None,
-    query: str | None,
-    port: int,
-    no_serve: bool,
-    model: str,
-) -> None:
-    """Index a small corpus, show how marking hits changes the next search, and serve the search page."""
+def demo(engine: str, port: int, no_serve: bool) -> None:
+    """Index 447 passages, show how marking hits changes the next search, and serve the search page."""
     metrics = nullcontext() if no_serve else serving.shared_metrics()
     # The service reads words for its suggestions in a thread of its own, which may touch the files until the very end.
     temporary = tempfile.TemporaryDirectory(prefix="resift-demo-", ignore_cleanup_errors=True)
@@ -233,11 +190,10 @@ def demo(
         }.get(engine, engine)
         settings = {
             "RESIFT_ENGINE": url,
-            "RESIFT_MODEL": model,
             "RESIFT_STORE": f"{folder}/sessions.db",
             "RESIFT_INDEX": INDEX,
         }
-        _run(settings, folder, corpus, fields, query)
+        _run(settings, folder)
         if not no_serve:
             click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index={INDEX} (Ctrl-C ends)")
             serving.run(settings, "127.0.0.1", port, 2)

@@ -17,16 +17,15 @@ from resift.cli.options import engine_option, fields_option, format_option, json
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
-from resift.cli.train_self import adapt_files
+from resift.contracts.documents import ANALYZERS, check_name
+from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError, shorten
 from resift.files import replaced
 from resift.ingest.indexing import DeadLetters, Indexer, Report
-from resift.ingest.number_columns import NumberColumns
 from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
 from resift.ingest.stopping import Stop
-from resift.plugin.documents import ANALYZERS, check_name
-from resift.plugin.engine import Engine
+from resift.lab.commands.train_self import adapt_files
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 
@@ -115,10 +114,9 @@ def index(
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
             chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
-            numbers = _numbers(source, chosen, None if own is None else target, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
-        counted = _Counted(records, source, numbers)
+        counted = _Counted(records, source)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
@@ -194,11 +192,11 @@ def _unclaimed_kept(source: ClaimedFiles, refused: DeadLetters) -> Iterator[None
 
 
 class _Counted:
-    """Records that are claimed from their source, with their ``numbers``, and how many have no id of their own, or the
-    id of an earlier one (of the first million)."""
+    """Records that are claimed from their source, and how many have no id of their own, or the id of an earlier one (of
+    the first million)."""
 
-    def __init__(self, records: Records, source: ClaimedFiles, numbers: NumberColumns) -> None:
-        self._records, self._source, self._numbers, self.unnamed = records, source, numbers, 0
+    def __init__(self, records: Records, source: ClaimedFiles) -> None:
+        self._records, self._source, self.unnamed = records, source, 0
         self._ids: set[int] = set()  # as hashes, which are small
         self.repeated, self._first = 0, ""
 
@@ -206,7 +204,6 @@ class _Counted:
         for record in self._records:
             self._source.claim(record)
             if isinstance(record, Record):
-                self._numbers.convert(record)
                 self.unnamed += not record.named
                 self._compare(record)
             yield record
@@ -230,25 +227,6 @@ class _Counted:
                 "hash of their content: once changed, they are added anew and do not replace what is there",
                 err=True,
             )
-
-
-def _numbers(source: Files, fields: Sequence[str], engine: Engine | None, index: str) -> NumberColumns:
-    """The tables' columns of numbers, and say which; in the index of an ``engine`` what is text there stays text."""
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
-    found = NumberColumns(source, fields)
-    if not found.is_whole:
-        _leave(source.stop, "nothing was indexed")
-    whole = [] if engine is None else found.fit_to(engine, index)
-    if isinstance(engine, OpenSearchEngine) and whole:
-        click.echo(
-            f"warning: {', '.join(whole)} may be mapped as whole numbers in {index}, by the documents that are there; "
-            "searches, sorting and averages then leave out what stands behind the point",
-            err=True,
-        )
-    if found.names:
-        click.echo(f"numbers: {', '.join(found.names)} (every cell of these columns is one)", err=True)
-    return found
 
 
 def _existing_fields(engine: Engine, index: str, fields: list[str] | None) -> tuple[str, ...] | None:
@@ -292,9 +270,6 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
 @click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="File to write the float32 matrix to.")
 @fields_option
 @format_option
-@click.option(
-    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Number of threads that encode."
-)
 @model_option
 @json_option
 def encode(
@@ -302,7 +277,6 @@ def encode(
     out: str,
     fields: list[str] | None,
     format_: str | None,
-    threads: int,
     model: str,
     as_json: bool,
 ) -> None:
@@ -312,7 +286,7 @@ def encode(
     """
     encoder = load_model(model)
     texts = CorpusTexts(Files(files, format_), fields, "encoding")
-    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts, threads=threads)])
+    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts)])
     with replaced(out) as file:
         # not by np.save, whose error for a full disk is two numbers of bytes
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(matrix))

@@ -9,14 +9,22 @@ from typing import Any
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, Fraction, engine_option, json_option, search_models, store_for, store_options
+from resift.cli.options import (
+    ELSEWHERE,
+    engine_option,
+    json_option,
+    model_option,
+    service_settings,
+    store_for,
+    store_option,
+)
 from resift.cli.output import print_report
 from resift.errors import BadInput
-from resift.plugin.rewriting.rewrite import JUDGED
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import OPTIONS, SessionQuery
+from resift.rewriting.request import OPTIONS
+from resift.rewriting.rewrite import Rewritten
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -30,64 +38,48 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 @click.argument("query", required=False)
 @click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
 @click.option("--session", metavar="ID", help="The session whose marks count.")
-@click.option("--alpha", type=Fraction(), help="Weight of the similarity, 0 to 1.  [default: the model's own]")
-@click.option(
-    "--widen/--no-widen",
-    default=None,
-    help="Whether the session's words may find documents.  [default: for a QUERY, not for a body]",
-)
-@click.option(
-    "--judged",
-    type=click.Choice(JUDGED),
-    default="keep",
-    show_default=True,
-    help="What happens to judged documents.",
-)
 @engine_option
-@search_models
-@store_options
+@model_option
+@store_option
 @json_option
 def explain_search(
     index: str,
     query: str | None,
     file: Any,
     session: str | None,
-    alpha: float | None,
-    widen: bool | None,
-    judged: str,
     engine: str,
     model: str,
-    static_queries: str,
     store: str,
-    session_index: str,
     as_json: bool,
 ) -> None:
     """Show what a search of INDEX sends to the engine, for the text QUERY or a search body.
 
     First the body as it is, then as it is rewritten, then in a sentence each what was added, and why something was not.
-    Vectors and scripts are shortened; --json prints them whole.
+    Vectors and scripts are shortened; --json prints them whole. A body names other options, such as alpha, in its
+    ext.ml_inference, as it does in the cluster.
     """
     asked: str | dict[str, Any] = _read(file) if file is not None else query or ""
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
+    settings = service_settings()
     with library.open(
         engine,
         model,
         sessions=store_for(session is not None or file is not None, store),  # a body may name a session
-        session_index=session_index,
-        static_queries=static_queries,
+        session_index=settings.session_index,
+        static_queries=settings.static_queries,
     ) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
-        search = Search(index, asked, session, alpha=alpha, widen=widen, judged=judged)
+        search = Search(index, asked, session)
         body = search_body(search, info, service.search_model.table.idf)
         options = asked_by(search, body)
         named = options.session
         if named is not None and not opened.index(index).session(named).explain()["judgements"]:
             click.echo(f"session {named} has no marks in {store} {ELSEWHERE}", err=True)
-        rewritten = service.rewriter.rewrite(info, body, options)
-    after, notes = rewritten.rewritten.body, [*_notes(rewritten, body), *_unread(body)]
+        rewritten = service.in_session(info, body, options)
+    after, notes = rewritten.body, [*_notes(rewritten, body), *_unread(body)]
     lines = ("before", _shown(body), "after", _shown(after), *notes)
     print_report({"before": body, "after": after, "notes": notes}, as_json, *lines)
 
@@ -119,19 +111,20 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _notes(query: SessionQuery, before: dict[str, Any]) -> Iterator[str]:
+def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
     """In a sentence each, what was added to a search ``before``, and why something was not."""
-    after = query.rewritten.body
+    after = query.body
     if after != before:
         yield from _words(query, after)
-        if query.rewritten.is_scored:
+        if query.is_scored:
             yield from _similarity(query)
         yield from _judged(query)
-    if query.documents and query.feedback is None:
-        yield f"Nothing that the session learned of its {len(query.documents)} judged documents concerns this query."
-    if query.rewritten.reason:
-        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.rewritten.reason}."
-    for note in query.notes:
+    count = len(query.knowledge.documents)
+    if count and query.knowledge.feedback is None:
+        yield f"Nothing that the session learned of its {count} judged documents concerns this query."
+    if query.obstacle:
+        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.obstacle}."
+    for note in query.knowledge.notes:
         yield f"Note: {note}."
 
 
@@ -143,8 +136,8 @@ def _unread(body: dict[str, Any]) -> Iterator[str]:
         yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
 
 
-def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
-    words = list(query.meaning.terms)
+def _words(query: Rewritten, after: dict[str, Any]) -> Iterator[str]:
+    words = list(query.knowledge.terms)
     if not words:
         return
     more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
@@ -153,24 +146,25 @@ def _words(query: SessionQuery, after: dict[str, Any]) -> Iterator[str]:
         yield "The strongest of them are in the query, the others in the rescoring of its first hits."
 
 
-def _similarity(query: SessionQuery) -> Iterator[str]:
-    meaning, settings = query.meaning, query.settings
-    if meaning.vector is None or not settings.alpha:
+def _similarity(query: Rewritten) -> Iterator[str]:
+    knowledge, settings = query.knowledge, query.settings
+    if knowledge.vector is None or not settings.alpha:
         return
-    measure = "1 + cosine" if meaning.similarity == "cosine" else "fuzzy Jaccard similarity"
+    measure = "1 + cosine" if knowledge.similarity == "cosine" else "fuzzy Jaccard similarity"
     yield (
         f"The first {settings.window} hits of each shard have their scores multiplied by "
         f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
     )
-    if query.feedback is not None:
-        how = "moved" if meaning.mask is None else "moved, and weighed by a mask,"
-        yield f"The query's vector is {how} by what the session learned of its {len(query.documents)} judged documents."
+    if knowledge.feedback is not None:
+        how = "moved" if knowledge.mask is None else "moved, and weighed by a mask,"
+        count = len(knowledge.documents)
+        yield f"The query's vector is {how} by what the session learned of its {count} judged documents."
 
 
-def _judged(query: SessionQuery) -> Iterator[str]:
-    meaning, judged = query.meaning, query.settings.judged
-    if judged == "keep" and meaning.kept:
-        yield f"Documents judged for other queries keep about the place that they have without: {len(meaning.kept)}."
-    elif judged != "keep" and meaning.judged:
+def _judged(query: Rewritten) -> Iterator[str]:
+    knowledge, judged = query.knowledge, query.settings.judged
+    if judged == "keep" and knowledge.kept:
+        yield f"Documents judged for other queries keep about the place that they have without: {len(knowledge.kept)}."
+    elif judged != "keep" and knowledge.judged:
         what = "are left out" if judged == "hide" else "come after all others of these hits"
-        yield f"Judged documents {what}: {len(meaning.judged)}."
+        yield f"Judged documents {what}: {len(knowledge.judged)}."

@@ -12,12 +12,12 @@ import click
 from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import engine_option, opened
 from resift.cli.paths import NewFile, NewFolder
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import PIPELINE_PREFIX, document_text
 from resift.errors import BadInput
 from resift.files import replace_private
 from resift.lab.evaluation.data import workbench
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import PIPELINE_PREFIX, document_text
 from resift.vectors.folder import swapped_in
 
 FORMATS = ("workbench", "trec", "beir")

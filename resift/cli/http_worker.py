@@ -7,6 +7,7 @@ has not: several processes over one loaded model, which are started anew when th
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import math
@@ -14,6 +15,7 @@ import os
 import resource
 import signal
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
@@ -21,24 +23,32 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
+from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.server import create_server
+from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
-from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError
+from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
 from resift.reranker.http_errors import http_error
 from resift.reranker.request_log import ANSWERED, identified, request_id
 
 THREADS = 8
+COMPUTING_THREADS = 2
+# what costs computing alone, in proportion to the body: a small one is answered as all else is
+COMPUTING = frozenset(("/v1/rerank", "/v1/score", "/v1/embeddings"))
+SMALL_BODY = 2048
 KEEP_ALIVE = 30.0  # seconds that a connection without a request is kept
-CONNECTIONS = 1000  # of a process at a time; more wait until some are closed
+CONNECTIONS = 1000  # of a process at a time
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _FILES = 3  # that a connection may need: itself, and temporary ones for what it sends and gets
 _OTHER_FILES = 500
 _HEAD = 64 * 1024
 _RECEIVED_AT_ONCE = 64 * 1024
 _SENT_IN_TIME = 2**20
+_ACCEPTED_AT_ONCE = 100
+_RETRY_SECONDS = 5
+_GIVEN_ONCE = (b"host", b"content-length", b"transfer-encoding")
 
 
 class HttpWorker(Worker):  # type: ignore[misc]
@@ -57,20 +67,18 @@ class HttpWorker(Worker):  # type: ignore[misc]
         (listener,) = self.sockets
         config = self.wsgi.config["RESIFT"]
         channels: dict[int, Any] = {}
-        server = create_server(
-            self.wsgi,
-            channels,
-            _dispatcher=_Threads(THREADS),
+        most = _allowed_connections()
+        adjustments = Adjustments(
             sockets=[listener.sock],
             # clients that send no Host are taken for such that know the address
             server_name=listener.sock.getsockname()[0],
             ident=None,
-            connection_limit=_allowed_connections(),
+            connection_limit=most + _OTHER_FILES,  # beyond which waitress would let all others wait
             recv_bytes=_RECEIVED_AT_ONCE,
             max_request_header_size=_HEAD,
             max_request_body_size=config.max_body + 1,  # waitress refuses bodies of just as many
         )
-        server.channel_class = Connection
+        server = _Listener(self.wsgi, channels, adjustments, listener.sock, most, config.max_connections_per_address)
         while self.alive and self.ppid == os.getppid():
             self._turn(server, channels, config.deadline)
         wasyncore.dispatcher.close(server)  # accepts no more; requests that are under way are answered
@@ -89,22 +97,92 @@ class HttpWorker(Worker):  # type: ignore[misc]
                 connection.check(now, deadline, 0.0 if stopping else KEEP_ALIVE)
 
 
+class _Listener(TcpWSGIServer):  # type: ignore[misc]
+    """Accepts connections: at most ``most``, and ``most_of_one`` from one address.
+
+    Beyond these a new connection takes the place of one that waits for its client, the one of those of its address
+    whose request began first; of the address that has the most where there are too many in all. Where all are being
+    answered, the new one is refused.
+    """
+
+    def __init__(
+        self, app: Any, channels: dict[int, Any], settings: Any, bound: Any, most: int, most_of_one: int
+    ) -> None:
+        self._most, self._most_of_one = most, most_of_one
+        super().__init__(
+            app,
+            channels,
+            _sock=bound,
+            dispatcher=_Threads(),
+            adj=settings,
+            sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
+            bind_socket=False,
+        )
+
+    def handle_accept(self) -> None:
+        """Accept many at once: waitress takes one a turn, and a turn takes the longer the more there are."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                accepted = self.accept()
+                if accepted is None:
+                    return
+                self.set_socket_options(accepted[0])
+            except OSError as error:  # its client has gone, or there are too many files
+                self.logger.warning("no connection accepted: %s", error)
+                return
+            crowd = self._crowd(_network(accepted[1][0]))
+            connection = Connection(self, *accepted, self.adj, map=self._map)
+            if crowd is not None:
+                waiting = [one for one in crowd if not (one.requests or one.total_outbufs_len)]
+                min(waiting, key=lambda one: one.began, default=connection).give_way()
+
+    def _crowd(self, address: str) -> list[Connection] | None:
+        """The connections of which one has to go for a new one from an address; None if there is room for it."""
+        addresses = Counter(one.address for one in self.active_channels.values())
+        if addresses[address] < self._most_of_one:
+            if addresses.total() < self._most:
+                return None
+            ((address, _),) = addresses.most_common(1)
+        return [one for one in self.active_channels.values() if one.address == address]
+
+
+def _network(address: str) -> str:
+    """Whose connections are counted together: an IPv4 address, or the 64 bits of an IPv6 network, which is one's own.
+
+    >>> [_network(address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::7")]
+    ['10.0.0.1', '10.0.0.1', '2001:db8::/64']
+    """
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found), 64), strict=False))
+
+
 class _Threads:
-    """The threads that answer requests.
+    """The threads that answer requests: of what only computes, of what asks nobody, and of all else.
+
+    Those that compute are few, so that searches find a processor, and health checks a thread.
 
     Those of waitress take turns, so that each request finds the caches of another thread: SQLite's, and memory that the
     allocator keeps by thread. Here one client has one thread, and its searches take two thirds of the time.
     """
 
-    def __init__(self, count: int) -> None:
-        self._pool = ThreadPoolExecutor(count)
+    def __init__(self) -> None:
+        self._others, self._computing, self._health = map(ThreadPoolExecutor, (THREADS, COMPUTING_THREADS, 1))
 
     def add_task(self, connection: Connection) -> None:
         """Answer the connection's next request."""
-        self._pool.submit(_answer, connection)
+        request = connection.requests[0]
+        path, pool = getattr(request, "path", ""), self._others
+        if path in COMPUTING and request.body_bytes_received > SMALL_BODY:
+            connection.queued, pool = time.monotonic(), self._computing
+        elif path == "/healthz":
+            pool = self._health
+        pool.submit(_answer, connection)
 
 
 def _answer(connection: Connection) -> None:
+    connection.queued = math.inf
     try:
         connection.service()
     except Exception:  # nobody looks at what the pool keeps of it
@@ -115,11 +193,27 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
     """Reads a request."""
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read the request's head. Raises ParsingError for what is no HTTP."""
+        """Read the request's head. Raises ParsingError for what is no HTTP.
+
+        What another server on the way may read differently is refused too: it would take a part of the body for a
+        request, or check another host than we do.
+        """
+        names = [line.partition(b":")[0].lower() for line in header_plus.split(b"\r\n")]
+        twice = [name.decode() for name in _GIVEN_ONCE if names.count(name) > 1]
+        if twice:
+            raise ParsingError(f"more than one {twice[0]}")
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise ParsingError("both transfer-encoding and content-length")
         try:
             super().parse_header(header_plus)
         except ValueError as error:  # such as of int(), which takes no length of 5,000 digits
             raise ParsingError(str(error)) from error
+        if self.version != "1.1" and b"transfer-encoding" in names:
+            raise ParsingError("transfer-encoding in HTTP/1.0")
+        if self.version == "1.1" and b"host" not in names:
+            raise ParsingError("no host")
+        if self.proxy_netloc and self.proxy_netloc.lower() != self.headers.get("HOST", "").lower():
+            raise ParsingError("the host is not that of the URL")
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]
@@ -145,11 +239,13 @@ class Connection(HTTPChannel):  # type: ignore[misc]
     parser_class = _Parser
     error_task_class = _Refusal
     answering = False
+    queued = math.inf  # when its request began to wait for a thread that computes
     unsent = math.inf  # bytes of the answer that were left when its time was last extended
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, server: Any, sock: Any, address: Any, *arguments: Any, **options: Any) -> None:
         self.began = self.used = time.monotonic()
-        super().__init__(*arguments, **options)
+        self.address = _network(address[0])
+        super().__init__(server, sock, address, *arguments, **options)
 
     def received(self, data: bytes) -> Any:
         """Take what the client sent. While a request is answered nothing is read, so this may begin the next one."""
@@ -183,7 +279,8 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             if now - self.used > keep_alive:
                 self.handle_close()
         elif now - self.began <= deadline:
-            pass
+            if now - self.queued > deadline / 3:
+                self.refuse(TooBusy("too many requests compute", expected=f"another try in {_RETRY_SECONDS} s"))
         elif self.requests:
             told = {"request_id": _id_of(self.requests[0])}
             self.logger.warning("no answer to %s within %g s", self.requests[0].path, deadline, extra=told)
@@ -198,6 +295,13 @@ class Connection(HTTPChannel):  # type: ignore[misc]
         else:
             self.handle_close()
 
+    def give_way(self) -> None:
+        """Close the connection for want of room; whoever has begun a request, or only just come, is told."""
+        if self.request or self.began == self.used:
+            self.refuse(TooBusy("too many connections", expected="fewer from one address"))
+        else:
+            self.handle_close()
+
     def refuse(self, error: ResiftError) -> None:
         """Answer with an error, unless an answer has begun, and close the connection.
 
@@ -207,9 +311,10 @@ class Connection(HTTPChannel):  # type: ignore[misc]
             if not self.answering:
                 id = _id_of(self.requests[0] if self.requests else self.request)
                 body = _json(identified(error.to_dict(), id))
+                retry = f"Retry-After: {_RETRY_SECONDS}\r\n" if isinstance(error, TooBusy) else ""
                 head = (
                     f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
-                    f"{ANSWERED}: {id}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    f"{ANSWERED}: {id}\r\n{retry}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
                 )
                 with suppress(OSError):
                     self.socket.send(head.encode() + body)

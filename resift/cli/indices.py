@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from resift.cli.failures import INTERRUPTED, NOT_RIGHT
-from resift.cli.options import engine_option, json_option, model_option, opened, session_index_option
+from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
 from resift.cli.output import print_report, print_table, require_consent, shown_progress
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification
 from resift.operations import indices as operations
 from resift.operations.plan import count_documents
-from resift.plugin.documents import IndexInfo
-from resift.plugin.engine import Engine
 
 SECONDS = 30  # between two rounds of watching
 
@@ -68,14 +68,13 @@ def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | N
 @click.argument("index")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
-@session_index_option
 @json_option
-def drop(index: str, yes: bool, engine: str, session_index: str, as_json: bool) -> None:
+def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
     """Delete INDEX with all its documents and its own pipelines, after asking.
 
     Only what `resift indices` lists is deleted.
     """
-    plan = operations.drop(engine, index, session_index)
+    plan = operations.drop(engine, index, service_settings().session_index)
     require_consent(yes, plan.question)
     with shown_progress() as progress:
         dropped = plan.run(progress)

@@ -12,10 +12,11 @@ from resift.cli.options import (
     engine_option,
     opened_store,
     opened_ubi_log,
-    store_options,
-    ubi_options,
+    service_settings,
+    store_option,
 )
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
+from resift.ranking.clicks import read_actions
 from resift.ranking.judgements import Judgement
 
 
@@ -25,21 +26,17 @@ class JudgedSource:
 
     engine: str
     store: str
-    session_index: str
-    ubi_events: str
-    ubi_queries: str
-    ubi_actions: dict[str, float]
 
     def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
         """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
         # with Flask, which takes longer to import than most commands to run
-        from resift.reranker.clicks import logged_judgements
-        from resift.reranker.sessions import Sessions
+        from resift.sessions.clicks import logged_judgements
+        from resift.sessions.sessions import Sessions
 
         if from_ubi:
-            with opened_ubi_log(self.engine, self.store, self.ubi_events, self.ubi_queries) as log:
-                return logged_judgements(log, engine, index, self.ubi_actions)
-        with opened_store(self.store, self.session_index) as store:
+            with opened_ubi_log(self.engine, self.store) as log:
+                return logged_judgements(log, engine, index, read_actions(service_settings().ubi_actions))
+        with opened_store(self.store) as store:
             return list(Sessions(store).judgements(index))
 
 
@@ -51,4 +48,4 @@ def sourced(command: Command) -> Command:
         named = {field.name: asked.pop(field.name) for field in fields(JudgedSource)}
         command(source=JudgedSource(**named), **asked)
 
-    return combined(engine_option, store_options, ubi_options)(run)
+    return combined(engine_option, store_option)(run)

@@ -7,12 +7,8 @@ from typing import Any
 
 import click
 
-from resift.cli.options import combined, json_option, service_option
+from resift.cli.options import json_option, service_settings
 from resift.cli.output import print_report, print_table
-
-keys_option = service_option(
-    "keys", "--keys", "path", metavar="FILE", help="The file of keys, which holds only their hashes."
-)
 
 
 @click.group(
@@ -20,7 +16,10 @@ keys_option = service_option(
     "Without any key the service answers this machine only. Running services notice changes within seconds."
 )
 def keys() -> None:
-    """API keys of the service: who may search, mark, encode and administer."""
+    """API keys of the service: who may search, mark, encode and administer.
+
+    They stand in the service's file of keys, RESIFT_KEYS or keys.jsonl, which holds only their hashes.
+    """
 
 
 @keys.command(epilog="Example: resift keys create shop --scopes search,feedback")
@@ -32,23 +31,25 @@ def keys() -> None:
     help="What the key allows, separated by commas: embed (embeddings, rerank, score), search, feedback (and the "
     "sessions that it began), admin (metrics, everybody's sessions).",
 )
-@combined(keys_option, json_option)
-def create(name: str, scopes: str, path: str, as_json: bool) -> None:
+@json_option
+def create(name: str, scopes: str, as_json: bool) -> None:
     """Create a key and print it. It cannot be shown again."""
     from resift.reranker.access.keys import KeyFile, check_scopes
 
     checked = check_scopes([scope.strip() for scope in scopes.split(",")])
+    path = service_settings().keys
     key = KeyFile(path).create(name, checked)
     print_report({"name": name, "scopes": checked, "key": key, "file": path}, as_json, key)
     click.echo(f"{name} ({','.join(checked)}) is in {path}; the key is not kept: note it now", err=True)
 
 
 @keys.command("list", epilog="Example: resift keys list --json")
-@combined(keys_option, json_option)
-def list_keys(path: str, as_json: bool) -> None:
+@json_option
+def list_keys(as_json: bool) -> None:
     """List the keys: their names, scopes, when they were made, and the beginnings of their hashes."""
     from resift.reranker.access.keys import KeyFile
 
+    path = service_settings().keys
     found = KeyFile(path).read()
     report: dict[str, Any] = {"file": path, "keys": [asdict(key) for key in found]}
     if as_json:
@@ -60,10 +61,11 @@ def list_keys(path: str, as_json: bool) -> None:
 
 @keys.command(epilog="Example: resift keys delete shop")
 @click.argument("name")
-@combined(keys_option, json_option)
-def delete(name: str, path: str, as_json: bool) -> None:
+@json_option
+def delete(name: str, as_json: bool) -> None:
     """Delete a key. Its sessions stay, for a new key of the same name or one with the scope admin."""
     from resift.reranker.access.keys import KeyFile
 
+    path = service_settings().keys
     KeyFile(path).delete(name)
     print_report({"name": name, "deleted": True, "file": path}, as_json, f"{name} is deleted from {path}")

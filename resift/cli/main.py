@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from resift.cli import cluster, demo, documents, indices, search, serve, vectors, word2doc
-from resift.cli.evaluate import evaluate
+from resift.cli import cluster, demo, documents, indices, search, serve
 from resift.cli.explain_search import explain_search
 from resift.cli.export import export
 from resift.cli.failures import Resift
@@ -14,10 +13,12 @@ from resift.cli.mcp import mcp
 from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
-from resift.cli.train import train
-from resift.cli.train_judged import emboost_command, reranker_command
-from resift.cli.train_queries import queries_command
-from resift.cli.train_self import self_command
+from resift.lab.commands import vectors, word2doc
+from resift.lab.commands.evaluate import evaluate
+from resift.lab.commands.train import train
+from resift.lab.commands.train_judged import emboost_command, reranker_command
+from resift.lab.commands.train_queries import queries_command
+from resift.lab.commands.train_self import self_command
 from resift.version import __version__
 
 

@@ -11,7 +11,7 @@ import click
 
 from resift import library
 from resift.cli.failures import TERMINATED
-from resift.cli.options import engine_option, search_models, store_options
+from resift.cli.options import engine_option, model_option, service_settings, store_option
 from resift.errors import BadInput
 
 
@@ -45,8 +45,8 @@ def _parse_filter(context: click.Context, parameter: click.Parameter, value: str
     help="Serve http://127.0.0.1:PORT/mcp, to this machine alone, instead of standard input and output.",
 )
 @engine_option
-@search_models
-@store_options
+@model_option
+@store_option
 def mcp(
     index: str,
     about: str,
@@ -54,9 +54,7 @@ def mcp(
     port: int | None,
     engine: str,
     model: str,
-    static_queries: str,
     store: str,
-    session_index: str,
 ) -> None:
     """Serve the tools search, mark, explain_session and forget over INDEX to an agent, by the Model Context Protocol.
 
@@ -64,8 +62,9 @@ def mcp(
     """
     from resift.integrations.mcp import server
 
+    settings = service_settings()
     with library.open(
-        engine, model, sessions=store, session_index=session_index, static_queries=static_queries
+        engine, model, sessions=store, session_index=settings.session_index, static_queries=settings.static_queries
     ) as opened:
         opened.service.info(index)  # as resift search does
         if filter_ is not None:

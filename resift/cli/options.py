@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from resift.cli.paths import NewFolder, ParameterType
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore
+from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
@@ -25,12 +28,11 @@ from resift.plugin.connect import (
     open_ubi_log,
     ubi_address,
 )
-from resift.plugin.engine import Engine
-from resift.plugin.session_store import SessionStore
 from resift.plugin.sqlite.sessions import holds_sessions
-from resift.plugin.ubi import UbiLog
-from resift.ranking.clicks import ACTIONS, read_actions
 from resift.vectors.packaged import DEFAULT
+
+if TYPE_CHECKING:
+    from resift.reranker.config import Config
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -143,44 +145,27 @@ def tell_other_sessions(store: str) -> None:
         click.echo(f"sessions are those in {store}; {there}", err=True)
 
 
-session_index_option = service_option("session_index", "--session-index", help="The sessions' index in OpenSearch.")
-
-
 def store_for(in_session: bool, store: str) -> str:
     """The store for one search: without a session none that would make a file."""
     return store if in_session else ":memory:"
 
 
-store_options = combined(
-    service_option(
-        "store",
-        metavar="URL|FILE",
-        callback=_chosen_store,
-        show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
-        help="Where the sessions are: an OpenSearch URL or an SQLite file.",
-    ),
-    session_index_option,
+store_option = service_option(
+    "store",
+    metavar="URL|FILE",
+    callback=_chosen_store,
+    show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
+    help="Where the sessions are: an OpenSearch URL or an SQLite file.",
 )
 
 
-def _actions(context: click.Context, parameter: click.Parameter, value: str | None) -> dict[str, float]:
-    """Option callback: what each of UBI's actions counts."""
-    return dict(ACTIONS) if value is None else read_actions(filter(None, value.split(",")))
+def service_settings() -> Config:
+    """The service's settings by the variables RESIFT_*: what commands share with it and have no options for."""
+    from resift.reranker.config import Config  # with Flask, which most commands do not need
+
+    return Config.from_environment()
 
 
-ubi_options = combined(
-    service_option("ubi_events", "--ubi-events", metavar="INDEX", help="The index of UBI's events."),
-    service_option("ubi_queries", "--ubi-queries", metavar="INDEX", help="The index of UBI's queries."),
-    click.option(
-        "--ubi-actions",
-        envvar="RESIFT_UBI_ACTIONS",
-        show_envvar=True,
-        metavar="ACTION=GRADE,…",
-        callback=_actions,
-        show_default=",".join(f"{action}={grade:g}" for action, grade in ACTIONS.items()),
-        help="What each action of UBI's events counts.",
-    ),
-)
 model_option = click.option(
     "--model",
     default=DEFAULT,
@@ -260,9 +245,6 @@ def seeded(help: str) -> Decorator:
 
 seed_option = seeded("Number that random choices start from; the same one repeats a result.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
-resume_option = click.option(
-    "--resume", is_flag=True, help="Continue an interrupted training from OUT.checkpoint, if that file is there."
-)
 
 
 def weighted_name(text: str) -> tuple[str, float]:
@@ -313,9 +295,9 @@ def opened(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def opened_store(store: str, session_index: str) -> Iterator[SessionStore]:
+def opened_store(store: str) -> Iterator[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
-    found = open_session_store(store, session_index)
+    found = open_session_store(store, service_settings().session_index)
     try:
         yield found
     finally:
@@ -323,9 +305,10 @@ def opened_store(store: str, session_index: str) -> Iterator[SessionStore]:
 
 
 @contextmanager
-def opened_ubi_log(engine: str, store: str, events: str, queries: str) -> Iterator[UbiLog]:
+def opened_ubi_log(engine: str, store: str) -> Iterator[UbiLog]:
     """UBI's log beside an engine and its sessions, closed at the end."""
-    found = open_ubi_log(ubi_address(engine, store), events, queries)
+    settings = service_settings()
+    found = open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries)
     try:
         yield found
     finally:

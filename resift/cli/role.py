@@ -7,6 +7,7 @@ import re
 
 import click
 
+from resift.cli.options import service_settings
 from resift.errors import BadInput
 
 ROLES = ("install", "attach", "serve")
@@ -36,19 +37,18 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
     metavar="PATTERNS",
     help="The indices that are searched or attached, separated by commas.",
 )
-@click.option("--session-index", default="resift_sessions", show_default=True, help="The index of the sessions.")
-@click.option("--ubi-events", default="ubi_events", show_default=True, help="The index of UBI's events.")
-@click.option("--ubi-queries", default="ubi_queries", show_default=True, help="The index of UBI's queries.")
-def role_command(name: str, indices: str, session_index: str, ubi_events: str, ubi_queries: str) -> None:
+def role_command(name: str, indices: str) -> None:
     """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else.
 
     install: resift install, status, guard and uninstall. attach: resift index, attach, verify and detach. serve: resift
-    serve. It is the body of PUT _plugins/_security/api/roles/NAME.
+    serve. It is the body of PUT _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those that
+    RESIFT_SESSION_INDEX, RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES name, as for the service.
     """
+    settings = service_settings()
     patterns = [pattern.strip() for pattern in indices.split(",")]
-    named = {"--session-index": session_index, "--ubi-events": ubi_events, "--ubi-queries": ubi_queries}
-    for option, values in (("--indices", patterns), *((option, [value]) for option, value in named.items())):
+    ubi = [settings.ubi_events, settings.ubi_queries]
+    for named, values in {"--indices": patterns, "RESIFT_*": [settings.session_index, *ubi]}.items():
         wrong = [value for value in values if not _PATTERN.fullmatch(value)]
         if wrong:
-            raise BadInput(f"{option} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
-    click.echo(json.dumps(role(name, patterns, session_index, [ubi_events, ubi_queries]), indent=2))
+            raise BadInput(f"{named} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
+    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2))

@@ -9,11 +9,19 @@ from collections.abc import Sequence
 import click
 
 from resift import library
-from resift.cli.options import ELSEWHERE, engine_option, json_option, search_models, store_for, store_options
+from resift.cli.options import (
+    ELSEWHERE,
+    engine_option,
+    json_option,
+    model_option,
+    service_settings,
+    store_for,
+    store_option,
+)
 from resift.cli.output import cut, display_width
+from resift.contracts.query_dsl import MAX_RESULTS, document_text
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.plugin.query_dsl import MAX_RESULTS, document_text
 
 _SUGGESTION_SECONDS = 3.0
 _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
@@ -25,8 +33,8 @@ _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
 @click.option("--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Hits to show.")
 @click.option("--session", metavar="ID", help="Search in this session, following what was marked in it.")
 @engine_option
-@search_models
-@store_options
+@model_option
+@store_option
 @json_option
 def search(
     index: str,
@@ -35,21 +43,20 @@ def search(
     session: str | None,
     engine: str,
     model: str,
-    static_queries: str,
     store: str,
-    session_index: str,
     as_json: bool,
 ) -> None:
     """Search INDEX for the words of QUERY: rank, score, id, and how the document begins.
 
     --json prints what POST /v1/search answers.
     """
+    settings = service_settings()
     with library.open(
         engine,
         model,
         sessions=store_for(session is not None, store),
-        session_index=session_index,
-        static_queries=static_queries,
+        session_index=settings.session_index,
+        static_queries=settings.static_queries,
     ) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)

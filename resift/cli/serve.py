@@ -10,7 +10,7 @@ from resift.cli.options import (
     json_option,
     port_option,
     search_models,
-    service_option,
+    service_settings,
 )
 from resift.cli.output import print_report
 
@@ -41,12 +41,10 @@ def serve(host: str, port: int, workers: int, engine: str, model: str, static_qu
 
 @click.group("reranker", epilog="Example: resift reranker use trained-reranker")
 def reranker_group() -> None:
-    """Put a trained reranker into service, or take it out again."""
+    """Put a trained reranker into service, or take it out again.
 
-
-folder_option = service_option(
-    "reranker", "--folder", "folder", metavar="DIR", help="Where the service looks for the trained reranker."
-)
+    The service looks for it in the folder that RESIFT_RERANKER names, or "reranker".
+    """
 
 
 @reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
@@ -60,11 +58,8 @@ folder_option = service_option(
     help="An index whose searches it orders. May be repeated.",
 )
 @search_models
-@folder_option
 @json_option
-def use_reranker(
-    source: str, indices: tuple[str, ...], model: str, static_queries: str, folder: str, as_json: bool
-) -> None:
+def use_reranker(source: str, indices: tuple[str, ...], model: str, static_queries: str, as_json: bool) -> None:
     """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
 
     --model and --static-queries are those of the service: beside others than it was judged with it is an unknown.
@@ -72,6 +67,7 @@ def use_reranker(
     from resift.encoders.registry import load_model, load_queries, search_model
     from resift.reranker.late_reranker import doubts, put_into_service
 
+    folder = service_settings().reranker
     hash = search_model(load_model(model), load_queries(static_queries)).hash
     found = put_into_service(source, folder, indices)
     of = ", ".join(found.indices) or "all indices"
@@ -82,11 +78,11 @@ def use_reranker(
 
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
-@folder_option
 @json_option
-def drop_reranker(folder: str, as_json: bool) -> None:
+def drop_reranker(as_json: bool) -> None:
     """Take the trained reranker out of service."""
     from resift.reranker.late_reranker import take_out_of_service
 
+    folder = service_settings().reranker
     take_out_of_service(folder)
     print_report({"dropped": folder}, as_json, f"nothing is in service from {folder}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import ELSEWHERE, engine_option, json_option, opened_store, store_options
+from resift.cli.options import ELSEWHERE, engine_option, json_option, opened_store, store_option
 from resift.cli.output import print_report, print_table
 from resift.errors import BadInput, SessionNotFound
 
@@ -20,15 +20,15 @@ def sessions() -> None:
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
 @engine_option
-@store_options
+@store_option
 @json_option
-def list_command(engine: str, store: str, session_index: str, as_json: bool) -> None:
+def list_command(engine: str, store: str, as_json: bool) -> None:
     """List the sessions that have not expired, the one used last first.
 
     JUDGEMENTS counts the documents whose judgement is in force.
     """
     from resift.reranker.config import Config
-    from resift.reranker.sessions import Session, Sessions
+    from resift.sessions.sessions import Session, Sessions
 
     hours = Config.from_environment().session_hours
 
@@ -36,7 +36,7 @@ def list_command(engine: str, store: str, session_index: str, as_json: bool) -> 
         """When it was last used: its expiry is put off by a search, too, and each judgement has its time."""
         return max(session.expires - hours * 3600, *(one.at for one in session.judgements), session.created)
 
-    with opened_store(store, session_index) as kept:
+    with opened_store(store) as kept:
         found = sorted(Sessions(kept, hours).all(), key=used, reverse=True)
     report: list[dict[str, Any]] = [
         {
@@ -67,11 +67,11 @@ def _moment(seconds: float) -> str:
 
 @sessions.command(epilog="Example: resift sessions purge")
 @engine_option
-@store_options
+@store_option
 @json_option
-def purge(engine: str, store: str, session_index: str, as_json: bool) -> None:
+def purge(engine: str, store: str, as_json: bool) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
-    with opened_store(store, session_index) as found:
+    with opened_store(store) as found:
         report = {"deleted": found.purge(time.time()), "kept": found.count()}
     print_report(report, as_json, f"{report['deleted']} expired sessions deleted, {report['kept']} kept")
 
@@ -80,13 +80,13 @@ def purge(engine: str, store: str, session_index: str, as_json: bool) -> None:
 @click.argument("session", required=False)
 @click.option("--index", help="Delete all sessions with a judgement in this index.")
 @engine_option
-@store_options
+@store_option
 @json_option
-def delete(session: str | None, index: str | None, engine: str, store: str, session_index: str, as_json: bool) -> None:
+def delete(session: str | None, index: str | None, engine: str, store: str, as_json: bool) -> None:
     """Delete one session, or all sessions of an index."""
     if (session is None) == (index is None):
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")
-    with opened_store(store, session_index) as found:
+    with opened_store(store) as found:
         if session is not None and not found.delete(session):
             expected = f"a session of {store} {ELSEWHERE}"
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)

@@ -10,11 +10,11 @@ import click
 from resift.cli.failures import NOT_RIGHT, Failure
 from resift.cli.options import joined_names
 from resift.cli.output import read_with_progress
+from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.ingest.fields import fields_of, guess_fields, sample
 from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.texts import texts_of
-from resift.plugin.query_dsl import document_text
 
 _SHOWN, _NONE = 20, "none that holds a text"
 Fields = Sequence[str]

@@ -20,8 +20,8 @@ from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo, Rejection
-from resift.plugin.engine import Engine
+from resift.contracts.documents import IndexInfo, Rejection
+from resift.contracts.engine import Engine
 
 _PAGE, _BATCH = 3000, 500
 _WRITERS = 3

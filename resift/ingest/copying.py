@@ -27,13 +27,13 @@ from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH, is_right
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import Copy, Points
-from resift.plugin.documents import Document, Rejection
+from resift.contracts.documents import Document, Rejection
 from resift.plugin.opensearch.client import error_reason
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll
-from resift.plugin.query_dsl import VECTOR_FIELD, document_text
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 
 SMALL = 1000  # documents that may have been written since the round before when the last one begins
 _ROUNDS = 10

@@ -18,9 +18,9 @@ from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, is_stream
 from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
-from resift.plugin.documents import Document, Rejection
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import VECTOR_FIELD, document_text
+from resift.contracts.documents import Document, Rejection
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 
 __all__ = ["DeadLetters", "Indexer", "Report"]
 
@@ -97,7 +97,7 @@ class Indexer:
         Args:
             records: documents, and lines that are none, as the readers give them.
             fields: the text fields of a new index; an existing index keeps its own.
-            analyzer: how a new index cuts texts into words, one of ``resift.plugin.documents.ANALYZERS``.
+            analyzer: how a new index cuts texts into words, one of ``resift.contracts.documents.ANALYZERS``.
             progress: called with the report so far, after each batch.
 
         Raises ModelMismatch if the index belongs to another model; EngineUnavailable if the engine does not come back,

@@ -1,7 +1,6 @@
-"""Rows of JSON: an object a line, objects over several lines, one array of objects, or one object around an array.
+"""Rows of JSON: an object a line, objects over several lines, or one array of objects, which its beginning tells.
 
-Which of these a stream holds is told by its beginning. Arrays and objects over several lines are read value by value,
-so that a file may be larger than the memory; one value may have 64 MiB.
+Lines are read one by one; an array, and objects over several lines, have to fit into the memory.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from typing import Any, BinaryIO
 
 from resift.ingest.rows import BadRow, Rows, shown
 
-_PIECE, _LARGEST = 2**16, 2**26
+_PIECE = 2**16
 _SEPARATORS = re.compile(r"[\s,]*")
-_SEVERAL_WORDS = re.compile(r"\S+(\s+\S+){3}")
 _SHOWN = 1000
 _BULK_OPTIONS = ("routing", "pipeline", "require_alias", "version", "version_type", "if_seq_no", "if_primary_term")
 
@@ -34,16 +32,21 @@ def json_rows(stream: BinaryIO) -> Rows:
 
 def _objects(stream: BinaryIO) -> Rows:
     if stream.peek(_PIECE).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":  # type: ignore[attr-defined]
-        return _checked(_array_elements(_pieces(stream)))
+        text = _decoded(stream.read())
+        return _checked(_values(text, text.index("[") + 1, 1 + text.count("\n", 0, text.index("[")), in_array=True))
     lines = _numbered_lines(stream)
     first = next(lines, None)
     if first is None:
         return iter(())
     number, raw = first
     if _goes_on(raw):
-        text = _Text(chain([raw.decode("utf-8", "surrogateescape")], _pieces(stream)), number)
-        return _unwrapped(_checked(_values(text)))
-    return _unwrapped(_line_rows(chain([first], lines)))
+        return _checked(_values(_decoded(raw + stream.read()), line=number))
+    return _line_rows(chain([first], lines))
+
+
+def _decoded(data: bytes) -> str:
+    """A text; bytes that are not UTF-8 come as lone surrogates, which engines refuse."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _numbered_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -113,103 +116,32 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _pieces(stream: BinaryIO) -> Iterator[str]:
-    """The text of a stream, piece by piece; bytes that are not UTF-8 come as lone surrogates, which engines refuse."""
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    while data := stream.read(_PIECE):
-        yield decoder.decode(data)
-
-
-class _Text:
-    """A text that is read piece by piece.
-
-    ``line`` is that of the place that has been reached, and ``legible`` says whether JSON went on up to there.
-    """
-
-    def __init__(self, pieces: Iterator[str], line: int = 1) -> None:
-        self.line, self.legible = line, True
-        self._pieces, self._held, self._at = pieces, "", 0
-        self._constants: list[str] = []
-        self._decoder = json.JSONDecoder(parse_constant=self._constants.append)
-
-    def __len__(self) -> int:
-        """How many characters are held, from the place that has been reached."""
-        return len(self._held) - self._at
-
-    def extend(self, length: int) -> bool:
-        """Hold ``length`` characters more, or all up to the end; whether there were any."""
-        more, size = [], 0
-        while size < length and (piece := next(self._pieces, "")):
-            more.append(piece)
-            size += len(piece)
-        self._held, self._at = self._held[self._at :] + "".join(more), 0
-        return size > 0
-
-    def skip(self, end: int) -> None:
-        """Go on from the place ``end`` of the held characters."""
-        self.line += self._held.count("\n", self._at, end)
-        self._at = end
-
-    def next_character(self) -> str:
-        """The first character that separates no values; empty at the end."""
-        while True:
-            self.skip(_SEPARATORS.match(self._held, self._at).end())  # type: ignore[union-attr]
-            if len(self) or not self.extend(1):
-                return self._held[self._at : self._at + 1]
-
-    def take(self, character: str) -> None:
-        """Go on behind the next ``character``."""
-        self.skip(self._held.index(character, self._at) + 1)
-
-    def value(self) -> Any:
-        """The value that is next, a BadRow if it holds NaN or Infinity, which JSON has not.
-
-        Raises ValueError or RecursionError if what is held does not begin with a value.
-        """
-        self._constants.clear()
-        start, (value, end) = self._at, self._decoder.raw_decode(self._held, self._at)
-        self.skip(end)
-        if self._constants:
-            return BadRow(shown(self._held[start:end]), f"not JSON: {self._constants[0]} is not JSON")
-        return value
-
-    def beginning(self) -> str:
-        """Some of what is next, to show."""
-        return shown(self._held[self._at : self._at + _SHOWN])
-
-
-def _array_elements(pieces: Iterator[str]) -> Iterator[tuple[int, Any]]:
-    """The elements of the array that a text begins with."""
-    text = _Text(pieces)
-    text.next_character()
-    text.take("[")
-    yield from _values(text, "]")
-    if not text.legible:
-        return
-    if text.next_character() != "]":
-        yield text.line, BadRow("", "the file ends before the array does")
-        return
-    text.take("]")
-    if text.next_character():
-        yield text.line, BadRow(text.beginning(), "text after the end of the array")
-
-
-def _values(text: _Text, end: str = "") -> Iterator[tuple[int, Any]]:
-    """Values up to the character ``end``, or to the text's end, or to what is not JSON, which comes as a BadRow."""
-    while (character := text.next_character()) and character != end:
-        line = text.line
-        try:
-            value = text.value()
-        except (ValueError, RecursionError) as error:
-            # The value may go on in what was not read yet. Twice as much is held each time, to not try too often.
-            if len(text) < _LARGEST and isinstance(error, ValueError) and text.extend(len(text)):
-                continue
-            too_large = f"more than {_LARGEST} characters, or " if len(text) >= _LARGEST else ""
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else error  # it counts lines from elsewhere
-            yield line, BadRow(text.beginning(), f"{too_large}not JSON: {reason}; nothing is read after it")
-            text.legible = False
+def _values(text: str, at: int = 0, line: int = 1, in_array: bool = False) -> Iterator[tuple[int, Any]]:
+    """The values of a text from a place on, each with its line; nothing is read after what is not JSON, a BadRow."""
+    constants: list[str] = []
+    decoder = json.JSONDecoder(parse_constant=constants.append)
+    while True:
+        start = _SEPARATORS.match(text, at).end()  # type: ignore[union-attr]
+        line += text.count("\n", at, start)
+        if start == len(text):
+            if in_array:
+                yield line, BadRow("", "the file ends before the array does")
             return
-        yield line, value
+        if in_array and text[start] == "]":
+            if rest := text[start + 1 :].strip():
+                yield line, BadRow(shown(rest[:_SHOWN]), "text after the end of the array")
+            return
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+            yield line, BadRow(shown(text[start : start + _SHOWN]), f"not JSON: {reason}; nothing is read after it")
+            return
+        # Python's reader takes NaN and Infinity, which engines refuse
+        fault = f"not JSON: {constants[0]} is not JSON" if constants else None
+        yield line, value if fault is None else BadRow(shown(text[start:at]), fault)
+        constants.clear()
+        line += text.count("\n", start, at)
 
 
 def _checked(values: Iterator[tuple[int, Any]]) -> Rows:
@@ -219,26 +151,3 @@ def _checked(values: Iterator[tuple[int, Any]]) -> Rows:
         else:
             raw = shown(json.dumps(value, ensure_ascii=False)[:_SHOWN])
             yield line, BadRow(raw, _no_object(value))
-
-
-def _unwrapped(rows: Rows) -> Rows:
-    """The rows, or the objects within the only row if it is no document but a list of them with a name."""
-    first, second = next(rows, None), next(rows, None)
-    if first is None:
-        return
-    line, row = first
-    inner = _list_within(row) if second is None and isinstance(row, dict) else None
-    if inner is not None:
-        yield from _checked((line, one) for one in inner)
-        return
-    yield first
-    if second is not None:
-        yield second
-        yield from rows
-
-
-def _list_within(row: dict[str, Any]) -> list[Any] | None:
-    """The one list of objects that an object holds beside nothing that reads like a document's text."""
-    lists = [value for value in row.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
-    texts = [value for value in row.values() if isinstance(value, str) and _SEVERAL_WORDS.search(value)]
-    return lists[0] if len(lists) == 1 and not texts else None

@@ -173,12 +173,12 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     document it holds.
 
     Args:
-        stream: bytes in UTF-8 or UTF-16, plain or gzip, which is recognised by its first two bytes.
+        stream: bytes in UTF-8, plain or gzip, which is recognised by its first two bytes.
         format: one of FORMATS.
         columns: which column is the id, and what is renamed.
         name: what records give as their file.
 
-    Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text.
+    Raises BadInput if compressed bytes are damaged or end too early, or if the bytes are no text in UTF-8.
     """
     line = 0
     try:

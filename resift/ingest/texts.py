@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from resift.ingest.readers import BadLine, Record
-from resift.plugin.query_dsl import document_text
+from resift.contracts.query_dsl import document_text
 
 _NOT_TEXT = ("id", "_id", "label")
 
@@ -26,17 +25,15 @@ class TitledTexts:
     bodies: list[str] = field(default_factory=list)
 
 
-def titled_texts(records: Iterable[Record | BadLine], title: str = "title", limit: int | None = None) -> TitledTexts:
+def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
     """Documents with their title apart from the rest.
 
     Args:
         records: documents as the readers give them; lines that hold no document are left out.
         title: the field of the title. A body is all other fields that are texts, a line each, but for ids and labels.
-        limit: how many documents are taken at most.
     """
     found = TitledTexts()
-    documents = (record for record in records if isinstance(record, Record))
-    for document in islice(documents, limit):
+    for document in (record for record in records if isinstance(record, Record)):
         texts = {name: value for name, value in document.source.items() if isinstance(value, str)}
         found.ids.append(document.id)
         found.titles.append(texts.pop(title, ""))

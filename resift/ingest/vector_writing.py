@@ -13,8 +13,8 @@ from resift.arrays import Floats
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
-from resift.plugin.documents import IndexInfo, Rejection
-from resift.plugin.engine import Engine
+from resift.contracts.documents import IndexInfo, Rejection
+from resift.contracts.engine import Engine
 
 if TYPE_CHECKING:
     from typing_extensions import Self

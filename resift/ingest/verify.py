@@ -18,9 +18,9 @@ from resift.encoders.model import Model
 from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import VectorWriter
-from resift.plugin.documents import IndexInfo, Rejection, StoredDocument
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text, is_ours
+from resift.contracts.documents import IndexInfo, Rejection, StoredDocument
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text, is_ours
 
 TOLERANCE = 1e-4
 BATCH = 500

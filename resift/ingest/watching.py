@@ -8,7 +8,7 @@ from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check, choose, verify
-from resift.plugin.documents import IndexInfo, StoredDocument
+from resift.contracts.documents import IndexInfo, StoredDocument
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.scanning import ShardState
 

@@ -13,11 +13,11 @@ from html import unescape
 from inspect import cleandoc
 from typing import Annotated, Any
 
+from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
 from resift.library import Hit, Index, Session
-from resift.plugin.query_dsl import document_text
-from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD
 from resift.ranking.explain import title
+from resift.rewriting.outcome import Outcome
 from resift.version import __version__
 
 with needs_extra("mcp", "The MCP server"):
@@ -162,7 +162,7 @@ class Agent:
         }
         if hits.did_you_mean:
             found["did_you_mean"] = hits.did_you_mean
-        if said.get("reason", NOTHING_TO_ADD) != NOTHING_TO_ADD:
+        if "reason" in said and said["outcome"] != Outcome.NOTHING_TO_ADD.code:
             found["note"] = said["reason"]
         return found
 

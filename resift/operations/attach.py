@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from resift.errors import BadInput
+from resift.contracts.documents import check_name
+from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.operations.attaching import AttachPlan, Options
 from resift.operations.copying import CopyPlan, ReturnPlan
 from resift.operations.detaching import DetachPlan
 from resift.operations.installing import open_cluster
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import Copy
-from resift.plugin.documents import check_name
+
+_PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
 
 
 def attach(
@@ -54,9 +56,17 @@ def attach(
     if aliases:
         message = f"--alias {', '.join(aliases)} without --copy-to"
         raise BadInput(message, value=list(aliases), expected="--copy-to NEW, or no --alias")
-    plan = AttachPlan(open_cluster(url), index, options)
-    plan.check_version()
-    return plan
+    engine = open_cluster(url)
+    for _ in range(_PLANS):
+        try:
+            plan = AttachPlan(engine, index, options)
+            plan.check_version()
+            if plan.is_current:
+                return plan
+        except IndexNotFound:  # of an index that has gone since its alias was looked up, or of the alias itself
+            if not engine.resolve(index):
+                raise
+    raise EngineError(f"{index!r} stands for other indices each time it is planned", value=index)
 
 
 def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = True) -> DetachPlan | ReturnPlan:

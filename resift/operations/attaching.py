@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, MissingExtra, ResiftError
+from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
 from resift.files import why_not_folder
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
@@ -24,10 +26,8 @@ from resift.plugin.cluster.attachment import Target, check_attachable, check_ver
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
 from resift.plugin.cluster.installation import installations
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
-from resift.plugin.query_dsl import is_ours
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
@@ -89,7 +89,7 @@ class AttachPlan(Plan):
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, options: Options, blocked: str | None = None) -> None:
-        self.engine, self.cluster, self.options = engine, Cluster(engine), options
+        self.engine, self.cluster, self.name, self.options = engine, Cluster(engine), name, options
         self.targets = targets(self.cluster, name, blocked)
         self.names = ", ".join(target.name for target in self.targets)
         self.question = f"Attach {self.names}?"
@@ -113,6 +113,11 @@ class AttachPlan(Plan):
         """Raise UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached."""
         if any(not (plan.is_own or plan.target.has_graph) for plan in self.plans):
             require_plain_vectors(self.engine.ping().split()[1])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
+        return self.engine.resolve(self.name) == [target.name for target in self.targets]
 
     def _plan(self, target: Target, model: Model) -> IndexPlan:
         options = self.options
@@ -153,6 +158,9 @@ class AttachPlan(Plan):
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Attached:
         stop = stop or Stop()
+        if not self.is_current:
+            message = f"{self.name!r} stands for other indices by now, as after a rollover"
+            raise EngineError(message, status=409, value=self.name, expected="the same again, which plans for them")
         model, found = self.model or self.learned(progress, stop), []
         for target in self.targets:
             found.append(_Attaching(self, target, model, progress).run(stop))
@@ -163,6 +171,8 @@ class AttachPlan(Plan):
             command = install_command(self.cluster, folder)
             lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
         lines += [f"undo: resift detach {one.index}" for one in found]
+        if not self.is_current:
+            lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
         return Attached(model=model.hash, indices=found, lines=lines, in_order=all(one.in_order for one in found))
 
     def learned(self, progress: Progress, stop: Stop) -> Model:

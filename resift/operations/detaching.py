@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError
 from resift.ingest.attaching import empty
@@ -17,7 +18,6 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.usage import pipeline_uses
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 

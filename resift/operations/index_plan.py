@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
 from resift.plugin.cluster.attachment import SEARCH, Target
 from resift.plugin.cluster.index_pipelines import pipeline_name
-from resift.plugin.documents import IndexInfo
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.query_dsl import document_text, is_ours, values_of
 
 _SAMPLE = 500  # documents that fields are guessed from, and encoding is measured with
 _PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read

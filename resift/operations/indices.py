@@ -8,6 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from resift.contracts.documents import IndexInfo, check_name
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, ModelMismatch, ResiftError
@@ -16,9 +19,6 @@ from resift.ingest.verify import Verification, choose
 from resift.ingest.verify import verify as verify_index
 from resift.operations.plan import Plan, Progress, Result, Step, count_documents, silent
 from resift.plugin.connect import open_engine
-from resift.plugin.documents import IndexInfo, check_name
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import PIPELINE_PREFIX
 from resift.vectors.packaged import DEFAULT
 
 

@@ -20,9 +20,9 @@ from resift.vectors.packaged import DEFAULT
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from resift.contracts.documents import ModelDescription
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
-    from resift.plugin.documents import ModelDescription
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
@@ -87,15 +87,13 @@ def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
     return InstallPlan(installer, installer.install)
 
 
-def uninstall(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
+def uninstall(url: str, name: str | None = None) -> InstallPlan:
     """Plan to remove exactly what :func:`install` has made. Indices and their documents stay."""
-    installer = found_installer(open_cluster(url), **options)
+    installer = found_installer(open_cluster(url), name=name)
     return InstallPlan(installer, installer.uninstall)
 
 
-def guard(
-    url: str, progress: Progress = silent, stop: Stop | None = None, **options: Unpack[InstallationOptions]
-) -> None:
+def guard(url: str, name: str | None = None, progress: Progress = silent, stop: Stop | None = None) -> None:
     """Ask the reranker each second, and have the cluster not call it while it hangs, until a ``stop`` is requested."""
     ending = stop or Stop()
 
@@ -104,7 +102,7 @@ def guard(
         return ending.requested
 
     with closing(open_cluster(url)) as engine:
-        installer = found_installer(engine, **options)
+        installer = found_installer(engine, name=name)
         Guard(installer.cluster, installer.name, installer.url).watch(wait, lambda line: progress(Step(line)))
 
 

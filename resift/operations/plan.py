@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from resift.contracts.engine import Engine
 from resift.errors import Interrupted
 from resift.ingest.stopping import Stop
-from resift.plugin.engine import Engine
 
 
 @dataclass(frozen=True)

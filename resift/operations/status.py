@@ -8,6 +8,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import IndexNotFound
@@ -19,8 +21,6 @@ from resift.plugin.cluster.index_pipelines import pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.install import Installer, StatusRow
 from resift.plugin.cluster.usage import pipeline_uses
-from resift.plugin.documents import IndexInfo
-from resift.plugin.query_dsl import is_ours
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:

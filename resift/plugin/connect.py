@@ -6,9 +6,9 @@ import os
 
 from resift.errors import BadInput
 from resift.plugin.addresses import is_cluster
-from resift.plugin.engine import Engine
-from resift.plugin.session_store import SessionStore
-from resift.plugin.ubi import UbiLog
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore
+from resift.contracts.ubi import UbiLog
 
 SESSIONS_FILE = "sessions.db"
 

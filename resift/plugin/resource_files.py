@@ -8,5 +8,5 @@ from importlib.resources import files
 
 @cache
 def read_resource(name: str) -> str:
-    """The text of one file of the folder, such as ``masked_cosine.painless``."""
+    """The text of one file of the folder, such as ``packed_vector.painless``."""
     return (files("resift.plugin") / "resources" / name).read_text("utf-8")

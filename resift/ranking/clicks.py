@@ -43,10 +43,12 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Graded:
-    """A document's grade, -1 to 1, and the time in Unix seconds of what it follows from."""
+    """A document's grade, -1 to 1, the time in Unix seconds of what it follows from, and whether that was a ``click``
+    or any other action, or a ``skip``: a hit that was passed over."""
 
     grade: float
     at: float
+    source: str = "click"
 
 
 def read_actions(parts: Iterable[str]) -> dict[str, float]:
@@ -97,7 +99,7 @@ def click_grades(
     lowest = max(clicks, key=lambda id: ranks[id])
     for document, rank in ranks.items():
         if rank < ranks[lowest] and document not in graded:
-            graded[document] = Graded(passed_over * _looked_at(rank), clicks[lowest].at)
+            graded[document] = Graded(passed_over * _looked_at(rank), clicks[lowest].at, "skip")
     return graded
 
 

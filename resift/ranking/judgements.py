@@ -5,23 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from resift.arrays import Floats
 from resift.errors import BadInput
 
 GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25, "neutral": 0.0}
-_IMPLICIT = (GRADES["clicked"], GRADES["skipped"])
+# Whence a judgement comes; sessions are stored by the places of these names, so new ones go to the end.
+SOURCES = ("mark", "click", "skip", "model")
+_IMPLICIT = {"clicked": "click", "skipped": "skip"}
+# A weaker judgement does not replace a stronger one.
+_STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
+
+
+class Mark(NamedTuple):
+    """What a document is marked with: a ``grade`` from -1 to 1, and its ``source``, one of SOURCES."""
+
+    grade: float
+    source: str = "mark"
 
 
 @dataclass(frozen=True)
 class Judgement:
     """One judgement of a session: a document of an index, and how it was judged.
 
-    ``grade`` is one of GRADES or a score from -1 to 1: its sign says which, and its size how much it counts. 1 and -1
-    are explicit marks, .5 and -.25 implicit ones (a hit that was clicked, or was skipped on the way to a click), and 0
-    takes earlier ones back. ``query`` is the text that the document was judged
-    for, "" if unknown, and ``at`` the time in Unix seconds. Judgements of one ``step`` are undone together.
+    ``grade`` is one of GRADES or a score from -1 to 1: its sign says which, and its size how much it counts; 0 takes
+    earlier ones back. ``source`` says whence: a person's ``mark``, a ``click``, a ``skip`` (a hit that was passed over
+    on the way to a click), or the score of a ``model``. ``query`` is the text that the document was judged for, "" if
+    unknown, and ``at`` the time in Unix seconds. Judgements of one ``step`` are undone together.
     """
 
     index: str
@@ -30,6 +41,7 @@ class Judgement:
     query: str = ""
     at: float = 0.0
     step: int = 1
+    source: str = "mark"
 
 
 @dataclass(frozen=True)
@@ -44,45 +56,52 @@ class JudgedDocument:
 def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
     """Of all judgements of a session those that count, in the order in which their documents were first judged.
 
-    Of each document the latest counts, except that a click or a skip does not replace an explicit mark, nor a skip a
-    click: they say less.
+    Of each document the latest counts, except that a click or a skip does not replace a mark or a model's score, nor a
+    skip a click: they say less.
 
-    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25), Judgement("i", "a", 0.5), Judgement("i", "b", 0.5)]
-    >>> [(judgement.document, judgement.grade) for judgement in effective_judgements(marks)]
+    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25, source="skip")]
+    >>> clicks = [Judgement("i", document, 0.5, source="click") for document in "ab"]
+    >>> [(judgement.document, judgement.grade) for judgement in effective_judgements([*marks, *clicks])]
     [('a', 1), ('b', 0.5)]
     """
     latest: dict[tuple[str, str], Judgement] = {}
     for judgement in judgements:
         key = (judgement.index, judgement.document)
-        earlier = abs(latest[key].grade) if key in latest else 0
-        if judgement.grade not in _IMPLICIT or abs(judgement.grade) >= min(1, earlier):
+        earlier = latest.get(key)
+        if earlier is None or not earlier.grade or _STRENGTH[judgement.source] >= _STRENGTH[earlier.source]:
             latest[key] = judgement
     return [judgement for judgement in latest.values() if judgement.grade]
 
 
-def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Grades by document, of ids that were marked under the names of GRADES, and of ``scores`` by id.
+def inferred_source(grade: float) -> str:
+    """The source of a judgement that was kept without one, as version 0.1 keeps them: clicks went by their grade."""
+    return {GRADES[name]: source for name, source in _IMPLICIT.items()}.get(grade, "mark")
+
+
+def collect_marks(marked: Mapping[str, Sequence[str]], scores: Mapping[str, float] | None = None) -> dict[str, Mark]:
+    """Marks by document, of ids that were marked under the names of GRADES, and of a model's ``scores`` by id.
 
     Raises BadInput if no document is marked or one under two names, and for scores that are none.
 
     >>> collect_marks({"relevant": ["a"], "skipped": ["b"]}, {"c": 0.8})
-    {'c': 0.8, 'a': 1.0, 'b': -0.25}
+    {'c': Mark(grade=0.8, source='model'), 'a': Mark(grade=1.0, source='mark'), 'b': Mark(grade=-0.25, source='skip')}
     """
     marks = _checked({} if scores is None else scores)
     for name, ids in marked.items():
+        mark = Mark(GRADES[name], _IMPLICIT.get(name, "mark"))
         for id in ids:
-            if marks.setdefault(id, GRADES[name]) != GRADES[name]:
+            if marks.setdefault(id, mark).grade != mark.grade:
                 raise BadInput(f"document {id!r} is marked twice", value=id, expected="one mark a document")
     if not marks:
         raise BadInput("no document is marked", value=[], expected=f"ids in {' | '.join(GRADES)}, or scores")
     return marks
 
 
-def _checked(scores: Any) -> dict[str, float]:
+def _checked(scores: Any) -> dict[str, Mark]:
     if not isinstance(scores, Mapping) or not all(isinstance(id, str) and id for id in scores):
         raise BadInput("scores are not by document", value=scores, expected="numbers by document id")
     for id, score in scores.items():
         # bool is a kind of int in Python, and true is no number in JSON; models answer numbers of numpy
         if isinstance(score, bool) or not isinstance(score, Real) or not -1 <= float(score) <= 1:
             raise BadInput(f"the score of {id!r} is {score!r}", value=score, expected="a number from -1 to 1")
-    return {id: float(score) for id, score in scores.items()}
+    return {id: Mark(float(score), "model") for id, score in scores.items()}

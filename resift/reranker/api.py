@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.packed_vectors import sent_body
-from resift.plugin.rewriting.rewrite import JUDGED
+from resift.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
 from resift.ranking.judgements import GRADES, collect_marks
@@ -23,7 +23,8 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.json_provider import to_json
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_WINDOW, check_word_pairs
+from resift.contracts.query_dsl import MAX_WINDOW
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
@@ -76,7 +77,7 @@ def _feedback(query: str, session: str | None) -> tuple[Feedback | None, dict[st
     Raises SessionsUnavailable or EngineUnavailable if there is no query either.
     """
     try:
-        return current_service().feedback_of(session, engine_headers()), {}
+        return current_service().knowledge.session_feedback(session, engine_headers()), {}
     except (SessionsUnavailable, EngineUnavailable) as error:
         if not query:
             raise
@@ -229,16 +230,20 @@ def rewrite() -> dict[str, Any]:
     search_body = _clause(body, "body", "a search body")
     if search_body is None:
         raise BadInput("body is missing", value="body", expected="a search body")
-    as_text = read.flag(body, "as_text", False)
-    rewritten, reason = service.rewrite(read.named(body, "index"), search_body, engine_headers())
-    outcome = "rewritten" if rewritten is not search_body else "failed" if reason.startswith("failed") else "left_alone"
-    count_rewrite(outcome, reason)
+    rewritten, outcome, reason = service.rewrite_for_pipeline(read.named(body, "index"), search_body, engine_headers())
+    changed = rewritten is not search_body
+    count_rewrite(outcome)
     if read.flag(body, "hide_vectors", False):
         rewritten = _without_vectors(rewritten)
     return {
-        "body": to_json(rewritten).decode() if as_text else rewritten,
-        "resift": {"rewritten": outcome == "rewritten", **({"reason": reason} if reason else {})},
+        "body": as_text(rewritten) if read.flag(body, "as_text", False) else rewritten,
+        "resift": {"rewritten": changed, "outcome": outcome.code, **({"reason": reason} if reason else {})},
     }
+
+
+def as_text(body: dict[str, Any]) -> str:
+    """The JSON text of a search body in which ML Commons finds no name of its own to fill in, such as ${body}."""
+    return to_json(body).decode().replace("$", "\\u0024")
 
 
 def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:

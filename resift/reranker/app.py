@@ -11,24 +11,24 @@ from werkzeug.exceptions import HTTPException
 
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
-from resift.errors import EngineError, EngineUnavailable, ResiftError
+from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
-from resift.plugin.engine import Engine
+from resift.contracts.engine import Engine
 from resift.ranking.clicks import read_actions
 from resift.reranker.access.browsers import PAGE_POLICY, protect_browsers
 from resift.reranker.access.keys import Keys
 from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
-from resift.reranker.clicks import Clicks
+from resift.sessions.clicks import Clicks
 from resift.reranker.collector import Collector, ubi
-from resift.reranker.compatible import cohere, tei
 from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
+from resift.sessions.quotas import Quotas
 from resift.reranker.request_log import add_request_ids, identified
 from resift.reranker.search.service import Reranker
-from resift.reranker.sessions import Sessions
+from resift.sessions.sessions import Sessions
 from resift.version import __version__
 
 log = logging.getLogger(__name__)
@@ -47,16 +47,18 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
     app.config.update(RESIFT=config, MAX_CONTENT_LENGTH=config.max_body)
     engine = engine or open_engine(config.engine)
     log = open_ubi_log(ubi_address(config.engine, config.store), config.ubi_events, config.ubi_queries)
-    app.extensions["collector"] = Collector(log)
+    quotas = Quotas(config.max_marks_per_day, config.max_sessions_per_day, config.max_bytes_per_day)
+    store = open_session_store(config.store, config.session_index)
+    app.extensions["collector"] = Collector(log, quotas)
     app.extensions["resift"] = Reranker(
         engine,
         model or load_model(config.model),
-        Sessions(open_session_store(config.store, config.session_index), config.session_hours, caller=current_caller),
+        Sessions(store, config.session_hours, caller=current_caller, quotas=quotas),
         config,
         Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
         load_queries(config.static_queries),
     )
-    for blueprint in (api, tei, cohere, ubi):
+    for blueprint in (api, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
     add_request_ids(app)
@@ -75,10 +77,11 @@ def _add_access(app: Flask, config: Config) -> None:
 
 def _add_errors(app: Flask) -> None:
     @app.errorhandler(ResiftError)
-    def known(error: ResiftError) -> tuple[dict[str, Any], int]:
+    def known(error: ResiftError) -> tuple[dict[str, Any], int, dict[str, str]]:
         # an engine's own faults are none of the reranker's: to its clients they are as if the engine were away
         failed = isinstance(error, EngineError) and error.status >= 500
-        return identified(error.to_dict()), EngineUnavailable.status if failed else error.status
+        headers = {"Retry-After": str(error.seconds)} if isinstance(error, QuotaExceeded) else {}
+        return identified(error.to_dict()), EngineUnavailable.status if failed else error.status, headers
 
     @app.errorhandler(HTTPException)
     def http(error: HTTPException) -> Response:

@@ -14,11 +14,13 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
-from resift.plugin.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
-from resift.reranker.cache import TtlCache
-from resift.reranker.clicks import AHEAD
+from resift.cache import TtlCache
+from resift.reranker.access.requests import current_caller
+from resift.sessions.clicks import AHEAD
 from resift.reranker.metrics import count_ubi
+from resift.sessions.quotas import Quotas
 
 MAX_ITEMS = 1000  # of a request; the first ones count
 MAX_ITEM = 16_384  # bytes of one as JSON
@@ -32,17 +34,19 @@ ubi = Blueprint("ubi", __name__)
 class Collector:
     """Takes events and queries into UBI's ``log``. ``clock`` gives Unix seconds. May be used from several threads."""
 
-    def __init__(self, log: UbiLog, clock: Callable[[], float] = time.time) -> None:
-        self.log, self.clock = log, clock
+    def __init__(self, log: UbiLog, quotas: Quotas, clock: Callable[[], float] = time.time) -> None:
+        self.log, self.quotas, self.clock = log, quotas, clock
         self._counts: TtlCache[int] = TtlCache(_CLIENTS, 60.0, clock)
 
-    def take(self, kind: str, items: Sequence[Any]) -> Counter[str]:
-        """Store what is in order; return how many items had what outcome.
+    def take(self, kind: str, items: Sequence[Any], key: str | None = None) -> Counter[str]:
+        """Store what is in order; return how many items had what outcome. Raises QuotaExceeded: to an API key's quota
+        they are marks.
 
         ``stored``, or dropped for being ``malformed``, ``too_large``, beyond MAX_ITEMS (``too_many``) or MAX_A_MINUTE
         (``flood``), or ``refused`` by the engine. ``clock`` counts those of the stored whose time is in the future, no
         time, or none at all: they get the present one.
         """
+        self.quotas.check(key, "marks", "bytes")
         outcomes: Counter[str] = Counter(too_many=max(0, len(items) - MAX_ITEMS))
         of_client: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for item in items[:MAX_ITEMS]:
@@ -65,6 +69,7 @@ class Collector:
         ]
         outcomes["clock"] = right.count(False)
         refused = self.log.add(kind, timed) if timed else 0
+        self.quotas.count(key, marks=len(timed) - refused, bytes=len(json.dumps(timed, ensure_ascii=False).encode()))
         outcomes.update(refused=refused, stored=len(timed) - refused)
         return +outcomes
 
@@ -100,7 +105,7 @@ def queries() -> dict[str, Any]:
 
 def _taken(kind: str) -> dict[str, Any]:
     collector: Collector = current_app.extensions["collector"]
-    outcomes = collector.take(kind, read.json_items())
+    outcomes = collector.take(kind, read.json_items(), current_caller().name)
     for outcome, items in outcomes.items():
         count_ubi(f"{kind}_{outcome}", items)
     stored = outcomes.pop("stored", 0)

@@ -13,7 +13,7 @@ from resift.plugin.connect import default_store
 from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
-from resift.reranker.limits import MAX_WINDOW
+from resift.contracts.query_dsl import MAX_WINDOW
 from resift.reranker.search.cards import parse_page_fields
 from resift.vectors.packaged import DEFAULT
 
@@ -50,6 +50,10 @@ class Config:
 
     ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
+    ``max_connections_per_address``: how many connections a process has from one address at a time.
+
+    ``max_marks_per_day``, ``max_sessions_per_day``, ``max_bytes_per_day``: what each API key may store in a day, in each
+    process; 0 is no bound.
 
     ``log``: ``text``, or ``json`` for a line of JSON for each request and whatever else is to be said.
     """
@@ -78,7 +82,11 @@ class Config:
     max_text: int = 1_000_000
     page_fields: tuple[str, ...] = ()
     max_body: int = 8 * 2**20
+    max_marks_per_day: int = 1_000_000
+    max_sessions_per_day: int = 200_000
+    max_bytes_per_day: int = 10**9
     deadline: float = 30.0
+    max_connections_per_address: int = 700
     log: str = "text"
 
     def __post_init__(self) -> None:
@@ -86,6 +94,8 @@ class Config:
             object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
         ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
         ranges.update(session_window=(1, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
+        ranges.update(max_connections_per_address=(1, 10**6))
+        ranges.update(dict.fromkeys(("max_marks_per_day", "max_sessions_per_day", "max_bytes_per_day"), (0, 10**15)))
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resift.errors import BadInput, ModelNotFound, ResiftError
-from resift.plugin.documents import IndexInfo, check_name
+from resift.contracts.documents import IndexInfo, check_name
 from resift.ranking.late_interaction import FILE, LateInteraction
 
 log = logging.getLogger(__name__)

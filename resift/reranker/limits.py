@@ -21,10 +21,9 @@ MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other
 MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
 MAX_REGEX = 1000  # characters of a suggestion's: what OpenSearch takes of others, which it bounds itself
 MAX_QUERY_VALUES = 100_000  # of a query or filter
-MAX_WORD_PAIRS = 100_000_000  # of words that are compared with each other
+MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
 MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
 MAX_FACETS = 10  # fields whose values are counted for one search
-MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
 
 _MARKS = (b",", b"[", b"{")
 _OPENING, _CLOSING = "([{", ")]}"

@@ -16,6 +16,8 @@ from prometheus_client import (
     multiprocess,
 )
 
+from resift.rewriting.outcome import Outcome
+
 
 def add_metrics(app: Flask) -> None:
     """Count requests and their seconds by endpoint, and serve them under ``/metrics``.
@@ -54,8 +56,8 @@ def _add_counters(app: Flask, registry: CollectorRegistry) -> None:
     """What is counted by the functions below."""
     app.extensions["rewrites"] = Counter(
         "resift_rewrites",
-        "Searches that a pipeline had rewritten, left alone or failed to rewrite, and why",
-        ["outcome", "reason"],
+        "Searches of pipelines by what became of them: the codes of resift.rewriting.outcome",
+        ["outcome"],
         registry=registry,
     )
     app.extensions["searches"] = Counter(
@@ -72,11 +74,9 @@ def _add_counters(app: Flask, registry: CollectorRegistry) -> None:
     )
 
 
-def count_rewrite(outcome: str, reason: str) -> None:
-    """Count a search of a pipeline: ``outcome`` is ``rewritten``, ``left_alone`` or ``failed``."""
-    # what failed, or was rewritten in part, says what it met; as a label that would be a new series each time
-    label = {"failed": "failed", "rewritten": "in part" if reason else ""}.get(outcome, reason.split("; ")[0])
-    current_app.extensions["rewrites"].labels(outcome, label).inc()
+def count_rewrite(outcome: Outcome) -> None:
+    """Count a search of a pipeline by what became of it."""
+    current_app.extensions["rewrites"].labels(outcome.code).inc()
 
 
 def count_search(told: dict[str, Any]) -> None:

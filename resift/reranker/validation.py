@@ -30,9 +30,9 @@ from resift.errors import (
     TextTooLong,
     UnsupportedMediaType,
 )
-from resift.ranking.judgements import Judgement
+from resift.ranking.judgements import SOURCES, Judgement, inferred_source
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
-from resift.reranker.sessions import MAX_JUDGEMENTS
+from resift.sessions.sessions import LATEST, MAX_JUDGEMENTS
 
 _REQUIRED: Any = object()
 
@@ -164,16 +164,15 @@ def named(body: dict[str, Any], name: str) -> str:
     return str(value)
 
 
-def limited(value: str, name: str, truncate: bool = False, keep_end: bool = False) -> str:
+def limited(value: str, name: str, truncate: bool = False) -> str:
     """``value``, if it is Unicode text within the configured limit. Raises TextTooLong or BadInput if it is not.
 
-    With ``truncate`` it is cut to the limit instead, at its beginning with ``keep_end``, and its lone surrogates are
-    replaced.
+    With ``truncate`` it is cut to the limit instead, and its lone surrogates are replaced.
     """
     limit = current_app.config["RESIFT"].max_text
     if len(value) > limit and not truncate:
         raise TextTooLong(f"{name} has {len(value)} characters", value=len(value), expected=f"at most {limit}")
-    kept = value[-limit:] if keep_end else value[:limit]
+    kept = value[:limit]
     try:
         kept.encode()
     except UnicodeEncodeError:
@@ -183,26 +182,23 @@ def limited(value: str, name: str, truncate: bool = False, keep_end: bool = Fals
     return kept
 
 
-def texts(
-    body: dict[str, Any], name: str, most: int, truncate: bool | None = None, keep_end: bool = False
-) -> list[str]:
+def texts(body: dict[str, Any], name: str, most: int) -> list[str]:
     """A list of strings or of objects with a ``text``; null in it counts as "", and one string as a list of one.
 
-    With ``truncate``, by default the body's, long texts are cut instead of refused, at their beginning with
-    ``keep_end``. Raises TextTooLong for more than ``most``.
+    With the body's ``truncate`` long texts are cut instead of refused. Raises TextTooLong for more than ``most``.
     """
     value = _get(body, name, _REQUIRED, "a list of strings")
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
         _wrong(name, value, "a list of strings")
     check_count(name, len(items), most)
-    truncate = flag(body, "truncate", False) if truncate is None else truncate
+    truncate = flag(body, "truncate", False)
     strings = []
     for position, item in enumerate(items):
         item = item.get("text") if isinstance(item, dict) else item
         if item is not None and not isinstance(item, str):
             _wrong(f"{name}[{position}]", item, "a string")
-        strings.append(limited(item or "", f"{name}[{position}]", truncate, keep_end))
+        strings.append(limited(item or "", f"{name}[{position}]", truncate))
     return strings
 
 
@@ -273,9 +269,10 @@ def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
     checked = []
     for item in value:
         index, document = named(item, "index"), named(item, "document")
-        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, 1e12)
+        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, LATEST)
         step = natural(item, "step", 1, 10**9, low=1)
-        checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step))
+        source = choice(item, "source", inferred_source(grade), list(SOURCES))
+        checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step, source))
     return checked
 
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.lab.evaluation.data import Collection, Positions
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
-from resift.plugin.rewriting.clauses import question_clause
 from resift.ranking.judgements import Judgement
+from resift.rewriting.text import question_clause
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ class SameClassScores:
     """How well documents of a query's class are ranked; a row a query, NaN where its class is not in the database.
 
     ``map11`` (Q,); ``precision`` and ``interpolated`` (see
-    :func:`resift.lab.evaluation.metrics.interpolated_precision_at`), k → (Q,); ``curve`` (Q, 11), precision at recall 0,
-    .1, …, 1; ``scope`` (Q, S), precision among the first k for each k of ``scopes``.
+    :func:`resift.lab.evaluation.metrics.interpolated_precision_at`), k → (Q,); ``curve`` (Q, 11), precision at recall
+    0, .1, …, 1; ``scope`` (Q, S), precision among the first k for each k of ``scopes``.
     """
 
     map11: Numbers

@@ -20,26 +20,25 @@ from resift.vectors.table import WordVectors
 class Checkpoint:
     """A file with the state of a training; without a path it reads and writes nothing.
 
-    ``inputs`` identifies what the training starts from (:func:`inputs_digest`), and ``kinds_of_input`` names that in
-    the error. With ``resume``, ``state`` holds what the last :meth:`save` of the same training wrote, and is empty
-    where there is no file yet. The caller removes the file once the result is safe.
+    ``inputs`` identifies what the training starts from (:func:`inputs_digest`). ``state`` holds what the last
+    :meth:`save` of the same training wrote; it is empty where there is no file, or one of another training, which
+    begins anew. The caller removes the file once the result is safe.
 
-    Raises BadInput if the file that is to be resumed from is damaged or belongs to other inputs.
+    Raises BadInput for a damaged file.
     """
 
-    def __init__(
-        self, path: str | Path | None, inputs: str, resume: bool, kinds_of_input: str = "documents, vectors or options"
-    ) -> None:
+    def __init__(self, path: str | Path | None, inputs: str) -> None:
         self.path, self.inputs = Path(path) if path else None, inputs
         self.state: dict[str, Any] = {}
-        if self.path is None or not resume or not self.path.exists():
+        if self.path is None or not self.path.exists():
             return
         try:
-            self.state = torch.load(self.path, weights_only=True)
+            state = torch.load(self.path, weights_only=True)
         except Exception as error:  # torch raises nearly anything on a damaged file
-            raise BadInput(f"{path} is damaged: {error}", value=str(path), expected="a checkpoint") from error
-        if self.state.get("inputs") != inputs:
-            raise BadInput(f"{path} is of other {kinds_of_input}", value=str(path), expected="the same as before")
+            raise BadInput(
+                f"{path} is damaged: {error}", value=str(path), expected="a checkpoint, or no file there"
+            ) from error
+        self.state = state if state.get("inputs") == inputs else {}
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file by this state."""

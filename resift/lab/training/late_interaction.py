@@ -1,9 +1,9 @@
 """Learn a reranker from queries and their relevant documents: the parameters of a :class:`LateInteraction`.
 
 A query is to score its relevant document above the engine's other candidates: cross-entropy of picking it among hard
-negatives that BM25 ranks high (:mod:`resift.lab.training.late_interaction_gradient`). Adam moves the rows and log weights
-of the batch's words alone. Words that many queries hold ("when", "how") get shifts of their own in queries. Constants
-were chosen on the first 70 % of the questions of a SQuAD part. Needs NumPy alone.
+negatives that BM25 ranks high (:mod:`resift.lab.training.late_interaction_gradient`). Adam moves the rows and log
+weights of the batch's words alone. Words that many queries hold ("when", "how") get shifts of their own in queries.
+Constants were chosen on the first 70 % of the questions of a SQuAD part. Needs NumPy alone.
 """
 
 from __future__ import annotations

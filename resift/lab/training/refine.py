@@ -72,9 +72,9 @@ def refine(
     """Word vectors (V, D) float32 of which texts' weighted means follow the teacher in ``model_folder``.
 
     Rows and weights are learned. At most ``limit`` sentences are drawn from all ``sources`` alike (:func:`sentences`);
-    ``rate`` is Adam's, for rows of length 1. ``levels`` is as in :func:`resift.lab.training.distill.distill`. ``progress``
-    is called with the numbers of steps done and of all, of which the teacher's encoding is the first half. The same
-    call on the same machine gives the same vectors.
+    ``rate`` is Adam's, for rows of length 1. ``levels`` is as in :func:`resift.lab.training.distill.distill`.
+    ``progress`` is called with the numbers of steps done and of all, of which the teacher's encoding is the first half.
+    The same call on the same machine gives the same vectors.
 
     Raises MissingExtra without sentence-transformers, and BadInput if the folder holds no such model or the texts hold
     too few sentences.

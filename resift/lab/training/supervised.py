@@ -43,28 +43,27 @@ def train(
     options: RoBoewOptions,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
-    resume: bool = False,
 ) -> tuple[Model, dict[str, Any]]:
     """Learn an encoder of the options' kind from labelled ``texts``; the model and a summary.
 
     ``labels``: the class of each text, or weights of classes (soft supervision). The classes need not be those that are
     searched for later. ``progress`` is called with the numbers of documents that were seen and that will be seen in
-    all. The file ``checkpoint``, if one is given, holds the state after every epoch, and with ``resume`` the training
-    goes on from it to the same result; the caller removes it.
+    all. The file ``checkpoint``, if one is given, holds the state after every epoch, from which the same training
+    goes on to the same result; the caller removes it.
 
     In the summary, ``map11`` holds mean average precisions (0 to 1) of the held-back documents against the others:
     ``vectors``, of the given vectors' weighted mean, ``untrained`` and ``trained``, of this encoder; ``better`` says
     whether ``trained`` is the highest (None without held-back documents).
 
     Raises BadInput if there is not a label for each text, a label is none, nothing can be learned from the texts, or
-    the checkpoint is damaged or of another training.
+    the checkpoint is damaged.
     """
     if len(texts) != len(labels) or not texts:
         raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
     vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
-    saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()), resume)
+    saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
     choosing = int((~documents.held).sum()) if documents.held.any() else 0
     steps = StepCounter(progress, options.epochs * (choosing + len(texts)))
     curve = _learning_curve(documents, vectors, options, saved, steps) if choosing else []

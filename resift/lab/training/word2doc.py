@@ -45,16 +45,15 @@ def train(
     options: Word2DocOptions,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
-    resume: bool = False,
 ) -> tuple[Word2Doc, dict[str, Any]]:
     """The trained model for the documents of ``ids``, and its report (see ``word2doc_report.judge``).
 
     ``titles`` and ``bodies`` are the documents' texts; ``vectors`` see the words of the queries. ``progress`` is called
     with the numbers of pairs seen and of all. The file ``checkpoint``, if one is given, holds the state after every
-    epoch, and with ``resume`` the training goes on from it to the same result; the caller removes it.
+    epoch, from which the same training goes on to the same result; the caller removes it.
 
     Raises BadInput for fewer documents than context and negatives together, if no document has keywords, or if the
-    checkpoint is damaged or of another training.
+    checkpoint is damaged.
     """
     needed = CONTEXT + options.negatives + 1
     if len(ids) < needed:
@@ -70,8 +69,7 @@ def train(
     vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.from_texts(texts)
     examples = _examples(pairs, retriever, view, speller, options)
-    kinds_of_input = "documents or options, or of other word vectors"
-    saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options), resume, kinds_of_input)
+    saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _trained(examples, len(ids), options, saved, progress)
     report = {"options": asdict(options), "documents": len(ids), "pairs": len(pairs.queries)}
     model = Word2Doc(ids, view, retriever, speller, network.layers(), info=report)

@@ -15,9 +15,9 @@ from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import is_foreign, pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.documents import IndexInfo, ModelDescription
+from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.plugin.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
+from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
@@ -226,8 +226,11 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
     """
     path = "/" + quote(name, safe=",*")
     try:
-        found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
-        mappings = cluster.request("GET", f"{path}/_mapping")
+        while True:
+            found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
+            mappings = cluster.request("GET", f"{path}/_mapping")
+            if found.keys() == mappings.keys():  # no index came or went between the two, as by a rollover
+                break
     except EngineError as error:
         if error.status == 400 and "index_closed" in error.message:
             raise _closed(name) from error

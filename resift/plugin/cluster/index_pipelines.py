@@ -19,8 +19,8 @@ from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline
 from resift.plugin.cluster.templates import Stamp, fill, render
-from resift.plugin.documents import IndexInfo
-from resift.plugin.query_dsl import PIPELINE_PREFIX
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.documents import IndexInfo
-from resift.plugin.query_dsl import is_ours
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.

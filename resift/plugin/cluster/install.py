@@ -40,7 +40,7 @@ from resift.plugin.cluster.resources import (
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
-from resift.plugin.documents import ModelDescription
+from resift.contracts.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource

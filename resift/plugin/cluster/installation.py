@@ -8,8 +8,8 @@ from typing import Any
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.settings import joined
 from resift.plugin.cluster.templates import Stamp
-from resift.plugin.documents import ModelDescription
-from resift.plugin.query_dsl import VECTOR_FIELD
+from resift.contracts.documents import ModelDescription
+from resift.contracts.query_dsl import VECTOR_FIELD
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
-from resift.plugin.resource_files import read_resource
+from resift.rewriting.similarity import script_source
 from resift.version import __version__
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Script(Resource):
     kind = "stored script"
 
     def __init__(self, cluster: Cluster, installation: str, script: str) -> None:
-        source = read_resource(f"{script}.painless")
+        source = script_source(script)
         # The same for every model, so that installing another one does not replace the scripts.
         stamp = Stamp(__version__, "any", fingerprint(source))
         body = {"script": {"lang": "painless", "source": f"// {stamp}\n{source}"}}

@@ -116,6 +116,7 @@ _IMPOSSIBLE = {
     "string_index_out_of_bounds_exception",
     "too_complex_to_determinize_exception",
     "too_many_buckets_exception",
+    "too_many_clauses",
     "too_many_nested_clauses",
     "unsupported_operation_exception",
 }

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.plugin.documents import Document
-from resift.plugin.query_dsl import is_ours
+from resift.contracts.documents import Document
+from resift.contracts.query_dsl import is_ours
 
 
 def stored_json(document: Document, vector_field: str) -> str:

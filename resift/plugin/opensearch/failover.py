@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from opensearchpy import Transport
+from opensearchpy import Connection, Transport
 from opensearchpy.connection_pool import EmptyConnectionPool
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import ConnectionTimeout, SerializationError, TransportError
@@ -18,6 +19,7 @@ from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from resift.errors import BadInput
+from resift.contracts.engine import REPEATABLE
 from resift.plugin.request_id import HEADER, OPAQUE_ID
 
 log = logging.getLogger(__name__)
@@ -29,10 +31,11 @@ _DEAD_SECONDS = 30
 _SNIFF_SECONDS = 60
 # A parameter of requests whose answers are wanted as they are.
 AS_TEXT = "resift_as_text"
-# The requests that may be sent twice although their method is POST. Not _search/scroll: the first one may have moved
-# on, and the second one would leave out a page.
-_REPEATABLE_POSTS = {"_search", "_msearch", "_count", "_bulk", "_refresh", "_delete_by_query"}
-_QUICK_POSTS = {"_search", "_msearch", "_count"}
+_SEARCHES = {"_search", "_msearch", "_count"}  # not _search/scroll, which would leave out a page if it is sent twice
+# Writes that change nothing more the second time, although their method is POST: those of _bulk name their documents.
+_IDEMPOTENT_POSTS = {"_bulk", "_refresh", "_delete_by_query"}
+_PING_SECONDS = 1.0
+_GATEWAY_LOST_IT = (502, 504)  # what a proxy answers whose node has gone
 
 
 class FailoverTransport(Transport):  # type: ignore[misc]
@@ -41,8 +44,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     ``timeout`` is the seconds that a request may take in all, and ``search_timeout`` those of one that only reads, such
     as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but
     the last that is asked gets PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a
-    search its whole time, and a search that takes long has the rest of it. ``sniff``: ask the cluster now and then
-    which nodes it has.
+    search its whole time, and a search that takes long has the rest of it. A search that is not REPEATABLE is sent to
+    one node alone, which has the whole time. ``sniff``: ask the cluster now and then which nodes it has.
     """
 
     connection_pool: Any
@@ -60,6 +63,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         sniffing = {"sniffer_timeout": _SNIFF_SECONDS if sniff else None, "sniff_timeout": CONNECT_SECONDS}
         super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
+        self._asked = threading.local()
         self.last_sniff = 0.0  # at the first request, not now: opening an engine asks nothing
         _TRANSPORTS.add(self)
 
@@ -93,7 +97,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         nodes = len(self.connection_pool.connection_opts)
         for others in reversed(range(max(2, nodes))):
             left = max(deadline - time.monotonic(), 0.1)
-            wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_quick(method, url) else left
+            wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_soon_sent_on(method, url) else left
             limits = Timeout(connect=min(CONNECT_SECONDS, wait), read=wait)
             try:
                 return ask(method, url, {**params}, body, limits, ignore, headers)
@@ -147,13 +151,25 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             raise BadInput("Authorization cannot be handed on to a cluster of AWS", expected="no Authorization header")
         return lowered
 
+    def get_connection(self) -> Any:
+        """The node that this thread's next request goes to; remembered until the one after it."""
+        self._asked.node = super().get_connection()
+        return self._asked.node
+
     def _may_try_again(self, error: TransportError, method: str, url: str) -> bool:
-        if not isinstance(error, ConnectionFailed):
-            return error.status_code in self.retry_on_status
-        never_sent = isinstance(error.info, (NewConnectionError, ConnectTimeoutError))
-        if never_sent or method != "POST" or _last(url) in _REPEATABLE_POSTS:
-            return not isinstance(error, ConnectionTimeout) or len(self.connection_pool.connection_opts) > 1
-        return False
+        """Whether another node may be asked after one failed: what can fell a node is never sent to a second one.
+
+        A search whose node is gone may be the reason for it, unless that node answers a ping.
+        """
+        if isinstance(error.info, (NewConnectionError, ConnectTimeoutError)):
+            return True  # it was never sent
+        if not _is_repeatable(method, url):
+            return False
+        if isinstance(error, ConnectionTimeout):
+            return len(self.connection_pool.connection_opts) > 1
+        if isinstance(error, ConnectionFailed) or error.status_code in _GATEWAY_LOST_IT:
+            return _last(url) not in _SEARCHES or _is_alive(self._asked.node)
+        return error.status_code in self.retry_on_status
 
     def sniff_hosts(self, initial: bool = False) -> None:
         """Ask the cluster for its nodes; where that fails, those that are known stay."""
@@ -175,13 +191,28 @@ if hasattr(os, "register_at_fork"):  # which Windows has not
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _is_quick(method: str, url: str) -> bool:
-    """Whether a request is answered soon where all is well: reading, searching, and writing one document."""
-    return _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
+def _is_soon_sent_on(method: str, url: str) -> bool:
+    """Whether a request may go to another node, and is answered soon where all is well: no bulk of documents."""
+    is_quick = _only_reads(method, url) or "_doc" in url.split("/") or "/_create/" in url
+    return is_quick and _is_repeatable(method, url)
 
 
 def _only_reads(method: str, url: str) -> bool:
-    return method in ("GET", "HEAD") or _last(url) in _QUICK_POSTS
+    return method in ("GET", "HEAD") or _last(url) in _SEARCHES
+
+
+def _is_repeatable(method: str, url: str) -> bool:
+    if _last(url) in _SEARCHES:
+        return REPEATABLE.get()
+    return method != "POST" or _last(url) in _IDEMPOTENT_POSTS
+
+
+def _is_alive(node: Connection) -> bool:
+    try:
+        node.perform_request("HEAD", "/", timeout=_PING_SECONDS)
+    except TransportError as error:
+        return error.status_code in (401, 403)  # which is an answer too
+    return True
 
 
 def _last(url: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from resift.plugin.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription
-from resift.plugin.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
 # except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other
@@ -42,7 +42,7 @@ _CONSEQUENCES = {
 
 
 def index_settings(analyzer: str) -> dict[str, Any]:
-    """The settings of an index whose texts are cut by ``analyzer``, one of ``resift.plugin.documents.ANALYZERS``."""
+    """The settings of an index whose texts are cut by ``analyzer``, one of ``resift.contracts.documents.ANALYZERS``."""
     if analyzer not in LANGUAGES:
         return SETTINGS
     name, filters = f"resift_{analyzer}", dict[str, Any]()

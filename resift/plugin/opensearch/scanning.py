@@ -9,7 +9,7 @@ from opensearchpy import OpenSearch
 
 from resift.errors import EngineUnavailable, IndexNotFound, NotFound
 from resift.plugin.opensearch.client import call
-from resift.plugin.query_dsl import Body
+from resift.contracts.query_dsl import Body
 
 _PAGE = 500  # documents that are read together
 _KEPT = "10m"  # how long the cluster keeps its place, between two pages

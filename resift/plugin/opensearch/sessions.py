@@ -5,16 +5,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from opensearchpy.helpers import scan
 
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
-from resift.plugin.documents import check_name
+from resift.contracts.documents import check_name
 from resift.plugin.opensearch.client import T, call, connect
-from resift.plugin.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
 
 _ATTEMPTS = 20
+_FULL = "read-only-allow-delete block"
+_UNBLOCK = "indices:admin/settings/update"
 _WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
 _TIMEOUT = 5.0  # seconds
 SETTINGS = {
@@ -97,7 +100,8 @@ class OpenSearchSessionStore(SessionStore):
     def _holds(self, id: str, write: str) -> bool:
         """Whether what is stored under an id comes from this very write."""
         answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404})
-        return bool(answer.get("found") and answer["_source"]["session"].get(_WRITE) == write)
+        session = answer["_source"].get("session") if answer.get("found") else None
+        return isinstance(session, dict) and session.get(_WRITE) == write
 
     def _create_index(self) -> None:
         """Create the index unless it exists: one that the cluster created by itself would have other mappings."""
@@ -118,8 +122,41 @@ class OpenSearchSessionStore(SessionStore):
         return "error" not in self._call(self.client.get, index=self.index, id=_key(""), params=params)
 
     def delete(self, id: str) -> bool:
-        answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
+        return self._despite_block(lambda: self._delete_key(_key(id)))
+
+    def _delete_key(self, key: str) -> bool:
+        answer = self._call(self.client.delete, index=self.index, id=key, params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
+
+    def _despite_block(self, delete: Callable[[], T]) -> T:
+        """What ``delete`` returns. On a node whose disk is full OpenSearch refuses even that sessions be deleted: the
+        block is lifted for it."""
+        lifted = False
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return delete()
+                except SessionsUnavailable as error:
+                    if _FULL not in error.message:
+                        raise
+                    refusal = error
+                self._block(None, refusal)
+                lifted = True  # until somebody else, who deletes too, has put it back
+            raise refusal
+        finally:
+            if lifted:
+                with suppress(SessionsUnavailable):  # where it is still needed the cluster sets it again by itself
+                    self._block(True)
+
+    def _block(self, value: bool | None, refusal: SessionsUnavailable | None = None) -> None:
+        """Set the block of a full disk, or with None lift it; where that is not allowed, it is the ``refusal``'s end."""
+        try:
+            body = {"index.blocks.read_only_allow_delete": value}
+            self._call(self.client.indices.put_settings, index=self.index, body=body)
+        except SessionsUnavailable as error:
+            expected = f"the right {_UNBLOCK} on that index, as resift role serve prints it, or space on the disk"
+            message = f"{(refusal or error).message} It cannot be lifted: {error.message}"
+            raise SessionsUnavailable(message, value=self.index, expected=expected) from error
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
@@ -135,10 +172,21 @@ class OpenSearchSessionStore(SessionStore):
             return []
 
     def delete_index(self, index: str) -> int:
-        return self._delete({"term": {"indices": index}})
+        return self._delete_all({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:
-        return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, wait)
+        query = {"range": {"expires": {"lt": round(before * 1000)}}}
+        return self._delete_all(query) if wait else self._delete(query, everything=False)
+
+    def _delete_all(self, query: dict[str, Any]) -> int:
+        """Delete the sessions that match; return how many."""
+
+        def delete() -> int:
+            # refused at once where there is a block, for whose end a deletion by query would wait
+            self._delete_key(_key(""))
+            return self._delete(query)
+
+        return self._despite_block(delete)
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
         """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
@@ -180,8 +228,12 @@ def _limit(wait: bool) -> dict[str, float]:
 
 
 def _stored(source: dict[str, Any], version: Any = None) -> StoredSession:
-    body = {name: value for name, value in source["session"].items() if name != _WRITE}
-    return StoredSession(body, source["expires"] / 1000, source["indices"], version)
+    expires = source.get("expires")
+    seconds = expires / 1000 if isinstance(expires, (int, float)) else None
+    body = source.get("session")
+    if isinstance(body, dict):
+        body = {name: value for name, value in body.items() if name != _WRITE}
+    return StoredSession(body, seconds, source.get("indices"), version)
 
 
 def _key(id: str) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import EngineError, IndexNotFound
-from resift.plugin.documents import check_name
+from resift.contracts.documents import check_name
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
-from resift.plugin.session_store import HURRIED_SECONDS
-from resift.plugin.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
+from resift.contracts.session_store import HURRIED_SECONDS
+from resift.contracts.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500
@@ -96,7 +97,8 @@ class OpenSearchUbiLog(UbiLog):
         if not sources:  # OpenSearch refuses an empty bulk request
             return 0
         self._create(kind)
-        lines = "".join(f'{{"index":{{}}}}\n{to_json(source)}\n' for source in sources)
+        # with ids, so that an event is there once though its answer gets lost and it is sent again
+        lines = "".join(f'{{"index":{{"_id":"{uuid.uuid4()}"}}}}\n{to_json(source)}\n' for source in sources)
         params = {"filter_path": "items.*.status,items.*.error"}
         answer = call(self.client.bulk, index=self.names[kind], body=lines, params=params)
         results = [item["index"] for item in answer["items"]]

@@ -15,15 +15,11 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from resift.plugin.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES
+from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES
 from resift.plugin.sqlite.porter import stem
+from resift.stop_words import ANALYZER_STOP_WORDS
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
-STOP_WORDS = frozenset(
-    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
-    | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
-    | {"with"}
-)
 # Signs that Unicode 12 counted among the pictographs, as Lucene does, and later versions no longer do.
 _PICTURES = (
     r"\u2388\u2600-\u2605\u2607-\u2612\u2614-\u2685\u2690-\u2705\u2708-\u2712\u2763-\u2767\U0001F000-\U0001F0FF"
@@ -123,7 +119,7 @@ def _stemmed(word: str) -> str:
     lowered = _lowered(word)
     if lowered.endswith(("'s", "’s", "＇s")):
         lowered = lowered[:-2]
-    return "" if lowered in STOP_WORDS else stem(lowered)
+    return "" if lowered in ANALYZER_STOP_WORDS else stem(lowered)
 
 
 @cache

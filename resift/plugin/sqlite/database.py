@@ -152,11 +152,11 @@ class Database:
                 raise self._unavailable(f"{self.path} cannot be opened", value=self.path, expected=expected) from error
             if any(phrase in str(error) for phrase in _PASSING):
                 raise self._unavailable(f"{self.path}: {error}", value=self.path) from error
-            raise self.damage(str(error)) from error
+            raise self._damage(str(error)) from error
         except UnicodeDecodeError as error:  # Python's own, where SQLite's message quotes the damage
-            raise self.damage(str(error)) from error
+            raise self._damage(str(error)) from error
 
-    def damage(self, what: str) -> ResiftError:
+    def _damage(self, what: str) -> ResiftError:
         """The error for a file that holds what was never written."""
         expected = "a copy of the file, or the documents indexed again into a new one"
         return self._corrupt(f"{self.path} is damaged: {what}", value=self.path, expected=expected)

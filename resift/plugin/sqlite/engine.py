@@ -10,7 +10,7 @@ from typing import Any
 
 from resift.arrays import Floats
 from resift.errors import BadInput, CorruptEngine, EngineUnavailable, NotFound, UnsupportedQuery
-from resift.plugin.documents import (
+from resift.contracts.documents import (
     Document,
     IndexInfo,
     ModelDescription,
@@ -20,8 +20,8 @@ from resift.plugin.documents import (
     check_document,
     check_index,
 )
-from resift.plugin.engine import Engine, Headers
-from resift.plugin.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
+from resift.contracts.engine import Engine, Headers
+from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.field_values import count_values, exact_names

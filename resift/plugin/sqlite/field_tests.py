@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resift.errors import BadInput
-from resift.plugin.query_dsl import values_of
+from resift.contracts.query_dsl import values_of
 
 Scalar = str | int | float | bool
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

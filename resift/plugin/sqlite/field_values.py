@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from resift.plugin.query_dsl import is_ours, values_of
+from resift.contracts.query_dsl import is_ours, values_of
 
 _MAX_VALUE = 256  # characters of a text that is taken for one value, and not for words
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.plugin.query_dsl import VECTOR_FIELD
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.bm25 import Rows, Scores
 from resift.plugin.sqlite.scripts import Script
 from resift.plugin.sqlite.tables import IndexTables, stored_vector

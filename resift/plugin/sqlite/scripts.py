@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput, UnsupportedQuery
-from resift.plugin.query_dsl import VECTOR_FIELD
-from resift.plugin.resource_files import read_resource
+from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import MAX_BETA
 
 Doubles = NDArray[np.float64]
@@ -74,7 +74,7 @@ def parse_script(script: Any, dim: int) -> Script:
     """The script of a ``script_score`` over vectors of ``dim`` numbers. Raises UnsupportedQuery for any but ours."""
     if not isinstance(script, Mapping):
         _unknown(script)
-    names = [name for name in _SCRIPTS if script.get("source") == read_resource(f"{name}.painless")]
+    names = [name for name in _SCRIPTS if script.get("source") == script_source(name)]
     if not names or set(script) - {"lang", "source", "params"} or script.get("lang", "painless") != "painless":
         _unknown(script)
     params = script.get("params")

@@ -17,8 +17,8 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
-from resift.plugin.documents import ANALYZERS, Document, IndexInfo
-from resift.plugin.query_dsl import document_text
+from resift.contracts.documents import ANALYZERS, Document, IndexInfo
+from resift.contracts.query_dsl import document_text
 from resift.plugin.sqlite.analysis import terms_of
 
 FORMAT = 2  # of the whole file, kept as user_version; it counts up when what is stored changes
@@ -76,7 +76,7 @@ class IndexTables:
 
     @property
     def analyzer(self) -> str:
-        """One of ``resift.plugin.documents.ANALYZERS``."""
+        """One of ``resift.contracts.documents.ANALYZERS``."""
         return str(self.meta["analyzer"])
 
     @property

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import EngineUnavailable
-from resift.plugin.session_store import HURRIED_SECONDS
+from resift.contracts.session_store import HURRIED_SECONDS
 from resift.plugin.sqlite.database import Database
-from resift.plugin.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery, text_of
+from resift.contracts.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery, text_of
 
 MAX_ROWS = 100_000  # of a kind; the oldest go first
 _SCHEMA = (

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from resift.errors import BadInput, NotFound, ResiftError
 from resift.files import replace_private
+from resift.sessions.sessions import Anybody
 
 if TYPE_CHECKING:
     from resift.reranker.config import Config
@@ -39,7 +40,7 @@ _NO_VERSION = (0, 0, 0)
 
 
 @dataclass(frozen=True)
-class Caller:
+class Caller(Anybody):
     """Who asks: the key's ``name`` and its ``scopes``. Without keys the name is None, and everything is allowed."""
 
     name: str | None = None

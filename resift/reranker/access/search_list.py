@@ -19,6 +19,7 @@ from importlib.resources import files
 from typing import Any
 
 from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
+from resift.contracts.query_dsl import MAX_RESULTS
 
 # shapes that are one entry of a table: {"match": …}, but not {"match": …, "term": …}
 _TABLES = {"clause": "clauses", "interval": "intervals"}
@@ -40,12 +41,18 @@ def search_list() -> dict[str, Any]:
     return listed
 
 
-def check_listed(name: str, asked: Mapping[str, Any], shape: Shape = "clause") -> None:
+def check_listed(name: str, asked: Mapping[str, Any], shape: Shape = "clause", size: int = 10) -> None:
     """Raise ClauseNotAllowed, BadInput or TextTooLong, with the path, unless a request's field ``name`` is listed.
 
-    ``shape``: ``clause``, or ``body`` for a whole search body.
+    ``shape``: ``clause``, or ``body`` for a whole search body. ``size``: how many hits are asked for, where a body does
+    not say so itself.
     """
-    _Walk().check(asked, shape, name)
+    walk = _Walk()
+    walk.check(asked, shape, name)
+    size = asked.get("size", size) if shape == "body" else size
+    if size > walk.hits:
+        expected = f"at most {walk.hits} with what is asked of each"
+        raise BadInput(f"{size} hits are asked for", value=size, expected=expected)
 
 
 class _Walk:
@@ -54,6 +61,8 @@ class _Walk:
     def __init__(self) -> None:
         self.bounds: dict[str, int] = search_list()["bounds"]
         self.counts: Counter[str] = Counter()
+        self.hits = MAX_RESULTS
+        self.buckets = 1  # of the aggregations around the place that is looked at
 
     def check(self, value: Any, shape: Shape, path: str) -> None:
         """Check a value, which may be any of a shape's alternatives."""
@@ -86,6 +95,7 @@ class _Walk:
         self._count("characters of all texts", path, len(text))
         if shape in _EXPENSIVE:
             self._count("patterns", path)
+            self._count("characters of all patterns", path, len(text))
         brackets = text.count("(")
         if brackets > _BRACKETS.get(shape, brackets):
             expected = f"at most {_BRACKETS[shape]} opening brackets"
@@ -94,11 +104,22 @@ class _Walk:
     def _check_object(self, value: Mapping[str, Any], shape: Shape, path: str) -> None:
         level = f"{_LEVELS.get(shape, 'other')} levels"
         self._count(level, path)
+        buckets = self.buckets
+        if shape == "aggregation":
+            self.buckets *= _buckets(value)
+            self._count("buckets", path, self.buckets)
+        self._count(shape, path)
+        self.hits = min(self.hits, search_list()["hit counts"].get(shape, self.hits))
         if shape in _LEVELS:
             self._count(f"{_LEVELS[shape]}s", path)
         if shape in _TABLES and len(value) != 1:
             raise BadInput(f"{path} has {len(value)} keys", value=", ".join(value), expected="the name of one clause")
         keys = _keys(shape)
+        if (required := search_list()["required"].get(shape)) and required not in value:
+            # empty buckets may be more than a node can hold, which ends it
+            raise BadInput(f"{path} has no {required}", value=f"{path}.{required}", expected=keys[required])
+        if "fuzziness" in value and "query" in keys:
+            keys = {**keys, "query": "query string text"}  # of which each word may match many others
         for name, inner in value.items():
             self._count("characters of all texts", path, len(name))
             is_field = shape not in _LABELLED and name in search_list()["refused names"]
@@ -111,6 +132,7 @@ class _Walk:
                 )
             self.check(inner, expected, f"{path}.{name}")
         self.counts[level] -= 1
+        self.buckets = buckets
 
     def _count(self, name: str, path: str, count: int = 1) -> None:
         self.counts[name] += count
@@ -123,6 +145,15 @@ def _check_number(number: float, shape: Shape, path: str) -> None:
     _, sign, limit = shape.rpartition("number")[2].partition("= ")
     if sign and (number > float(limit) if "<" in shape else number < float(limit)):
         raise BadInput(f"{path} is {number}", value=number, expected=shape)
+
+
+def _buckets(aggregation: Mapping[str, Any]) -> int:
+    """How many buckets an aggregation may make in each one around it."""
+    for kind, usual in search_list()["bucket counts"].items():
+        if isinstance(settings := aggregation.get(kind), dict):
+            asked = settings.get("size", settings.get("buckets", usual))
+            return max(1, int(asked)) if isinstance(asked, (int, float)) and abs(asked) < 1e9 else usual
+    return 1
 
 
 def _kind(value: Any) -> str:

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from resift.errors import BadInput
-from resift.plugin.documents import IndexInfo
-from resift.plugin.rewriting.clauses import question_clause
-from resift.plugin.rewriting.query_text import telling_words
+from resift.contracts.documents import IndexInfo
+from resift.rewriting.text import question_clause, telling_words
 from resift.reranker.access.search_list import check_listed
 from resift.reranker.limits import check_clause
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import Asked, asked_in
+from resift.rewriting.request import Asked, asked_in
 
 # Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
 # a million, unless it is told how far to look.
@@ -26,7 +25,7 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
     """The search body that a search stands for.
 
     ``rarity`` says which words of a text are kept that is too long for the engine, as
-    :func:`resift.plugin.rewriting.query_text.telling_words` has it.
+    :func:`resift.rewriting.text.telling_words` has it.
 
     Raises BadInput for a body whose own ``query`` is no clause, or whose ``size`` or ``from`` is no whole number, and
     for a clause or body with ``documents``.
@@ -63,7 +62,7 @@ def check_asked(search: Search, max_text: int, listed_only: bool) -> None:
     """Raise BadInput, TextTooLong or ClauseNotAllowed for a query or filter that is too much, or not listed."""
     for name, asked in (("query", search.query), ("filter", search.filter)):
         if isinstance(asked, dict) and listed_only:
-            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body")
+            check_listed(name, asked, "clause" if name == "filter" or is_clause(asked) else "body", search.size)
         elif isinstance(asked, dict):
             check_clause(name, asked, max_text)
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from resift.errors import BadInput
-from resift.plugin.query_dsl import document_text, is_ours, values_of
+from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.ranking.explain import title as first_line
 
 ROLES = ("title", "text", "link", "image", "facet")

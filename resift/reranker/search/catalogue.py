@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
-from resift.plugin.documents import IndexInfo, WeighedModel
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text, values_of
-from resift.plugin.rewriting.clauses import question_clause
+from resift.contracts.documents import IndexInfo, WeighedModel
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text, values_of
+from resift.rewriting.text import question_clause
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
-from resift.reranker.cache import TtlCache
+from resift.cache import TtlCache
 from resift.reranker.search.cards import CardFields, card_fields
 from resift.reranker.search.example_queries import example_queries
 

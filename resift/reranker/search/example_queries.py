@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from resift.plugin.sqlite.analysis import STOP_WORDS
-from resift.stop_words import FUNCTION_WORDS
+from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
 _READ = 1500  # characters of a text
 _PART = re.compile(r"[^.,;:!?()\[\]{}<>|/\\\"“”„«»…•\n\r\t–—]+")
@@ -17,7 +16,7 @@ _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 _MIN_LETTERS, _LONG = 3, 20
 _EACH = 5
 _WEIGHTS = {2: 1.0, 3: 1.2}  # of phrases of so many words
-_STOP = STOP_WORDS | FUNCTION_WORDS
+_STOP = ANALYZER_STOP_WORDS | FUNCTION_WORDS
 
 
 def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:

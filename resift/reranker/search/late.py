@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.plugin.documents import IndexInfo, SearchResult
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import document_text
+from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text
 from resift.ranking.fusion import factors_of
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.search.hits import HitKey, hit_key
 from resift.reranker.search.request import Search
-from resift.reranker.search.rewriting import SessionQuery
+from resift.reranker.search.response import HitKey, hit_key
+from resift.rewriting.rewrite import Rewritten
 
 
 class LateReranking:
@@ -30,13 +30,13 @@ class LateReranking:
         return {**body, "from": 0, "size": max(window, end)}
 
     def page(
-        self, search: Search, info: IndexInfo, body: dict[str, Any], query: SessionQuery, result: SearchResult
+        self, search: Search, info: IndexInfo, body: dict[str, Any], query: Rewritten, result: SearchResult
     ) -> SearchResult:
         """The page that ``body`` asks for, of a ``result`` for :meth:`window_body`; hits of the window have their new
         scores, and in ``resift`` as ``reranker`` by how much the reranker is for them, 0 to 1."""
         window = query.settings.window
         hits = result.hits[:window]
-        support = self.late.support(query.meaning.text, self._texts(search, info, body, hits))
+        support = self.late.support(query.knowledge.text, self._texts(search, info, body, hits))
         support[_demoted(query, hits)] = 0
         scores = np.array([hit["_score"] for hit in hits], np.float64) * factors_of(support, self.late.alpha)
         order = np.argsort(-scores, kind="stable").tolist()
@@ -70,7 +70,7 @@ class LateReranking:
         return [document_text(sources.get(hit_key(hit), {}), info.fields) for hit in hits]
 
 
-def _demoted(query: SessionQuery, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
+def _demoted(query: Rewritten, hits: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
     """Which hits (n,) are shown last, behind all others however much the reranker is for them."""
-    judged = set(query.meaning.judged) if query.settings.judged == "demote" else set()
+    judged = set(query.knowledge.judged) if query.settings.judged == "demote" else set()
     return np.array([hit["_id"] in judged for hit in hits], bool)

@@ -15,7 +15,7 @@ Point = list[float] | None
 
 
 def plane(
-    hits: Sequence[Floats | None], marks: Sequence[Floats], query: Floats, moved: Floats | None
+    hits: Sequence[Floats | None], marks: Sequence[Floats], query: Floats | None, moved: Floats | None
 ) -> tuple[list[Point], list[Point], Point, Point]:
     """The points of the ``hits``, the ``marks``, the ``query`` and of where the session ``moved`` it, from -1 to 1.
 

@@ -20,7 +20,7 @@ class Search:
     (the trained reranker), ``vectors``, or ``auto``, which is late where one is in service. ``widen``: whether the
     session may find documents that the query itself does not match, with ``knn`` of the nearest ones; None is yes for a
     query text, and the configured number. ``judged``: what happens to documents that were judged before, as
-    :class:`resift.plugin.rewriting.rewrite.RewriteSettings` has it. ``reasons``: whether hits tell what their scores
+    :class:`resift.rewriting.rewrite.RewriteSettings` has it. ``reasons``: whether hits tell what their scores
     are made of, and in a session which judgement moved them. ``baseline``: whether hits tell their rank in the engine's
     own answer. ``highlight``: whether the words of a query text are highlighted. ``filter``: a query clause
     that every hit must match. ``documents``: what hits have of their documents: the ``source``, as the engine gives it,
@@ -50,3 +50,9 @@ class Search:
     plane: bool = False
     listed_only: bool = False
     headers: Mapping[str, str] | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether all of it is within bounds, so that it may be sent to another node after one failed: texts, and what
+        is listed."""
+        return self.listed_only or (isinstance(self.query, str) and self.filter is None)

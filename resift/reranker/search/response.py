@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,15 +11,19 @@ import orjson
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.plugin.documents import SearchResult
-from resift.plugin.rewriting.rewrite import score_factor
+from resift.contracts.documents import SearchResult
+from resift.rewriting.rewrite import Rewritten, score_factor
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
-from resift.reranker.search.hits import HitKey, hit_key
 from resift.reranker.search.plane import plane
-from resift.reranker.search.rewriting import SessionQuery
 
 Hits = list[dict[str, Any]]
+HitKey = tuple[str, str]
+
+
+def hit_key(hit: Mapping[str, Any]) -> HitKey:
+    """A hit's index and id: a search over several indices may find the same id in each."""
+    return hit["_index"], hit["_id"]
 
 
 @dataclass
@@ -44,7 +48,7 @@ class Answer:
         return b'%b,"resift":%b}\n' % (own, orjson.dumps(self.resift))
 
 
-def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
+def add_sub_scores(model: Model, query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int) -> None:
     """Give each hit, as ``resift``, what its score is made of.
 
     ``vectors`` are the hits' (K,), None for one without; ``start`` is the position of the first hit in the ranking.
@@ -55,18 +59,18 @@ def add_sub_scores(model: Model, query: SessionQuery, hits: Hits, vectors: Seque
         value = by_row.get(row)
         # beyond the window a hit's score is the engine's own; with several shards, which have a window each, it may
         # be either
-        rescored = query.rewritten.is_scored and start + row < query.settings.window and hit.get("_id") is not None
+        rescored = query.is_scored and start + row < query.settings.window and hit.get("_id") is not None
         score = hit.get("_score")
         if score is not None and rescored:
             # to four places, as the similarity: it is found back by vectors that may be rounded
-            score = round(score / score_factor(query.meaning, query.settings, hit["_id"], value or 0.0), 4)
+            score = round(score / score_factor(query.knowledge, query.settings, hit["_id"], value or 0.0), 4)
         hit["resift"] = {
-            "engine_score": score if rescored or query.rewritten.reason else None,
+            "engine_score": score if rescored or not query.is_scored else None,
             "similarity": None if value is None else round(value, 4),
         }
 
 
-def add_reasons(query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None], start: int, plain: Hits) -> None:
+def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], start: int, plain: Hits) -> None:
     """In a session that has learned something give each hit the judgement that moved it, or None.
 
     ``vectors`` are those of :func:`add_sub_scores`; ``start`` is the position of the first hit in the ranking, and
@@ -75,20 +79,21 @@ def add_reasons(query: SessionQuery, hits: Hits, vectors: Sequence[Floats | None
     for hit in hits:
         hit["resift"]["because"] = None
     held = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
-    if query.feedback is None or not held:
+    if query.knowledge.feedback is None or not held:
         return
     ranks = _ranks(plain)
     # what is not among the engine's first hits comes from behind them
     moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
     matrix = np.stack([vector for _, vector in held])
-    for (row, _), reason in zip(held, reasons(query.feedback, query.documents, matrix, moved), strict=True):
+    why = reasons(query.knowledge.feedback, query.knowledge.documents, matrix, moved)
+    for (row, _), reason in zip(held, why, strict=True):
         hits[row]["resift"]["because"] = reason
 
 
-def _similarities(model: Model, query: SessionQuery, vectors: Sequence[Floats]) -> Floats:
-    if query.meaning.vector is None or not vectors:
+def _similarities(model: Model, query: Rewritten, vectors: Sequence[Floats]) -> Floats:
+    if query.knowledge.vector is None or not vectors:
         return np.zeros(len(vectors), np.float32)
-    return model.score(query.meaning.vector, np.stack(vectors), query.meaning.mask)
+    return model.score(query.knowledge.vector, np.stack(vectors), query.knowledge.mask)
 
 
 def add_engine_ranks(hits: Hits, plain: Hits) -> None:
@@ -108,15 +113,16 @@ def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> Non
         hit.setdefault("resift", {})["card"] = card_fields.card(hit.pop("_source", {}), fields)
 
 
-def points(query: SessionQuery, vectors: Sequence[Floats | None]) -> dict[str, Any]:
+def points(query: Rewritten, vectors: Sequence[Floats | None]) -> dict[str, Any]:
     """The hits, the session's marks and the query as points of a plane. ``vectors`` are the hits' (K,), if known."""
-    moved = None if query.feedback is None else query.meaning.vector
-    hits, marks, start, end = plane(vectors, [one.vector for one in query.documents], query.vector, moved)
+    known = query.knowledge
+    moved = None if known.feedback is None else known.vector
+    hits, marks, start, end = plane(vectors, [one.vector for one in known.documents], known.query_vector, moved)
     return {
         "hits": hits,
         "marks": [
             {"index": one.judgement.index, "document": one.judgement.document, "grade": one.judgement.grade, "at": at}
-            for one, at in zip(query.documents, marks, strict=True)
+            for one, at in zip(known.documents, marks, strict=True)
         ],
         "query": start,
         "moved": end,

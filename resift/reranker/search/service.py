@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,24 +12,25 @@ from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import ResiftError
-from resift.plugin.documents import IndexInfo, SearchResult
-from resift.plugin.engine import Engine
-from resift.plugin.query_dsl import MAX_RESULTS, VectorFields
-from resift.plugin.rewriting.as_written import as_written
-from resift.plugin.rewriting.rewrite import NOTHING_TO_ADD, as_it_is
+from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.engine import Engine, repeatable
+from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import Asked, as_written, asked_in
+from resift.rewriting.rewrite import RewriteSettings, Rewritten, as_it_is, rewrite
+from resift.rewriting.text import find_text, telling_words
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument
+from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
-from resift.reranker.cache import TtlCache
-from resift.reranker.clicks import Clicks
+from resift.cache import TtlCache
+from resift.sessions.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.judged_documents import Headers, JudgedDocuments
 from resift.reranker.search.late import LateReranking
 from resift.reranker.search.request import Search
 from resift.reranker.search.response import (
@@ -39,10 +41,11 @@ from resift.reranker.search.response import (
     add_sub_scores,
     points,
 )
-from resift.reranker.search.rewriting import Rewriter, SessionQuery, asked_in, similarity_weight
-from resift.reranker.search.session_feedback import SessionFeedback
 from resift.reranker.search.stopwatch import Stopwatch
-from resift.reranker.sessions import MAX_QUERY, Session, Sessions
+from resift.sessions import marking
+from resift.sessions.knowledge import Headers, KnowledgeLoader
+from resift.sessions.sessions import MAX_QUERY, Session, Sessions
+from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
@@ -83,9 +86,7 @@ class Reranker:
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
-        self._documents = JudgedDocuments(engine, self.search_model, self.info)
-        self._feedback = SessionFeedback(sessions, self._documents, self.search_model, config.feedback)
-        self.rewriter = Rewriter(self.search_model, sessions, self._documents, self._feedback, config, clicks)
+        self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
     @property
     def alpha(self) -> float:
@@ -133,41 +134,26 @@ class Reranker:
         """Similarity (n,) of a query with ``vectors`` (n, K), its candidates, and its weight beside the engine's score.
 
         The query is moved and masked by the part of ``feedback`` that concerns it. The weight is that of a search which
-        asks for ``alpha``, as :func:`resift.reranker.search.rewriting.similarity_weight` has it.
+        asks for ``alpha``.
         """
         model = self.search_model
         vector = model.encode_one(query)
         scoped = feedback and feedback.scoped(vector, vectors, query[:MAX_QUERY])
-        weight = similarity_weight(model, self.config, query, alpha, scoped)
+        weight = self._similarity_weight(query, alpha, scoped)
         if scoped is None:
             return model.score(vector, vectors), weight
         mask = scoped.mask if scoped.method.masked else None
         return model.score(scoped.transform_query(vector), vectors, mask), weight
 
-    def feedback_of(self, session: str | None, headers: Headers = None) -> Feedback | None:
-        """What a session has learned; None if it is None, new or expired, or if none of its judgements counts.
-
-        Raises BadInput for a malformed id and SessionsUnavailable.
-        """
-        return self._feedback.of(session, headers)
-
-    def judged_documents(self, session: Session | None, headers: Headers = None) -> list[JudgedDocument]:
-        """A session's effective judgements with their documents, as :meth:`JudgedDocuments.of` gives them."""
-        return self._documents.of(session, headers)
-
-    def forget_documents(self) -> None:
-        """Read judged documents anew, which are otherwise remembered for five minutes: some have changed."""
-        self._documents.forget()
-
     def feedback(
-        self, session: str, index: str, query: str, marks: dict[str, float], headers: Headers = None
+        self, session: str, index: str, query: str, marks: Mapping[str, Mark], headers: Headers = None
     ) -> dict[str, Any]:
-        """Add a step of marks to a session, as :meth:`SessionFeedback.mark` does it."""
-        return self._feedback.mark(session, index, query, marks, headers)
+        """Add a step of marks to a session, as :func:`resift.sessions.marking.mark` does it."""
+        return marking.mark(self.knowledge, session, index, query, marks, headers)
 
     def describe(self, session: Session, headers: Headers = None) -> dict[str, Any]:
         """All that is kept of a session, and what it has learned, in words."""
-        return self._feedback.describe(session, headers)
+        return marking.describe(self.knowledge, session, headers)
 
     def search(self, search: Search) -> Answer:
         """The engine's answer to the rewritten search.
@@ -180,6 +166,10 @@ class Reranker:
         info = self.info(search.index, search.headers)
         if not search.listed_only:
             self._check_lookups(search)
+        with repeatable(search.is_repeatable):
+            return self._answered(search, info)
+
+    def _answered(self, search: Search, info: IndexInfo) -> Answer:
         watch = Stopwatch()
         body = search_body(search, info, self.search_model.table.idf)
         answer = self._search(search, info, body, watch)
@@ -203,8 +193,10 @@ class Reranker:
             if not self._served(other, search.headers).by_own_names:
                 raise index_not_served(other)
 
-    def rewrite(self, index: str, body: dict[str, Any], headers: Headers = None) -> tuple[dict[str, Any], str]:
-        """A search body of a pipeline, rewritten, and why it is left as it was, wholly or in part, or "".
+    def rewrite_for_pipeline(
+        self, index: str, body: dict[str, Any], headers: Headers = None
+    ) -> tuple[dict[str, Any], Outcome, str]:
+        """A search body of a pipeline, rewritten, what became of it, and in English what was left out of it, or "".
 
         What is wanted stands in ``ext.ml_inference``: query, session, alpha, window, widen, knn, judged. Raises what
         :meth:`info` raises; whatever else goes wrong leaves the body as it is.
@@ -213,20 +205,55 @@ class Reranker:
         try:
             written = as_written(body)
             check_clause("body", written, self.config.max_text)
-            query = self.rewriter.rewrite(info, written, asked_in(written), headers)
+            query = self.in_session(info, written, asked_in(written), headers)
         except ResiftError as error:
-            return body, f"failed: {error.message}"
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(error.message)
         except Exception as error:
             log.exception("rewriting failed")
-            return body, f"failed: {type(error).__name__}"
-        return body if query.rewritten.body is written else query.rewritten.body, query.reason
+            return body, Outcome.FAILED, Outcome.FAILED.english.format(type(error).__name__)
+        return body if query.body is written else query.body, query.outcome, query.reason
+
+    def in_session(self, info: IndexInfo, body: dict[str, Any], asked: Asked, headers: Headers = None) -> Rewritten:
+        """A search body, rewritten for an index with what its session and client know.
+
+        Raises BadInput for a malformed session's id and what the engine raises.
+        """
+        knowledge = self.knowledge.load(info, asked.text, asked.session, asked.client, asked.through_cluster, headers)
+        words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
+        if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
+            note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
+            knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
+        if asked.widen and asked.knn and not info.graph:
+            note = f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --copy-to)"
+            knowledge = replace(knowledge, notes=[*knowledge.notes, note])
+        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback))
+
+    def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+        config = self.config
+        alpha = self._similarity_weight(asked.text, asked.alpha, feedback)
+        window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
+        # for all indices that are served one number is set, and some may have no graph
+        knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0
+        return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
+
+    def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None) -> float:
+        """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
+
+        It is what the caller ``asked`` for, or the configuration's, or else the model's own, which counts less where
+        the model lacks words of the query and of what was judged. ``feedback`` is the part of what a session learned
+        that concerns the query.
+        """
+        model, named = self.search_model, self.config.alpha if asked is None else asked
+        # a weight that somebody named counts as it is
+        alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, None)
+        return known_alpha(alpha, known) if feedback is None else feedback.adjusted_alpha(alpha, model.max_alpha, known)
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
         search = replace(search, session=asked.session, alpha=asked.alpha)
         late = self.late_interaction(search.method, info) if asked.text else None
         try:
-            query = self.rewriter.rewrite(info, body, asked, search.headers)
+            query = self.in_session(info, body, asked, search.headers)
             watch.lap("rewrite")
             return self._answer(search, info, body, query, late, watch)
         except ResiftError as error:
@@ -238,20 +265,20 @@ class Reranker:
             log.exception("rewriting failed")
             reason = f"rewriting failed: {type(error).__name__}"
         result = self.engine.search(search.index, body, headers=search.headers)
-        return Answer(result, {"reranked": False, "reason": reason})
+        return Answer(result, {"reranked": False, "outcome": Outcome.FAILED.code, "reason": reason})
 
     def _answer(
         self,
         search: Search,
         info: IndexInfo,
         body: dict[str, Any],
-        query: SessionQuery,
+        query: Rewritten,
         late: LateInteraction | None,
         watch: Stopwatch,
     ) -> Answer:
-        readable = query.rewritten.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
+        readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
         step = LateReranking(self.engine, late) if late is not None and readable else None
-        reranked = step is not None or query.rewritten.is_scored
+        reranked = step is not None or query.is_scored
         explained = reranked and search.reasons
         bodies = [self._asked(query, step), *self._compared(search, body, query)]
         result, *plain = self._results(search, bodies, info.searched if explained or search.plane else None)
@@ -266,18 +293,19 @@ class Reranker:
             self._compare(search, query, result, answer, body["from"])
         said = self._described(search, query, step) if reranked else {"reranked": False}
         shown = {"plane": points(query, result.vectors)} if search.plane else {}
-        return Answer(result, said | query.said | facets | shown)
+        reason = {"reason": query.reason} if query.reason else {}
+        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets, **shown})
 
-    def _compared(self, search: Search, body: dict[str, Any], query: SessionQuery) -> list[dict[str, Any]]:
+    def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
         """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
-        wanted = search.baseline or (search.reasons and query.feedback is not None)
+        wanted = search.baseline or (search.reasons and query.knowledge.feedback is not None)
         return [self._plain(body, query)] if wanted else []
 
     def _compare(
-        self, search: Search, query: SessionQuery, result: SearchResult, plain: SearchResult, start: int
+        self, search: Search, query: Rewritten, result: SearchResult, plain: SearchResult, start: int
     ) -> None:
         """Give the hits of a ``result`` what follows from the ``plain`` one. ``start``: the first hit's position."""
-        if search.reasons and query.feedback is not None:
+        if search.reasons and query.knowledge.feedback is not None:
             add_reasons(query, result.hits, result.vectors, start, plain.hits)
         if search.baseline:
             add_engine_ranks(result.hits, plain.hits)
@@ -291,10 +319,10 @@ class Reranker:
         values = {name: [{"value": value, "count": count} for value, count in found] for name, found in counts.items()}
         return {"facets": values}
 
-    def _asked(self, query: SessionQuery, step: LateReranking | None) -> dict[str, Any]:
+    def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""
-        asked = query.rewritten.body
-        if query.rewritten.reason == NOTHING_TO_ADD:
+        asked = query.body
+        if query.outcome is Outcome.NOTHING_TO_ADD:
             asked = {**asked, "query": as_it_is(asked)}
         return asked if step is None else step.window_body(asked, query.settings.window)
 
@@ -305,7 +333,7 @@ class Reranker:
             return self.engine.search_all(search.index, bodies, vectors, search.headers)
         return [self.engine.search(search.index, bodies[0], vectors, headers=search.headers)]
 
-    def _plain(self, body: dict[str, Any], query: SessionQuery) -> dict[str, Any]:
+    def _plain(self, body: dict[str, Any], query: Rewritten) -> dict[str, Any]:
         """The search as it was, for the ids of as many hits as are rescored."""
         size = max(query.settings.window, body["from"] + body["size"])
         asked: dict[str, Any] = {"query": as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
@@ -314,12 +342,12 @@ class Reranker:
         }
         return {**kept, **asked, "_source": False, "track_total_hits": False}
 
-    def _described(self, search: Search, query: SessionQuery, step: LateReranking | None) -> dict[str, Any]:
+    def _described(self, search: Search, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         return {
             "reranked": True,
             "model": self.model.hash,
             "method": "vectors" if step is None else "late",
             "alpha": round(query.settings.alpha, 6),
             "window": query.settings.window,
-            "session": None if query.feedback is None else search.session,
+            "session": None if query.knowledge.feedback is None else search.session,
         }

@@ -139,8 +139,8 @@ function paint() {
   drawer.show(session, shown, state, alpha, act);
 }
 
-function reason({ reranked, reason: said }) {
-  $("said").hidden = !said || (state.right === "bm25" && !reranked) || said === "there is nothing to add";
+function reason({ reranked, outcome, reason: said }) {
+  $("said").hidden = !said || (state.right === "bm25" && !reranked) || outcome === "nothing_to_add";
   if (!$("said").hidden) $("said").textContent = `Ranked without a part: ${said}`;
 }
 

@@ -1,0 +1,1 @@
+"""What engines and stores promise, and how searches and documents are written that they take."""

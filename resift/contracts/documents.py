@@ -1,0 +1,327 @@
+"""What goes into an engine and comes out of it, and the checks that are made before anything is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
+from resift.errors import BadInput, ModelMismatch
+from resift.vectors.similarity import lengths_of
+
+# Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
+# different versions of its rules, or nobody has compared them.
+LANGUAGES = (
+    *("catalan", "danish", "dutch", "finnish", "french", "german", "hungarian"),
+    *("italian", "norwegian", "portuguese", "russian", "spanish", "swedish"),
+)
+# What stands before an apostrophe and is no part of the word after it: articles, and what is shortened like them.
+ELISIONS = {
+    "catalan": ["d", "l", "m", "n", "s", "t"],
+    "french": ["c", "d", "j", "jusqu", "l", "lorsqu", "m", "n", "puisqu", "qu", "quoiqu", "s", "t"],
+    "italian": [
+        *("agl", "all", "c", "d", "dagl", "dall", "degl", "dell", "gl", "l", "m"),
+        *("negl", "nell", "pell", "s", "sugl", "sull", "coll", "t", "un", "v"),
+    ],
+}
+ANALYZERS = ("english", "standard", *LANGUAGES)
+# The signs at which new indices cut compound names: those in os.path and read_csv, but not in U.S. Java and Python read
+# the expression alike. A letter beyond U+FFFF is two to Java when it looks back, hence the {2,4} and {1,2} there.
+COMPOUND_JOINTS = r"_|(?<=[\p{L}\p{M}]{2,4})[.:](?=[\p{L}\p{M}])|(?<=[\p{L}\p{M}]{1,2})[.:](?=[\p{L}\p{M}]{2})"
+MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """What an index records about itself.
+
+    ``fields`` are the text fields that are searched and encoded. ``model`` is the hash of the model that made the
+    vectors, ``model_name`` its name and ``dim`` the length K of the vectors; all three are None for an index that
+    Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
+    the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
+    among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
+    those of another model that are searched together with these, joined at ``lengths``.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    model: str | None
+    model_name: str | None
+    dim: int | None
+    indices: tuple[str, ...] = ()
+    vector_field: str = VECTOR_FIELD
+    graph: bool = True
+    others: tuple[IndexInfo, ...] = ()
+    beside: IndexInfo | None = None
+    lengths: tuple[float, ...] = ()
+
+    @property
+    def searched(self) -> VectorFields:
+        """The field, or fields, of the vectors that are searched."""
+        if self.beside is None:
+            return self.vector_field
+        both = (self, self.beside)
+        return JoinedFields(tuple(one.vector_field for one in both), tuple(one.dim or 0 for one in both), self.lengths)
+
+    def find(self, model: ModelDescription) -> IndexInfo | None:
+        """What the index records about its vectors of ``model``; None if it has none of them."""
+        return next((one for one in (self, *self.others) if one.model == model.hash), None)
+
+    def of(self, model: ModelDescription) -> IndexInfo:
+        """The same. Raises ModelMismatch if it has none of them."""
+        found = self.find(model)
+        if found is not None:
+            return found
+        if self.model is None:
+            attached = f"an index with vectors: resift attach {self.name}"
+            raise ModelMismatch(f"index {self.name!r} has no vectors", value=self.name, expected=attached)
+        raise ModelMismatch(
+            f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
+            f"and the model in use is {model.name} ({model.hash})",
+            value=self.model,
+            expected=f"{model.hash}: use the index's model, or index the documents again with this one",
+        )
+
+    def searched_by(self, model: WeighedModel, queries: WeighedModel | None = None) -> IndexInfo:
+        """The same for searches by a model and, if there are any, static ``queries`` together with it.
+
+        An index that has no vectors at all may be searched. Raises ModelMismatch if it has some, and none of either.
+        """
+        if self.model is None:
+            return self
+        found = self.of(model)
+        if queries is None:
+            return found
+        beside = self.find(queries)
+        if beside is None:
+            message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
+            expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"
+            raise ModelMismatch(message, value=self.name, expected=expected)
+        lengths = lengths_of((model.alpha, queries.alpha))
+        return replace(found, beside=beside, lengths=lengths, graph=found.graph and beside.graph)
+
+    @classmethod
+    def made_by(
+        cls, model: ModelDescription, fields: Sequence[str], name: str = "", vector_field: str = VECTOR_FIELD
+    ) -> IndexInfo:
+        """What an index of a name records of the vectors that ``model`` makes of its text ``fields``."""
+        return cls(name, tuple(fields), model.hash, model.name, model.dim, (name,), vector_field)
+
+    def meta(self) -> dict[str, Any]:
+        """These vectors as they are recorded, those of other models left out; what is as usual is not said."""
+        meta = {"fields": list(self.fields), "model": self.model, "model_name": self.model_name, "dim": self.dim}
+        field = {} if self.vector_field == VECTOR_FIELD else {"vector_field": self.vector_field}
+        return {**meta, **field, **({} if self.graph else {"graph": False})}
+
+    @classmethod
+    def read(cls, name: str, meta: Mapping[str, Any]) -> IndexInfo:
+        """What the index of a name records, as :meth:`meta` makes it; ``meta`` is empty where it is not ours."""
+        fields, field = tuple(meta.get("fields", ())), meta.get("vector_field", VECTOR_FIELD)
+        others = tuple(cls.read(name, other) for other in meta.get("others", ()))
+        model, model_name, dim = (meta.get(key) for key in ("model", "model_name", "dim"))
+        return cls(name, fields, model, model_name, dim, (name,), field, meta.get("graph", True), others)
+
+    @classmethod
+    def combine(cls, name: str, infos: Sequence[IndexInfo]) -> IndexInfo:
+        """What several indices have in common, which ``name`` stands for.
+
+        Those without vectors are among them: vectors of some documents may be missing everywhere. Raises ModelMismatch
+        if the others have no model in common whose vectors are in the same field everywhere.
+        """
+        indices = tuple(own for info in infos for own in info.indices)
+        first, *rest = [info for info in infos if info.model is not None] or [cls(name, (), None, None, None)]
+        common = []
+        for one in (first, *first.others):
+            same = [found for other in rest if (found := other.same(one)) is not None]
+            if len(same) == len(rest):
+                # the shards of an index without a graph would fail, and leave their hits out
+                graph, fields = all(info.graph for info in (one, *same)), _all_fields([one, *same])
+                common.append(replace(one, name=name, indices=indices, fields=fields, graph=graph, others=()))
+        if not common:
+            other = next(info for info in rest if info.same(first) is None)
+            raise ModelMismatch(
+                f"{name!r} names indices of different models, {first.name!r} and {other.name!r}",
+                value=other.name,
+                expected="one model's indices",
+            )
+        return replace(common[0], others=tuple(common[1:]))
+
+    def same(self, other: IndexInfo) -> IndexInfo | None:
+        """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
+        key = other.model, other.vector_field
+        return next((one for one in (self, *self.others) if (one.model, one.vector_field) == key), None)
+
+
+def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
+    """The text fields of several indices, each once."""
+    fields: dict[str, str] = {}
+    for field in (field for info in infos for field in info.fields):
+        # where only some indices nest its objects, it is asked for as the others have it
+        fields[field] = field if isinstance(fields.get(field, field), NestedField) else str(field)
+    return tuple(fields.values())
+
+
+class ModelDescription(Protocol):
+    """What mappings say of a model: so much of it is known where its folder is not."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+
+    @property
+    def hash(self) -> str:
+        """16 hexadecimal digits that identify it."""
+
+    @property
+    def dim(self) -> int:
+        """The length K of its vectors."""
+
+    @property
+    def space_type(self) -> str:
+        """The k-NN space that finds its candidates."""
+
+
+class WeighedModel(ModelDescription, Protocol):
+    """A model that searches go by."""
+
+    alpha: float
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document to index: its id, its fields as JSON values, and its vector (K,) if it has one."""
+
+    id: str
+    source: dict[str, Any]
+    vector: Floats | None = None
+
+
+class StoredDocument(NamedTuple):
+    """A document as an engine has it: its fields, its vector (K,) if it has one, and its version, which puts take.
+
+    The version is the engine's own affair: of a routed document it holds the routing too.
+    """
+
+    id: str
+    source: dict[str, Any]
+    vector: Floats | None
+    version: Any
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A document of a bulk request that was not indexed: its position in the request, the HTTP status, the reason."""
+
+    position: int
+    id: str
+    status: int
+    reason: str
+
+
+class SearchResult:
+    """A response in OpenSearch's shape, and the vectors of its hits.
+
+    ``vectors`` has one entry for each hit: its vector (K,) float32, or None if the document has none or none was
+    asked for. ``unparsed``: the response as JSON text, and what parses it, where the engine gave it so. Few look into
+    it, and others are handed the ``text``, which is None once somebody has looked.
+    """
+
+    def __init__(
+        self,
+        response: dict[str, Any] | None = None,
+        vectors: Sequence[Floats | None] | None = None,
+        unparsed: tuple[str, Callable[[str], dict[str, Any]]] | None = None,
+    ) -> None:
+        self._response, self._vectors, self._unparsed = response or {}, vectors, unparsed
+
+    @property
+    def text(self) -> str | None:
+        """The response as the engine wrote it."""
+        return None if self._unparsed is None else self._unparsed[0]
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response, which may be changed."""
+        if self._unparsed is not None:
+            text, parse = self._unparsed
+            self._response, self._unparsed = parse(text), None
+        return self._response
+
+    @property
+    def vectors(self) -> Sequence[Floats | None]:
+        """The vectors of the hits."""
+        return [None] * len(self.hits) if self._vectors is None else self._vectors
+
+    @property
+    def hits(self) -> list[dict[str, Any]]:
+        """The hits of the response, best first."""
+        hits: list[dict[str, Any]] = self.response["hits"]["hits"]
+        return hits
+
+
+def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
+    """The reason why a document cannot be indexed, or None if it can: :func:`check_parts`, and whether it is JSON.
+
+    ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts any).
+    """
+    return check_parts(document, fields, dim) or json_fault(document.source)
+
+
+def json_fault(value: Any) -> str | None:
+    """The reason why a value cannot be written as JSON in UTF-8, or None if it can.
+
+    >>> json_fault({"text": "\\ud800"})
+    "'\\\\ud800' is half of a character, expected Unicode text"
+    """
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        return f"{error.object[error.start]!a} is half of a character, expected Unicode text"
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"not JSON: {error}"
+    return None
+
+
+def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
+    """The reason why a part of a document cannot be indexed, or None if all can.
+
+    Checked are the length of the id, that no text field is an object, and that the vector has ``dim`` finite numbers.
+    """
+    if (reason := json_fault(document.id)) is not None:
+        return f"id: {reason}"
+    if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
+        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
+    for name in fields:
+        if any(isinstance(value, Mapping) for value in values_of(document.source, name)):
+            return f"field {name!r} is an object, expected text"
+    # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
+    vector = document.vector
+    if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
+        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
+    return None
+
+
+def check_name(index: str) -> str:
+    """Return ``index``. Raises BadInput if it cannot name an index on every engine."""
+    bad = set(index) & set('\\/*?"<>| ,#:')
+    if not index or bad or index != index.lower() or index[0] in "_-+." or len(index.encode()) > 255:
+        raise BadInput(f"{index!r} cannot name an index", value=index, expected="lower-case letters, digits, - and _")
+    return index
+
+
+def check_index(index: str, fields: Sequence[str], analyzer: str) -> None:
+    """Raises BadInput for a name that no index can have, an unknown analyzer, or fields that cannot be its texts."""
+    check_name(index)
+    if analyzer not in ANALYZERS:
+        raise BadInput(f"unknown analyzer {analyzer!r}", value=analyzer, expected=" | ".join(ANALYZERS))
+    if not fields or isinstance(fields, str):
+        raise BadInput("no text fields", value=fields, expected="a list of field names")
+    for place, name in enumerate(fields):
+        if not isinstance(name, str) or not all(name.split(".")) or name in ("_id", VECTOR_FIELD, *fields[:place]):
+            expected = "names of different fields, such as title or author.name"
+            raise BadInput(f"{name!r} cannot be a text field", value=name, expected=expected)

@@ -1,0 +1,200 @@
+"""What Resift says in OpenSearch's query language, and how it reads the text of documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from resift.errors import BadInput
+
+Body = dict[str, Any]  # a search body, or a clause of one
+VECTOR_FIELD = "resift_vector"  # where nothing says otherwise
+CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier version of Resift wrote
+# The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
+# vector would become a plain list of numbers, which no search finds.
+GUARD_FIELD = "resift_needs_mapping"
+PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its own name
+HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
+_VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
+_STARS, _OTHER_SIGNS = re.compile(r"\*{2,}"), re.compile(r"[\[?]")
+MAX_WINDOW = 1000  # candidates of a search: of the window, and nearest documents
+MAX_RESULTS = 10_000  # from + size at most: OpenSearch's default of index.max_result_window
+
+
+class NestedField(str):
+    """The name of a field of nested objects, which a query reaches only by the ``path`` of these objects."""
+
+    path: str
+
+    def __new__(cls, name: str, path: str) -> NestedField:
+        """The field of a ``name`` in the objects at a ``path``."""
+        field = super().__new__(cls, name)
+        field.path = path
+        return field
+
+
+class JoinedFields(NamedTuple):
+    """Fields whose vectors count side by side, as :func:`resift.vectors.similarity.joined` joins them; one of them may
+    be missing from a document: their ``names``, and each one's number of dimensions and length."""
+
+    names: tuple[str, ...]
+    dims: tuple[int, ...]
+    lengths: tuple[float, ...]
+
+
+VectorFields = str | JoinedFields  # whose vectors a search is about
+
+
+def vector_field_names(fields: VectorFields) -> tuple[str, ...]:
+    """The name of one field of vectors, or those of joined ones."""
+    return (fields,) if isinstance(fields, str) else fields.names
+
+
+def document_text(source: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """The text of a document that is encoded: the values of its ``fields`` in order, one to a line.
+
+    Lists are flattened and objects are left out. A name with dots stands for an inner field. If ``fields`` is empty,
+    all top-level strings of the document are taken.
+
+    >>> document_text({"title": "A", "meta": {"tags": ["b", "c"]}, "n": 1}, ["title", "meta.tags", "none"])
+    'A\\nb\\nc'
+    """
+    if fields:
+        values = [value for name in fields for value in values_of(source, name)]
+    else:
+        values = [value for value in source.values() if isinstance(value, str)]
+    return "\n".join(str(value) for value in values if value is not None and not isinstance(value, Mapping))
+
+
+def values_of(source: Any, name: str) -> Iterator[Any]:
+    """Each value of a field, lists flattened; a name with dots stands for an inner field, in each item of a list.
+
+    >>> list(values_of({"a": [{"b": 1}, {"b": [2, None]}], "a.b": {"c": 3}}, "a.b"))
+    [{'c': 3}, 1, 2, None]
+    """
+    for value in _fields_of(source, name):
+        yield from _flat(value)
+
+
+def _fields_of(source: Any, name: str) -> Iterator[Any]:
+    """The value of each field that a name stands for: {"a.b": 1} and {"a": {"b": 1}} are the same to OpenSearch."""
+    if isinstance(source, list):
+        for item in source:
+            yield from _fields_of(item, name)
+    if isinstance(source, Mapping):
+        if name in source:
+            yield source[name]
+        for at, sign in enumerate(name):
+            if sign == "." and name[:at] in source:
+                yield from _fields_of(source[name[:at]], name[at + 1 :])
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def filter_source(source: Body, spec: Any) -> Body | None:
+    """The fields of a document that a search body's ``_source`` asks for; None if it asks for none at all.
+
+    ``spec`` is a boolean, a pattern, a list of patterns, or an object with ``includes`` and ``excludes``. A pattern
+    with dots stands for inner fields, and the name of an object for all that is in it.
+
+    >>> filter_source({"title": "A", "meta": {"tags": ["b"], "n": 1}}, {"includes": ["meta.*"], "excludes": "*.n"})
+    {'meta': {'tags': ['b']}}
+    """
+    if spec is None or isinstance(spec, bool):
+        return None if spec is False else source
+    if not isinstance(spec, Mapping):
+        spec = {"includes": spec}
+    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
+    return _filtered(source, "", includes, excludes) if includes or excludes else source
+
+
+def _filtered(source: Mapping[str, Any], path: str, includes: Sequence[str], excludes: Sequence[str]) -> Body:
+    """The fields of an object at a ``path`` ("" or ending in a dot) that are included and not excluded."""
+    kept: Body = {}
+    for key, value in source.items():
+        name = f"{path}{key}"
+        if _matches(name, excludes):
+            continue
+        whole = not includes or _matches(name, includes)
+        if isinstance(value, (Mapping, list)):
+            # what is inside an included object is included, whatever the patterns say of its name
+            inner = _filtered_inside(value, f"{name}.", () if whole else includes, excludes)
+            if whole or inner:
+                kept[key] = inner
+        elif whole:
+            kept[key] = value
+    return kept
+
+
+def _filtered_inside(value: Any, path: str, includes: Sequence[str], excludes: Sequence[str]) -> Any:
+    """What is left of an object, or of a list without those of its items of which nothing is left."""
+    if isinstance(value, Mapping):
+        return _filtered(value, path, includes, excludes)
+    items = []
+    for item in value:
+        if isinstance(item, (Mapping, list)):
+            inner = _filtered_inside(item, path, includes, excludes)
+            items += [inner] if inner or inner == item else []
+        elif not includes:
+            items.append(item)
+    return items
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    # of fnmatch's signs OpenSearch knows the star alone
+    return any(
+        name == pattern or ("*" in pattern and fnmatchcase(name, _OTHER_SIGNS.sub(r"[\g<0>]", pattern)))
+        for pattern in patterns
+    )
+
+
+def patterns(spec: Mapping[str, Any], kind: str) -> list[str]:
+    """The ``includes`` or ``excludes`` of a ``_source`` object, as a list. Raises BadInput if they are no patterns.
+
+    Several stars in a row are one: OpenSearch builds an automaton of them all, and of some thousand runs out of memory.
+    """
+    value = spec.get(kind) or []
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+        raise BadInput(
+            f"malformed _source {kind}", value=value, expected="a field's name or pattern, or a list of them"
+        )
+    return [_STARS.sub("*", pattern) for pattern in found]
+
+
+def without_vector(spec: Any) -> Any:
+    """A ``_source`` that leaves out the vector and what belongs to it, unless ``spec`` names the vector field.
+
+    >>> without_vector("t***")
+    {'includes': ['t*'], 'excludes': ['resift_vector*', 'resift_code', 'resift_needs_mapping']}
+    """
+    if spec is False:
+        return spec
+    if not isinstance(spec, Mapping):
+        spec = {"includes": [] if spec in (None, True) else spec}
+    includes, excludes = (patterns(spec, kind) for kind in ("includes", "excludes"))
+    # Only what is no plain name can match it: beside thousands of names OpenSearch finds another pattern too complex.
+    matchable = not includes or any("*" in name for name in includes)
+    hidden = HIDDEN if matchable and not any(map(is_ours, includes)) else []
+    return {"includes": includes, "excludes": [*excludes, *hidden]}
+
+
+def is_ours(field: str) -> bool:
+    """Whether a field holds what belongs to a vector of ours: other models' vectors are in ``resift_vector_HASH``."""
+    return field in HIDDEN or bool(_VECTOR.fullmatch(field))
+
+
+def names_vector(spec: Any) -> bool:
+    """Whether a ``_source`` names a vector field of ours; a pattern that matches it does not count."""
+    if spec is None or isinstance(spec, bool):
+        return False
+    names = patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
+    return any(_VECTOR.fullmatch(name) for name in names)

@@ -1,0 +1,1 @@
+"""The commands that measure and train: ``resift eval``, ``train``, ``vectors`` and ``model``."""

@@ -1,0 +1,107 @@
+"""``resift train`` and its trainings on labelled documents; the other trainings join the group in ``main``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from resift.cli.failures import NOT_RIGHT
+from resift.cli.options import (
+    checkpoint_beside,
+    combined,
+    json_option,
+    option_of,
+    out_option,
+    seed_option,
+    vectors_option,
+)
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.errors import needs_extra
+from resift.lab.commands.settings import set_option
+from resift.lab.evaluation.data import read_labelled
+from resift.lab.training.options import RnBofOptions, RoBoewOptions
+from resift.vectors.packaged import load_vectors
+
+
+@click.group(epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
+def train() -> None:
+    """Train encoders and rerankers on documents of your own.
+
+    An interrupted training is continued by the same command: its state is in OUT.checkpoint, or OUT.teacher.
+
+    "self" needs the extra 'adapt', "reranker" the extras 'adapt' and 'vectors', and all others the extra 'train'.
+    """
+
+
+labelled_options = combined(
+    click.option(
+        "--train",
+        "file",
+        required=True,
+        metavar="FILE",
+        help='JSON lines, plain or gzip: "text", and "label", a class or an object of classes and weights.',
+    ),
+    out_option,
+    vectors_option,
+    seed_option,
+    json_option,
+)
+
+
+@train.command("ro-boew", epilog="Example: resift train ro-boew --train labelled.jsonl --out own-model")
+@option_of(RoBoewOptions, "codewords", "Number of codewords.")
+@set_option(RoBoewOptions, "codewords", "seed")
+@labelled_options
+def ro_boew(settings: dict[str, Any], codewords: int, seed: int, **asked: Any) -> None:
+    """Learn a bag of embedded words from labelled documents: as many dimensions as codewords."""
+    _train_labelled(RoBoewOptions(codewords=codewords, seed=seed, **settings), **asked)
+
+
+@train.command("rn-bof", epilog="Example: resift train rn-bof --train labelled.jsonl --size 32 --out own-model")
+@option_of(RnBofOptions, "size", "Dimensions of a text's vector.")
+@set_option(RnBofOptions, "size", "seed")
+@labelled_options
+def rn_bof(settings: dict[str, Any], size: int, seed: int, **asked: Any) -> None:
+    """Learn a neural bag of features from labelled documents: vectors of any size, whatever the codewords."""
+    _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **asked)
+
+
+def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str, as_json: bool) -> None:
+    with needs_extra("train", "training"):
+        from resift.lab.training.supervised import train as fit
+
+    started = time.perf_counter()
+    texts, labels = read_labelled(file)
+    checkpoint = checkpoint_beside(out)
+    with progress_bar("training") as progress:
+        model, summary = fit(texts, labels, load_vectors(vectors), options, progress, checkpoint)
+    lines = _summary_lines(summary, time.perf_counter() - started)
+    # None where nothing was held back that could judge
+    kept = summary["better"] is not False
+    saved = None
+    if kept:
+        model.table = model.table.quantized()
+        model.save(out)
+        saved = saved_model(model, out)
+        lines.append(saved_line(model, out))
+    checkpoint.unlink(missing_ok=True)
+    print_report({**summary, "model": saved}, as_json, *lines)
+    if options.validation and summary["better"] is None:
+        click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
+    if not kept:
+        click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
+        sys.exit(NOT_RIGHT)
+
+
+def _summary_lines(summary: dict[str, Any], seconds: float) -> list[str]:
+    lines = [
+        f"{summary['documents']} documents of {summary['classes']} classes, {summary['words']} words, "
+        f"{summary['epochs']} epochs, {seconds:.0f} s"
+    ]
+    if summary["map11"]:
+        lines.append(f"mAP of {summary['held_back']} documents held back from a first training:")
+        lines += [f"  {name:10}{100 * value:6.2f}" for name, value in summary["map11"].items()]
+    return lines

@@ -1,0 +1,118 @@
+"""``resift train word2doc`` and ``resift eval word2doc``: which document a few keywords mean."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from resift.cli.options import (
+    checkpoint_beside,
+    json_option,
+    out_option,
+    seed_option,
+    seeded,
+    vectors_option,
+)
+from resift.cli.output import print_report, progress_bar
+from resift.cli.text_fields import no_documents
+from resift.contracts.query_dsl import MAX_RESULTS
+from resift.errors import needs_extra
+from resift.ingest.readers import Files
+from resift.ingest.texts import titled_texts
+from resift.lab.commands.settings import set_option
+from resift.lab.training.options import Word2DocOptions
+from resift.lab.word2doc.model import Word2Doc
+from resift.vectors.packaged import load_vectors
+
+_COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
+
+
+@click.command("word2doc", epilog="Example: resift train word2doc --corpus corpus.jsonl --out word2doc")
+@click.option(
+    "--corpus",
+    "files",
+    required=True,
+    multiple=True,
+    metavar="FILE",
+    help="Documents with a title and texts. May be repeated.",
+)
+@out_option
+@vectors_option
+@click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
+@set_option(Word2DocOptions, "seed")
+@seed_option
+@json_option
+def train_command(
+    files: tuple[str, ...],
+    out: str,
+    vectors: str,
+    title: str,
+    as_json: bool,
+    seed: int,
+    settings: dict[str, Any],
+) -> None:
+    """Learn which document a few keywords mean, from the documents alone. Needs the extra 'train'.
+
+    Of each document one keyword is held back. The table says how often these find their document, as they are and
+    with typos.
+    """
+    with needs_extra("train", "training"):
+        from resift.lab.training.word2doc import train
+
+    started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
+    source = Files(files)
+    documents = titled_texts(source, title)
+    if not documents.ids:
+        raise no_documents(source)
+    checkpoint = checkpoint_beside(out)
+    with progress_bar("training") as progress:
+        model, report = train(
+            documents.ids,
+            documents.titles,
+            documents.bodies,
+            load_vectors(vectors),
+            options,
+            progress,
+            checkpoint,
+        )
+    model.save(out)
+    checkpoint.unlink(missing_ok=True)
+    seconds = time.perf_counter() - started
+    saved = {"documents": len(documents.ids), "hash": model.hash, "folder": out}
+    line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
+    print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
+
+
+@click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
+@click.argument("folder", metavar="DIR")
+@click.option("--query", "queries", multiple=True, help="Predict documents for this query instead. May be repeated.")
+@click.option(
+    "--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Documents to predict."
+)
+@seeded("Number that random typos start from.")
+@json_option
+def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as_json: bool) -> None:
+    """Held-back keywords of the word2doc model in DIR, as they are and with typos, against its retriever alone."""
+    model = Word2Doc.load(folder)
+    if queries:
+        found = {query: [{"id": id, "score": score} for id, score in model.predict(query, size)] for query in queries}
+        click.echo(json.dumps({"predictions": found}, ensure_ascii=False))
+        return
+    with needs_extra("train", "measuring"):
+        from resift.lab.training.word2doc_report import judge
+
+    report = judge(model, seed)
+    print_report({"task": "word2doc", **report, "seed": seed}, as_json, *_report_lines(report))
+
+
+def _report_lines(report: dict[str, Any]) -> list[str]:
+    """A line for each kind of typo."""
+    lines = [f"{report['queries']} unseen keywords".ljust(22) + "".join(f"{name:>13}" for name in _COLUMNS)]
+    for kind, values in {**report["kinds"], "all slips": report["noisy"]}.items():
+        cells = (f"{values[c]:13d}" if isinstance(values[c], int) else f"{values[c]:13.4f}" for c in _COLUMNS)
+        lines.append(f"  {kind:20}" + "".join(cells))
+    noisy = report["noisy"]
+    return [*lines, f"all slips: {noisy['ratio']:.2f} times the retriever, p {noisy['p']:.4f}"]

@@ -1,0 +1,126 @@
+"""What a search body asks of its rewriting; and the body as it was written, where its way to us has changed it."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resift.contracts.query_dsl import MAX_WINDOW, Body
+from resift.errors import BadInput
+from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.text import find_text
+from resift.sessions.sessions import is_id
+
+UBI = "ubi"
+# What plugins' parts of ext show as fields of ext itself.
+_SHOWN = {
+    UBI: ("query_id", "user_query", "client_id", "application", "object_id_field", "query_attributes"),
+    "rerank": ("query_context",),
+}
+
+
+def as_written(body: Body) -> Body:
+    """The body as its client wrote it; the very same one where nothing is to be put back.
+
+    The UBI plugin shows what stands in ``ext.ubi`` as fields of ``ext`` itself, which OpenSearch then refuses to read,
+    and so does neural search with ``ext.rerank``; the Search Relevance Workbench hides the query in a ``wrapper``.
+
+    >>> as_written({"ext": {"client_id": "anna", "user_query": None}})
+    {'ext': {'ubi': {'client_id': 'anna'}}}
+    """
+    changed = {**_with_parts(body.get("ext")), **_unwrapped(body.get("query"))}
+    return {**body, **changed} if changed else body
+
+
+def _with_parts(ext: Any) -> Body:
+    if not isinstance(ext, Mapping):
+        return {}
+    found = dict(ext)
+    for part, names in _SHOWN.items():
+        if part in ext or not any(name in ext for name in names):
+            continue
+        shown = {name: found.pop(name, None) for name in names}
+        # what the client did not say is null here, which UBI's plugin does not read
+        found[part] = {name: value for name, value in shown.items() if value is not None}
+    return {"ext": found} if found != ext else {}
+
+
+def _unwrapped(query: Any) -> Body:
+    wrapper = query.get("wrapper") if isinstance(query, Mapping) and len(query) == 1 else None
+    if not isinstance(wrapper, Mapping) or not isinstance(wrapper.get("query"), str):
+        return {}
+    try:
+        found = json.loads(b64decode(wrapper["query"], validate=True))
+    except (ValueError, RecursionError):  # OpenSearch says itself what is wrong
+        return {}
+    return {"query": found} if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search asks of its rewriting; None is the default: of the configuration, the model, or the session.
+
+    ``text``: what is encoded, "" where the query has none. ``client``: whose clicks count, as UBI has them, where that
+    is not the session's id. ``through_cluster``: whether a search pipeline asks, with
+    the cluster's key: then a session is whose who knows its id. The others are those of
+    :class:`resift.reranker.search.request.Search`.
+    """
+
+    text: str
+    session: str | None = None
+    client: str | None = None
+    alpha: float | None = None
+    window: int | None = None
+    widen: bool = False
+    knn: int | None = None
+    judged: str = "keep"
+    through_cluster: bool = False
+
+
+def asked_in(body: dict[str, Any]) -> Asked:
+    """What a body that comes through a search pipeline asks for, in ``ext.ml_inference``.
+
+    Where that names no session, or no query, ``ext.ubi`` does by its ``client_id`` and ``user_query``. Raises BadInput
+    for a value of another form than a search has it.
+    """
+    ext = body.get("ext")
+    given = ext.get("ml_inference") if isinstance(ext, dict) else None
+    ubi = ext.get("ubi") if isinstance(ext, dict) else None
+    if given is not None and not isinstance(given, dict):
+        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(OPTIONS))
+    asked: dict[str, Any] = {}
+    for name, (kinds, expected, allowed) in OPTIONS.items():
+        value = (given or {}).get(name)
+        if value is None:
+            continue
+        # bool is a kind of int in Python, and true is no number in JSON
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or not allowed(value):
+            raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
+        asked["text" if name == "query" else name] = value
+    return Asked(**{"text": find_text(body.get("query", {})), **_asked_by_ubi(ubi), **asked}, through_cluster=True)
+
+
+def _asked_by_ubi(ubi: Any) -> dict[str, str]:
+    """What a body asks for in ``ext.ubi``, as far as that is well formed: the UBI plugin is there to judge that."""
+    known = {name: value for name, value in ubi.items() if isinstance(value, str)} if isinstance(ubi, dict) else {}
+    client, text = known.get("client_id", ""), known.get("user_query", "")
+    asked = {"text": text} if text else {}
+    if client:
+        # what is no session's id may still be a client's
+        asked |= {"client": client} | ({"session": client} if is_id(client) else {})
+    return asked
+
+
+# What ``ext.ml_inference`` may say, and of what form; other names in it are those of other processors.
+OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
+    "query": (str, "a text", lambda value: True),
+    "session": (str, "a session's id", lambda value: True),
+    "alpha": ((int, float), "0 to 1", lambda value: 0 <= value <= 1),
+    "window": (int, f"1 to {MAX_WINDOW}", lambda value: 1 <= value <= MAX_WINDOW),
+    "widen": (bool, "true or false", lambda value: True),
+    "knn": (int, f"0 to {MAX_WINDOW}", lambda value: 0 <= value <= MAX_WINDOW),
+    "judged": (str, " | ".join(JUDGED), lambda value: value in JUDGED),
+}

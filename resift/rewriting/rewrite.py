@@ -1,0 +1,327 @@
+"""Rewriting: a search body, what is known of its index, and what a session taught → the body that the engine runs.
+
+A pure function of what it is given. Hits are scored
+
+    (BM25 of the query's words + BM25 of the session's words) · exp(beta · similarity)
+
+where ``beta`` is alpha / (1 - alpha). The query's own clause scores as it always does; the session's words and the
+similarity come in by ``rescore``, over a window of the first hits. So what matches, and with it totals, aggregations
+and filters, stays what it was. The product needs no statistics of the page, unlike mixtures of normalised scores, and
+so depends neither on the page's size nor on shards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from resift.contracts.query_dsl import Body
+from resift.errors import BadInput
+from resift.ranking.fusion import similarity_factor
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.similarity import (
+    fixed_score,
+    ids_clause,
+    nearest_clauses,
+    rescore,
+    similarity_clause,
+)
+from resift.rewriting.text import CLAUSES, Parts, text_parts, word_clauses
+from resift.sessions.knowledge import Knowledge
+from resift.stop_words import ANALYZER_STOP_WORDS
+from resift.text import tokenize
+from resift.vectors.similarity import beta_of
+
+NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
+JUDGED = ("keep", "demote", "hide")
+# Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
+ALTERNATIVES = 5
+# Words of a query whose hits cannot be rescored.
+_WORDS_IN_QUERY = 20
+# Where an index does not say which fields are searched, it is all that it has.
+_UNKNOWN_FIELDS = 50
+# By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
+# otherwise it would be the last hit of each page.
+PROMOTED = 1000.0
+# Queries that OpenSearch takes at the top of a body alone, or scores in a way that no rescoring goes with.
+_TOP_ONLY = ("hybrid",)
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """How a search is rewritten.
+
+    ``alpha``: weight of the similarity, 0 (the words alone) to 1 (the similarity alone, but for ties). ``window``: how
+    many of the first hits are rescored. ``widen``: whether the session's strongest words, and the ``knn`` documents
+    nearest to the query, may add documents that the query itself does not match. ``judged``: what happens to documents
+    that the session has judged: they ``keep`` the place that they have without the session, are shown last (``demote``)
+    or not at all (``hide``).
+
+    Raises BadInput for an unknown ``judged``.
+    """
+
+    alpha: float
+    window: int
+    widen: bool = False
+    knn: int = 0
+    judged: str = "keep"
+
+    def __post_init__(self) -> None:
+        if self.judged not in JUDGED:
+            raise BadInput(f"judged is {self.judged!r}", value=self.judged, expected=" | ".join(JUDGED))
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A search ``body`` and what became of it, by what ``knowledge`` and under which ``settings``.
+
+    ``detail``: what the outcome is about, such as the kind of a query.
+    """
+
+    body: Body
+    outcome: Outcome
+    knowledge: Knowledge
+    settings: RewriteSettings
+    detail: str = ""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether its hits have the scores of this module, :func:`score_factor` times those of the words."""
+        return self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether its hits are in the order of their scores, and may be ordered by others."""
+        return self.is_scored or self.outcome is Outcome.NOTHING_TO_ADD
+
+    @property
+    def obstacle(self) -> str:
+        """What kept the body as it was, wholly or in part, in English; "" if nothing did."""
+        return self.outcome.english.format(self.detail)
+
+    @property
+    def reason(self) -> str:
+        """The same, and what was left out beside it."""
+        return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))
+
+
+def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
+    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched.
+
+    ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
+    """
+    obstacle = _untouchable(body, knowledge)
+    if obstacle is not None:
+        kind = next(iter(body["query"])) if obstacle is Outcome.KIND_NOT_SUPPORTED else ""
+        return Rewritten(body, obstacle, knowledge, settings, kind)
+    rewriting = _Rewriting(body, fields, knowledge, settings)
+    obstacle = _unrescorable(body)
+    if obstacle is not None:
+        # the words alone still say which of a group of hits is best, where hits are collapsed
+        ranked = "collapse" in body and "search_after" not in body and _by_score(body.get("sort"))
+        query = rewriting.query_alone(ranked)
+        return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
+    stages, query = rewriting.stages(), rewriting.rewritten_query()
+    if not stages and not (rewriting.hidden or knowledge.terms):
+        return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
+    own = body.get("rescore") or []
+    rescores = [*(own if isinstance(own, list) else [own]), *stages]
+    whole = {**body, "query": query, **({"rescore": rescores} if rescores else {})}
+    return Rewritten(whole, Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN, knowledge, settings)
+
+
+def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, similarity: float) -> float:
+    """What a rescored hit's own score was multiplied with, if its similarity with the query's vector is this."""
+    beta = _beta(knowledge, settings)
+    if settings.judged == "keep" and id in knowledge.kept:
+        return _kept_factor(knowledge, id, beta)
+    factor = PROMOTED if settings.judged == "demote" and knowledge.judged and id not in knowledge.judged else 1.0
+    return factor * similarity_factor(knowledge.similarity, similarity, beta)
+
+
+def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
+    return 0.0 if knowledge.vector is None else beta_of(settings.alpha)
+
+
+def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
+    """The same of a judged document that keeps its place."""
+    return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
+
+
+def _untouchable(body: Body, knowledge: Knowledge) -> Outcome | None:
+    """Why nothing can be added to a search; None if something can."""
+    if not knowledge.text and knowledge.feedback is None and not knowledge.judged:
+        return Outcome.NO_TEXT
+    query = body.get("query", {"match_all": {}})
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return Outcome.MALFORMED
+    if not query.keys().isdisjoint(_TOP_ONLY):
+        return Outcome.KIND_NOT_SUPPORTED
+    if body.get("size", 10) == 0:
+        return Outcome.NO_HITS
+    if "slice" in body and "pit" not in body:
+        return Outcome.SLICED
+    if "query" not in body and "suggest" in body:
+        return Outcome.NO_QUERY
+    return Outcome.ALREADY_REWRITTEN if _is_rewritten(query) else None
+
+
+def _is_rewritten(query: Mapping[str, Any]) -> bool:
+    """Whether a query is one of :func:`_bool`; OpenSearch has filled in the defaults of one that comes back to us."""
+    inner = query.get("bool")
+    conditions = inner.get("filter") if isinstance(inner, Mapping) else None
+    clauses = conditions if isinstance(conditions, list) else []
+    everything = [one.get("match_all") for one in clauses if isinstance(one, Mapping)]
+    return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
+
+
+def _unrescorable(body: Body) -> Outcome | None:
+    """Why OpenSearch would refuse to rescore a search's hits, or make nothing of it; None if it can."""
+    if "collapse" in body:
+        return Outcome.COLLAPSED
+    if "search_after" in body:
+        return Outcome.SEARCH_AFTER
+    return None if _by_score(body.get("sort")) else Outcome.SORTED
+
+
+def _by_score(sort: Any) -> bool:
+    """Whether hits are sorted by their scores alone, best first."""
+    parts = sort if isinstance(sort, list) else [] if sort is None else [sort]
+    # OpenSearch takes more than one part, whatever they are, for a sort that it cannot rescore
+    return len(parts) <= 1 and all(
+        part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in parts
+    )
+
+
+class _Rewriting:
+    """What is known of one query adds to it under some settings."""
+
+    def __init__(self, body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
+        self.knowledge, self.settings = knowledge, settings
+        self.beta = _beta(knowledge, settings)
+        query = body.get("query", {"match_all": {}})
+        self.query: Body = query
+        # a hit's score with the words says nothing of what it has without them, which min_score is about
+        self.min_score = body.get("min_score")
+        self.parts = text_parts(query) if settings.widen and self.min_score is None else None
+        # the terms' weights are for a query of length 1: this scales them to the query's own length
+        length = _length(knowledge.text)
+        width = len(fields) or _UNKNOWN_FIELDS
+        self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
+        # what the query's own words leave
+        self.most_in_query = max(0, CLAUSES // width - len(tokenize(knowledge.text)))
+        self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
+        self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
+        self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
+        self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
+
+    def rewritten_query(self) -> Body:
+        """The query under our name: widened if it may be, and without the documents that are hidden."""
+        alternatives = [] if self.parts is None else self._alternatives(self.parts)
+        if self.parts is None or not alternatives:
+            return _bool(must=[self.query], must_not=self._documents(self.hidden))
+        scoring, conditions, excluded = self.parts
+        widened = {"bool": {"should": [scoring, *alternatives], "minimum_should_match": 1}}
+        return _bool(must=[widened], filter=conditions, must_not=excluded + self._documents(self.hidden))
+
+    def _alternatives(self, parts: Parts) -> list[Body]:
+        """What else a widened query finds documents by."""
+        found = self._words(self.words[: self.in_query])
+        knowledge, vector, count = self.knowledge, self.knowledge.vector, self.settings.knn
+        if count and vector is not None:
+            conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
+            wanted = conditions if parts.filter or parts.must_not else None
+            near = nearest_clauses(knowledge.similarity, knowledge.vector_fields, vector, knowledge.mask, count, wanted)
+            found += near
+        return found
+
+    def _words(self, words: list[Body]) -> list[Body]:
+        """Clauses for words, which do not count for documents that keep their places."""
+        if not self.kept or not words:
+            return words
+        return [{"bool": {"should": words, "must_not": self._documents(list(self.kept))}}]
+
+    def query_alone(self, ranked: bool) -> Body | None:
+        """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
+        and without the documents that are hidden; None where it stays as it is."""
+        words = self.words[: min(_WORDS_IN_QUERY, self.most_in_query)]
+        words = self._words(words) if ranked and self.min_score is None else []
+        if not words and not self.hidden:
+            return None
+        query = self._in_place() if words else self.query
+        return _bool(must=[query], should=words, must_not=self._documents(self.hidden))
+
+    def _in_place(self) -> Body:
+        """The query, whose score for documents that keep their places counts for their share of the words, too."""
+        kept = self._documents(list(self.kept))
+        if not kept:
+            return self.query
+        functions = [{"filter": documents, "weight": self.knowledge.share} for documents in kept]
+        return {"function_score": {"query": self.query, "functions": functions}}
+
+    def stages(self) -> list[Body]:
+        """The rescorings: of the words that are not in the query, of the similarity, and of what is shown last."""
+        window, stages = self.settings.window, []
+        words = self._words(self.words[self.in_query :])
+        if words:
+            stages.append(rescore(window, {"bool": {"should": words}}, "total"))
+        factors = self._factors()
+        if factors:
+            stages.append(rescore(window, {"bool": {"should": factors}} if self.kept else factors[0], "multiply"))
+        if self.demoted:
+            others = {
+                "constant_score": {"filter": {"bool": {"must_not": self._documents(self.demoted)}}, "boost": PROMOTED}
+            }
+            stages.append(rescore(window, others, "multiply"))
+        return stages
+
+    def _factors(self) -> list[Body]:
+        """Clauses for what scores are multiplied with: by the similarity, and of documents that keep their places."""
+        knowledge, factors = self.knowledge, []
+        if self.beta and knowledge.vector is not None:
+            others = {"bool": {"must_not": self._documents(list(self.kept))}} if self.kept else None
+            factors.append(
+                similarity_clause(
+                    knowledge.similarity, knowledge.vector_fields, knowledge.vector, knowledge.mask, self.beta, others
+                )
+            )
+        if self.beta or knowledge.terms:
+            factors += [
+                fixed_score(self._documents([id])[0], _kept_factor(knowledge, id, self.beta)) for id in self.kept
+            ]
+        return factors
+
+    def _documents(self, ids: Sequence[str]) -> list[Body]:
+        """Clauses for judged documents: of several indices each may have another document of the same id."""
+        if not self.knowledge.homes:
+            return [ids_clause(ids)] if ids else []
+        by_home: dict[str, list[str]] = {}
+        for id in ids:
+            by_home.setdefault(self.knowledge.homes[id], []).append(id)
+        return [
+            {"bool": {"filter": [ids_clause(those), {"term": {"_index": home}}]}} for home, those in by_home.items()
+        ]
+
+
+def _length(text: str) -> float:
+    """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
+    they would be most of a long question, and blow the session's words up."""
+    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
+    return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
+
+
+def as_it_is(body: Body) -> Body:
+    """The query of a body, unchanged, but named as one that is rewritten."""
+    return _bool(must=[body.get("query", {"match_all": {}})])
+
+
+def _bool(
+    must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
+) -> Body:
+    """A ``bool`` query with our name in it, without the parts that are empty."""
+    # OpenSearch looks for each hit whether it matches what has a name, which costs least of what all match
+    named = [*filter, {"match_all": {"_name": NAME}}]
+    parts = {"must": must, "should": should, "filter": named, "must_not": must_not}
+    return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}

@@ -1,0 +1,1 @@
+"""Sessions: what was judged, and what that says of a search."""

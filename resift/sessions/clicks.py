@@ -1,0 +1,199 @@
+"""What clients did, by UBI's log, as judgements: read anew at each search, so that every replica sees the same."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from resift.cache import TtlCache
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
+from resift.errors import EngineError, ResiftError
+from resift.ranking.clicks import Actions, Graded, Interaction, click_grades
+from resift.ranking.judgements import Judgement
+from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
+
+log = logging.getLogger(__name__)
+AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
+_SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
+_QUERIES, _OBJECTS = 20_000, 50_000
+_TOGETHER = 1000  # objects that the engine is asked for at once
+Headers = Mapping[str, str] | None
+# A client's events of one query, and that query; the object's name and its field are together one document's name.
+Found = tuple[Sequence[UbiEvent], UbiQuery]
+Object = tuple[str, str]
+
+
+class Clicks:
+    """Judgements of clients by UBI's log. May be used from several threads.
+
+    ``engine`` knows which documents the objects are. ``seconds``: how long an event counts. ``count``: is told how
+    many events had what outcome. ``clock`` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        log: UbiLog,
+        engine: Engine,
+        actions: Actions,
+        seconds: float,
+        count: Callable[[str, int], None] = lambda outcome, events: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.log, self.engine, self.actions, self.seconds = log, engine, actions, seconds
+        self.count, self.clock = count, clock
+        self._queries: TtlCache[UbiQuery] = TtlCache(_QUERIES, _SECONDS)
+        self._unknown_queries: TtlCache[bool] = TtlCache(_QUERIES, _SOON)
+        self._documents: TtlCache[str] = TtlCache(_OBJECTS, _SECONDS)
+        self._unknown_objects: TtlCache[bool] = TtlCache(_OBJECTS, _REFUSED)
+        self._refused: TtlCache[bool] = TtlCache(1, _REFUSED)
+
+    def judgements(self, client: str, index: str, headers: Headers = None) -> list[Judgement]:
+        """The judgements that follow from the latest events of a client or a session, of an index's documents.
+
+        Without rights to the log there are none. Raises what the engine raises, and EngineUnavailable after half a
+        second: a search goes on without.
+        """
+        if self._refused.get("log"):
+            return []
+        now = self.clock()
+        try:
+            events = self.log.events(client, now - self.seconds, now + AHEAD)
+        except EngineError as error:
+            if error.status != 403:
+                raise
+            log.warning("clicks are not read: %s", error.message)
+            self._refused.put("log", True)
+            return []
+        return self._judged(events, index, headers) if events else []
+
+    def _judged(self, events: Sequence[UbiEvent], index: str, headers: Headers) -> list[Judgement]:
+        queries = self._queries_of(events)
+        known = [event for event in events if event.query_id in queries or event.text]
+        self.count("read_unknown_query", len(events) - len(known))
+        graded = graded_objects(known, queries, self.actions)
+        ids = self._ids({name for _, name, _ in graded}, index, headers)
+        judged = [
+            Judgement(index, ids[name], one.grade, text[:MAX_QUERY], one.at, source=one.source)
+            for text, name, one in graded
+            if name in ids
+        ]
+        self.count("read_judged", len(judged))
+        self.count("read_unknown_document", len(graded) - len(judged))
+        return sorted(judged, key=lambda judgement: judgement.at)[-MAX_JUDGEMENTS:]
+
+    def _queries_of(self, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
+        """The queries of events, as far as they are known."""
+        ids = {event.query_id for event in events if event.query_id}
+        remembered = {id: self._queries.get(id) for id in ids}
+        known = {id: query for id, query in remembered.items() if query is not None}
+        asked = [id for id in sorted(ids) if id not in known and not self._unknown_queries.get(id)]
+        found = self.log.queries(asked) if asked else {}
+        for id in asked:
+            if id in found:
+                known[id] = self._queries.put(id, found[id])
+            else:
+                self._unknown_queries.put(id, True)
+        return known
+
+    def _ids(self, objects: Iterable[Object], index: str, headers: Headers) -> dict[Object, str]:
+        """The ids of the documents that objects are; those that are none of the index, or of several, are left out."""
+        found: dict[Object, str] = {}
+        unknown: dict[str, list[str]] = defaultdict(list)
+        caller = str(headers)
+        for name, field in sorted(objects):
+            known = self._documents.get((index, caller, field, name))
+            if known is not None:
+                found[name, field] = known
+            elif not self._unknown_objects.get((index, caller, field, name)):
+                unknown[field].append(name)
+        for field, names in unknown.items():
+            ids = ids_of_objects(self.engine, index, field, names, headers)
+            for name in names:
+                if name in ids:
+                    found[name, field] = self._documents.put((index, caller, field, name), ids[name])
+                else:
+                    self._unknown_objects.put((index, caller, field, name), True)
+        return found
+
+
+def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions) -> list[tuple[str, Judgement]]:
+    """All judgements of an index's documents that follow from a log, each with the client's id, "" if it has none.
+
+    What is of an unknown query or an unknown document is left out. Raises what the engine raises.
+    """
+    of_client: dict[str, list[UbiEvent]] = defaultdict(list)
+    queries: dict[str, UbiQuery] = {}
+    for event, query in log.scan():
+        of_client[event.client or event.session].append(event)
+        if query is not None:
+            queries[event.query_id] = query
+    graded = [(id, one) for id, events in of_client.items() for one in graded_objects(events, queries, actions)]
+    ids: dict[Object, str] = {}
+    for field in sorted({field for _, (_, (_, field), _) in graded}):
+        names = sorted({name for _, (_, (name, of_field), _) in graded if of_field == field})
+        for start in range(0, len(names), _TOGETHER):
+            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
+            ids |= {(name, field): id for name, id in found.items()}
+    judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
+    return [
+        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
+        for id, text, document, one in judged
+        if text and document is not None
+    ]
+
+
+def graded_objects(
+    events: Iterable[UbiEvent], queries: Mapping[str, UbiQuery], actions: Actions
+) -> list[tuple[str, Object, Graded]]:
+    """What events say of objects: the query's text, the object, and its :class:`resift.ranking.clicks.Graded`."""
+    of_query: dict[tuple[str, str], list[UbiEvent]] = defaultdict(list)
+    for event in events:
+        if event.object and event.action in actions:
+            query = queries.get(event.query_id)
+            of_query[event.query_id, query.text if query else event.text].append(event)
+    found = []
+    for (id, text), made in of_query.items():
+        names = {event.object: (event.object, event.object_field) for event in made}
+        interactions = [Interaction(one.object, one.action, one.ordinal, one.at) for one in made]
+        # Without a field of their own the objects that the UBI plugin kept may be Lucene's numbers of documents.
+        fields = {field for _, field in names.values()}
+        shown = queries[id].objects if id in queries and len(fields) == 1 and fields != {""} else ()
+        for object, graded in click_grades(interactions, actions, shown).items():
+            found.append((text, names.get(object, (object, next(iter(fields)))), graded))
+    return found
+
+
+def ids_of_objects(
+    engine: Engine, index: str, field: str, names: Sequence[str], headers: Headers = None
+) -> dict[str, str]:
+    """Ids of the documents of an index that have these names in a field, or as their ``_id`` if the field is "".
+
+    A name that several documents have is left out.
+    """
+    ids: dict[str, set[str]] = defaultdict(set)
+    clauses = [{"terms": {exact: list(names)}} for exact in (field, f"{field}.keyword")]
+    for clause in clauses if field else [{"ids": {"values": list(names)}}]:
+        body = {"query": clause, "size": 2 * len(names), "_source": [field] if field else False}
+        try:
+            hits = engine.search(index, body, headers=headers).hits
+        except ResiftError as error:
+            if error.status != 400:  # of a field that cannot be asked for names
+                raise
+            continue
+        for hit in hits:
+            ids[str(_value(hit["_source"], field)) if field else hit["_id"]].add(hit["_id"])
+        if ids:
+            break
+    return {name: next(iter(ids[name])) for name in names if len(ids[name]) == 1}
+
+
+def _value(source: Any, field: str) -> Any:
+    """The value of a field, whose name may be a path."""
+    if isinstance(source, Mapping) and field in source:
+        return source[field]
+    head, _, rest = field.partition(".")
+    return _value(source[head], rest) if rest and isinstance(source, Mapping) and head in source else None

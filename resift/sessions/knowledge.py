@@ -1,0 +1,359 @@
+"""Knowledge: what a session's judgements say for one search.
+
+A session, its client's clicks, the judged documents and a sample of the index are each read once for a request.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from resift.arrays import Floats
+from resift.cache import TtlCache
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD, VectorFields, document_text
+from resift.encoders.model import Model
+from resift.errors import (
+    AmbiguousDocument,
+    EngineError,
+    EngineUnavailable,
+    IndexNotFound,
+    IndexNotServed,
+    ModelMismatch,
+    ResiftError,
+    SessionsUnavailable,
+)
+from resift.ranking.background import Background
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
+from resift.sessions.clicks import Clicks
+from resift.sessions.sessions import MAX_QUERY, Sessions
+from resift.vectors.similarity import SIMILARITIES
+
+log = logging.getLogger(__name__)
+_SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned from them
+_OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
+_BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
+_MAX_TEXT = 20_000
+_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 64, 300
+Headers = Mapping[str, str] | None
+Content = tuple[Floats, str]
+# What one request has read: index and id → vector and text, None for a document that is not there for this caller.
+Contents = dict[tuple[str, str], Content | None]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What a query means to a session, or by itself.
+
+    ``text``: what it asks for. ``vector`` (K,): its vector as the session moves it, under ``mask`` (K,) if the session
+    learned one; None for an index without vectors. ``similarity``: ``cosine`` or ``jaccard``. ``terms``: the session's
+    words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
+    documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
+    indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
+    documents' vectors, or fields of joined ones.
+
+    Where it comes from: ``query_vector`` (K,), the query's own; ``feedback``, the part of what the session learned that
+    concerns it, None if none does; ``documents``, the session's judged documents; and ``notes``, in English, on what
+    had to be left out.
+    """
+
+    text: str
+    vector: Floats | None
+    similarity: str = "cosine"
+    mask: Floats | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, float] = field(default_factory=dict)
+    judged: Sequence[str] = ()
+    homes: Mapping[str, str] = field(default_factory=dict)
+    vector_fields: VectorFields = VECTOR_FIELD
+    query_vector: Floats | None = None
+    feedback: Feedback | None = None
+    documents: Sequence[JudgedDocument] = ()
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def share(self) -> float:
+        """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
+        words: 1 + ‖weights of the terms‖."""
+        share: float = 1 + sum(weight**2 for weight in self.terms.values()) ** 0.5
+        return share
+
+
+def scoped_feedback(
+    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background]
+) -> Feedback | None:
+    """The part of what a session ``learned`` that concerns a query; None if none does.
+
+    ``text`` and ``vector`` (K,) are the query's; ``sample`` gives the background of its index, and is asked only where
+    something was learned.
+    """
+    if learned is None:
+        return None
+    background = sample()
+    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY])
+    return scoped if scoped.evidence else None
+
+
+def knowledge_of(
+    text: str,
+    vector: Floats,
+    feedback: Feedback | None,
+    documents: Sequence[JudgedDocument],
+    similarity: str,
+    vector_fields: VectorFields | None = VECTOR_FIELD,
+    several: bool = False,
+    here: Sequence[JudgedDocument] | None = None,
+    notes: Sequence[str] = (),
+) -> Knowledge:
+    """What ``feedback`` says of a query, in an index with ``vector_fields`` or, if None, without.
+
+    ``text`` and ``vector`` (K,) are the query's own; ``documents``: the session's judged documents, of which those that
+    are ``here``, by default all, may be hits; ``similarity``: the name of what compares vectors; ``several``: whether
+    more than one index is searched.
+    """
+    moved = vector if feedback is None else feedback.transform_query(vector)
+    here = documents if here is None else here
+    return Knowledge(
+        text,
+        moved if vector_fields is not None and np.any(moved) else None,
+        similarity,
+        None if feedback is None or not feedback.method.masked else feedback.mask,
+        {} if feedback is None else feedback.expansion_terms,
+        {} if feedback is None else _kept(here, text, vector, similarity),
+        tuple(dict.fromkeys(one.judgement.document for one in here)),
+        {one.judgement.document: one.judgement.index for one in here} if several else {},
+        vector_fields or VECTOR_FIELD,
+        vector,
+        feedback,
+        documents,
+        notes,
+    )
+
+
+def _kept(judged: Sequence[JudgedDocument], text: str, vector: Floats, similarity: str) -> dict[str, float]:
+    """Of the documents judged for other queries, the similarity with the query as it was typed.
+
+    They keep their places: otherwise what was marked before would crowd the top of whatever is asked next. What was
+    judged for this very query is ranked as the session ranks it: a person who marks a hit looks for it to move.
+    """
+    kept = [one for one in judged if not _is_for(one, text)]
+    if not kept:
+        return {}
+    similarities = SIMILARITIES[similarity](vector, np.stack([one.vector for one in kept]))
+    return {one.judgement.document: float(value) for one, value in zip(kept, similarities, strict=True)}
+
+
+def _is_for(judged: JudgedDocument, text: str) -> bool:
+    """Whether a document was judged for this query, or for none."""
+    return judged.judgement.query in ("", text[:MAX_QUERY])  # sessions keep no more of a query
+
+
+class Samples:
+    """Vectors of documents drawn at random, remembered for ten minutes for callers with the same headers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SAMPLE_SECONDS)
+
+    def draw(self, info: IndexInfo, headers: Headers = None) -> Background:
+        """At most 300 vectors; none of an index without vectors, or where the engine refuses to draw any.
+
+        Raises EngineUnavailable.
+        """
+        if info.dim is None:
+            return Background(np.zeros((0, 0)))
+        known = self._samples.get((info.name, info.model, str(headers)))
+        if known is not None:
+            return known
+        try:
+            drawn = self.engine.sample(info.name, _SAMPLED, False, info.searched, headers).vectors
+        except ResiftError as error:
+            if error.code == "engine_unavailable":
+                raise
+            log.warning("no sample of %r: %s", info.name, error.message)
+            drawn = []
+        held = [vector for vector in drawn if vector is not None]
+        sample = Background(np.stack(held) if held else np.zeros((0, 0)))
+        return self._samples.put((info.name, info.model, str(headers)), sample)
+
+
+class KnowledgeLoader:
+    """Joins sessions, clicks, and judged documents as their indices hold them now. May be used from several threads.
+
+    ``info`` gives an index's fields for a caller's headers, and raises ModelMismatch for an index of another model.
+    ``method`` is one of :data:`resift.ranking.feedback.METHODS`. Documents' vectors and texts are remembered for five
+    minutes. Without ``clicks``, UBI's log is not looked at.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        model: Model,
+        sessions: Sessions,
+        info: Callable[[str, Headers], IndexInfo],
+        method: str,
+        clicks: Clicks | None = None,
+    ) -> None:
+        self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
+        self.method, self.clicks, self.samples = method, clicks, Samples(engine)
+        self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
+        self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
+
+    def load(
+        self,
+        info: IndexInfo,
+        text: str,
+        session: str | None = None,
+        client: str | None = None,
+        through_cluster: bool = False,
+        headers: Headers = None,
+    ) -> Knowledge:
+        """What a ``session``, and a ``client`` by clicks, know of a query text in an index.
+
+        ``client`` and ``through_cluster`` are those of :class:`resift.rewriting.request.Asked`. Where the session or
+        the clicks cannot be read, the search goes without, and ``notes`` tell it. Raises BadInput for a malformed
+        session's id and what the engine raises.
+        """
+        judgements, notes = self._judgements(info.name, session, client, through_cluster, headers)
+        documents = self.read(judgements, headers)
+        vector = self.model.encode_one(text)
+        feedback = scoped_feedback(self.learned(documents), text, vector, lambda: self.samples.draw(info, headers))
+        here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
+        fields, several = None if info.model is None else info.searched, len(info.indices) > 1
+        return knowledge_of(text, vector, feedback, documents, self.model.similarity, fields, several, here, notes)
+
+    def _judgements(
+        self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers
+    ) -> tuple[list[Judgement], list[str]]:
+        """The effective judgements of the session, and its client by clicks; none, and why, where they cannot be
+        read."""
+        notes: list[str] = []
+        stored, clicked = None, list[Judgement]()
+        try:
+            stored = None if session is None else self.sessions.find(session, through_cluster)
+        except SessionsUnavailable as error:
+            log.warning("searching without the session: %s", error.message)
+            notes.append(error.message)
+        judgements = [] if stored is None else stored.effective_judgements
+        client = client or session
+        # UBI's log knows no owners: with keys, it is the cluster's and an admin's
+        if self.clicks and client and (through_cluster or self.sessions.caller().may_use(None)):
+            try:
+                clicked = self.clicks.judgements(client, index, headers)
+            except (EngineError, EngineUnavailable) as error:
+                log.warning("searching without clicks: %s", error.message)
+                notes.append(f"clicks: {error.message}")
+        # what somebody marked says more than a click on it
+        marked = {(one.index, one.document) for one in judgements}
+        clicked = [one for one in clicked if (one.index, one.document) not in marked]
+        return effective_judgements([*clicked, *judgements]), notes
+
+    def _is_searched(self, index: str, info: IndexInfo, headers: Headers) -> bool:
+        """Whether documents that were judged under an index's name may be hits of a search: names may be aliases."""
+        try:
+            judged = info if index == info.name else self.info(index, headers)
+        except (IndexNotFound, IndexNotServed, ModelMismatch):
+            return False  # its documents are remembered for a while longer than the index was there
+        return not set(judged.indices).isdisjoint(info.indices)
+
+    def learned(self, judged: Sequence[JudgedDocument]) -> Feedback | None:
+        """What judged documents teach; None where there are none. The same documents are learned from once."""
+        if not judged:
+            return None
+        # vectors and texts are part of the key: a document that was indexed anew teaches something else, and texts
+        # with other unknown words, perhaps of another session, may have the same vector
+        key = tuple(
+            (one.judgement.grade, one.judgement.query, hash(one.text), hash(one.vector.tobytes())) for one in judged
+        )
+        known = self._learned.get(key)
+        if known is not None:
+            return known
+        model = self.model
+        learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part_of_documents)
+        size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
+        return self._learned.put(key, learned, size)
+
+    def session_feedback(self, session: str | None, headers: Headers = None) -> Feedback | None:
+        """What the session of this id has learned; None where nothing is judged that counts.
+
+        Raises BadInput for a malformed id and SessionsUnavailable.
+        """
+        stored = None if session is None else self.sessions.find(session)
+        return None if stored is None else self.learned(self.read(stored.effective_judgements, headers))
+
+    def read(
+        self, judgements: Sequence[Judgement], headers: Headers, contents: Contents | None = None
+    ) -> list[JudgedDocument]:
+        """Judgements with their documents.
+
+        Left out are documents that are gone or that the caller may not read, those whose ids another index has by now,
+        and indices that are gone, are not served or hold vectors of another model. ``contents`` is what the request has
+        read already, to which the others are added.
+        """
+        contents = {} if contents is None else contents
+        unread: dict[str, dict[str, None]] = {}
+        for one in judgements:
+            if (one.index, one.document) not in contents:
+                unread.setdefault(one.index, {})[one.document] = None
+        for index, ids in unread.items():
+            there = self._known_or_fetched(index, list(ids), headers)
+            contents |= {(index, id): there.get(id) for id in ids}
+        return [
+            JudgedDocument(one, *content)
+            for one in judgements
+            if (content := contents[one.index, one.document]) is not None
+        ]
+
+    def _known_or_fetched(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        remembered = {id: self._contents.get((index, id, str(headers))) for id in ids}
+        known = {id: content for id, content in remembered.items() if content is not None}
+        unknown = [id for id in ids if id not in known]
+        if not unknown:
+            return known
+        try:
+            return known | self.fetch(index, unknown, headers)
+        except AmbiguousDocument:
+            half = len(unknown) // 2
+            parts = (unknown[:half], unknown[half:]) if half else ()
+            return known | {
+                id: one for part in parts for id, one in self._known_or_fetched(index, part, headers).items()
+            }
+        except (IndexNotFound, IndexNotServed, ModelMismatch):
+            # all or none: what is still remembered of an index that is gone would be forgotten within minutes
+            return {}
+
+    def fetch(self, index: str, ids: Sequence[str], headers: Headers) -> dict[str, Content]:
+        """Vector (K,) and text of each of these documents that exists.
+
+        Raises IndexNotFound, IndexNotServed, ModelMismatch, AmbiguousDocument, and what the engine raises.
+        """
+        info = self.info(index, headers)
+        documents = self.engine.documents(index, ids, headers, info.searched)
+        existing = [id for id in ids if id in documents]
+        texts = [document_text(documents[id][0], info.fields) for id in existing]
+        vectors = _vectors(self.model, [documents[id][1] for id in existing], texts)
+        caller, contents = str(headers), dict[str, Content]()
+        for id, vector, text in zip(existing, vectors, texts, strict=True):
+            content: Content = (vector, text[:_MAX_TEXT])
+            size = vector.nbytes + sys.getsizeof(content[1]) + len(caller) + _OTHER_BYTES
+            # headers are part of the key: callers with rights of their own may read other documents
+            contents[id] = self._contents.put((index, id, caller), content, size)
+        return contents
+
+    def forget(self) -> None:
+        """Fetch all documents anew: some have changed."""
+        self._contents.clear()
+
+
+def _vectors(model: Model, stored: Sequence[Floats | None], texts: Sequence[str]) -> list[Floats]:
+    """The vectors (K,) of documents; those that the index lacks are encoded from their texts."""
+    missing = [text for text, vector in zip(texts, stored, strict=True) if vector is None]
+    encoded = iter(model.encode(missing) if missing else ())
+    return [next(encoded) if vector is None else np.asarray(vector, np.float32) for vector in stored]

@@ -1,0 +1,98 @@
+"""Where Resift's parts come from: locks with hashes that agree with pyproject.toml, and images by digest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
+DIGEST = re.compile(r"\S+:[\w.-]+@sha256:[0-9a-f]{64}\b")
+
+
+def blocks(lock: str) -> list[str]:
+    """What a lock says of each version, its hashes with it."""
+    lines = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if not line.startswith("#")]
+    return "\n".join(lines).replace("\\\n", "").splitlines()
+
+
+def locked(lock: str) -> dict[str, set[str]]:
+    """The versions that a lock has of each package; several where they depend on the Python."""
+    found: dict[str, set[str]] = {}
+    for block in blocks(lock):
+        (pin,) = (one := Requirement(block.split(" --hash")[0])).specifier
+        found.setdefault(canonicalize_name(one.name), set()).add(pin.version)
+    return found
+
+
+def project() -> dict[str, Any]:
+    """What pyproject.toml says."""
+    tomllib = pytest.importorskip("tomllib")
+    said: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return said
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_each_locked_file_has_a_hash(lock: str) -> None:
+    for block in blocks(lock):
+        assert re.fullmatch(r"[\w.-]+==[\w.+!-]+( ; [^#]*?)?( +--hash=sha256:[0-9a-f]{64})+", block), block
+
+
+def test_the_locks_agree_with_each_other() -> None:
+    everything = locked("requirements.lock")
+    assert len(LOCKS) == 4
+    for lock in LOCKS:
+        assert {
+            name for name, versions in locked(lock).items() if not versions <= everything.get(name, versions)
+        } == set()
+    assert set(locked("requirements-core.lock")) < set(locked("requirements-serve.lock")) < set(everything)
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras", "groups"),
+    [
+        ("requirements.lock", None, ["build"]),
+        ("requirements-core.lock", [], ["build"]),
+        ("requirements-serve.lock", ["fast"], ["build"]),
+        ("requirements-release.lock", [], ["build", "release"]),
+    ],
+)
+def test_a_lock_has_what_the_project_asks_for(lock: str, extras: list[str] | None, groups: list[str]) -> None:
+    said, found = project(), locked(lock)
+    optional = said["project"]["optional-dependencies"]
+    wanted = [one for group in groups for one in said["dependency-groups"][group]]
+    wanted += [one for extra in (optional if extras is None else extras) for one in optional[extra]]
+    if "release" not in groups:
+        wanted += said["project"]["dependencies"]
+    for one in map(Requirement, wanted):
+        versions = found.get(canonicalize_name(one.name), set())
+        assert one.name == "resift" or versions, f"{one} is not in {lock}: make lock"
+        assert all(one.specifier.contains(version, prereleases=True) for version in versions), (str(one), versions)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Makefile"])
+def test_pip_installs_nothing_that_is_not_locked(name: str) -> None:
+    text = (ROOT / name).read_text("utf-8")
+    calls = re.findall(r"^(?!PIP :=).*?(?:pip install|\$\(PIP\)) (.*)$", text, re.MULTILINE)
+    assert len(calls) > 1
+    for call in calls:
+        assert "--require-hashes -r" in call or {"--no-deps", "--no-build-isolation"} <= set(call.split()), call
+
+
+def test_images_are_named_by_digest() -> None:
+    images = re.findall(r"^FROM (.*)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    images += re.findall(r"^ *image: (.*)$", (ROOT / "docker-compose.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(images) == 2
+    for image in images:
+        assert DIGEST.search(image), image
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_package_index(lock: str) -> None:
+    """Whoever installs has an index of their own, by pip's configuration."""
+    assert not re.search(r"https?:|--(extra-)?index-url|--find-links", (ROOT / lock).read_text("utf-8"))
