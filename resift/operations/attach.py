@@ -50,12 +50,9 @@ def attach(
     if model and not adapt:
         raise BadInput("--no-adapt with --model", value=model, expected="one of them")
     options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions)
+    _check_copy_options(copy_to, aliases, field)
     if copy_to is not None:
-        _check_copy_options(copy_to, aliases, field)
         return CopyPlan(open_cluster(url), index, copy_to, aliases, options)
-    if aliases:
-        message = f"--alias {', '.join(aliases)} without --copy-to"
-        raise BadInput(message, value=list(aliases), expected="--copy-to NEW, or no --alias")
     engine = open_cluster(url)
     for _ in range(_PLANS):
         try:
@@ -81,7 +78,12 @@ def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = 
     return DetachPlan(engine, index, model) if copy is None else ReturnPlan(engine, copy, copy_back)
 
 
-def _check_copy_options(to: str, aliases: Sequence[str], field: str | None) -> None:
+def _check_copy_options(to: str | None, aliases: Sequence[str], field: str | None) -> None:
+    if to is None:
+        if aliases:
+            message = f"--alias {', '.join(aliases)} without --copy-to"
+            raise BadInput(message, value=list(aliases), expected="--copy-to NEW, or no --alias")
+        return
     if not aliases:
         raise BadInput("--copy-to without --alias", value=to, expected="--alias NAME, by which clients find the index")
     if field is not None:
