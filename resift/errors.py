@@ -185,6 +185,12 @@ class DeadlineExceeded(ResiftError):
     code, status = "deadline_exceeded", 503
 
 
+class Interrupted(ResiftError):
+    """A stop was requested before all was done; the message says how to go on."""
+
+    code, status = "interrupted", 503
+
+
 class TooBusy(ResiftError):
     """So much is asked at once that the request was not begun; it may be sent again a little later."""
 

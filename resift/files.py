@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,3 +73,27 @@ def _keep_owner(path: Path, descriptor: int) -> None:
         status = path.stat()
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         os.fchown(descriptor, status.st_uid, status.st_gid)
+
+
+def why_not_folder(path: Path) -> str | None:
+    """Why a folder cannot be written, with those around it, or over one that Resift wrote; None if it can."""
+    shown = repr(str(path))
+    if path.exists() and not path.is_dir():
+        return f"{shown} is a file, expected a folder"
+    if path.is_dir() and any(path.iterdir()) and not any(path.glob("*.json")):
+        return f"{shown} holds other files, expected a new folder, or one that Resift wrote"
+    around = next(folder for folder in path.absolute().parents if folder.exists())
+    if not around.is_dir():
+        return f"{shown} cannot be written: {str(around)!r} is a file"
+    reason = why_no_file_in(around)
+    return f"{shown} cannot be written: {reason}" if reason else None
+
+
+def why_no_file_in(folder: Path) -> str | None:
+    """Why no file can be made in a folder; None if one can."""
+    # One is made and deleted: what os.access says of permissions is not all that may be in the way.
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -1,29 +1,23 @@
-"""``resift install`` and ``uninstall``: what a cluster needs to search with a reranker."""
+"""What changes a cluster: ``resift install``, ``uninstall``, ``guard``, ``attach`` and ``detach``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import PORT, Command, checked_address, combined, field_names, json_option, opened
-from resift.cli.output import print_report
-from resift.encoders.registry import load_model
-from resift.errors import BadInput
-from resift.plugin.addresses import without_credentials
+from resift.cli.failures import INTERRUPTED
+from resift.cli.options import checked_address, combined, field_names, json_option
+from resift.cli.output import carry_out, print_report
+from resift.cli.paths import NewFolder
+from resift.ingest.stopping import Stop
+from resift.operations.installing import NAME, RERANKER
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
-    from resift.contracts.documents import ModelDescription
-    from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.install import Installer
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
-NAME, FIELDS, RERANKER = "resift", ("title", "text"), f"http://127.0.0.1:{PORT}"
-INSTALL = "resift install"
+    from resift.operations.installing import InstallPlan
 
 
 def _checked_key(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -34,6 +28,7 @@ def _checked_key(context: click.Context, parameter: click.Parameter, value: str 
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 cluster_option = click.option(
     "--engine",
     "url",
@@ -84,109 +79,141 @@ installation_options = combined(
 )
 
 
-@contextmanager
-def opened_cluster(url: str) -> Iterator[OpenSearchEngine]:
-    """The cluster at a URL, closed at the end.
-
-    Raises BadInput for the embedded engine's file, and for a cluster that is not OpenSearch, or too old.
-    """
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
-    with opened(url) as engine:
-        if not isinstance(engine, OpenSearchEngine):
-            shown = without_credentials(url)
-            raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
-        engine.ping()  # a version that lacks what we need is refused before anything is made
-        yield engine
-
-
-def with_installer(command: Command) -> Command:
-    """Give a command the installation's options, and the installer that they describe as its first argument.
-
-    An option that is not given is what the cluster remembers of its installation.
-    """
-    return installation_options(_given_installer(command))
-
-
-def with_installed(command: Command) -> Command:
-    """Give a command an installation's name as an option, and its installer as the first argument."""
-    return combined(cluster_option, name_option)(_given_installer(command))
-
-
-def _given_installer(command: Command) -> Command:
-    @wraps(command)
-    def run(
-        url: str,
-        name: str | None,
-        model: str | None = None,
-        fields: list[str] | None = None,
-        reranker: str | None = None,
-        key: str | None = None,
-        **rest: Any,
-    ) -> None:
-        from resift.plugin.cluster.client import Cluster
-        from resift.plugin.cluster.install import Installer
-        from resift.plugin.cluster.installation import installations
-
-        with opened_cluster(url) as engine:
-            found = installations(Cluster(engine))
-            chosen = name or _only_name(sorted(found))
-            installed = found.get(chosen)
-            if installed is None or model is not None:
-                described: ModelDescription = load_model(model or DEFAULT)
-            else:
-                described = installed.model
-            encoded = fields or (installed.fields if installed else FIELDS)
-            address = reranker or (installed.url if installed else RERANKER)
-            command(Installer(engine, described, encoded, address, chosen, key), **rest)
-
-    return run
-
-
-def install_command(cluster: Cluster, folder: str = "") -> str:
-    """What installs a model that no installation of a cluster has; ``folder`` is the option that names its folder.
-
-    Beside other installations it needs a name of its own: without one it would change the only one that there is.
-    """
-    from resift.plugin.cluster.installation import installations
-
-    return f"{INSTALL}{folder} --reranker URL" + (" --name NAME" if installations(cluster) else "")
-
-
-def _only_name(names: Sequence[str]) -> str:
-    """The name to use where none is given."""
-    if len(names) > 1:
-        raise BadInput(
-            f"there are several installations: {', '.join(names)}",
-            value=", ".join(names),
-            expected="one of them: --name",
-        )
-    return names[0] if names else NAME
-
-
-def _print_steps(steps: Sequence[str], dry_run: bool, as_json: bool) -> None:
-    lines = [f"would {step}" if dry_run else step for step in steps]
-    print_report({"steps": list(steps), "dry_run": dry_run}, as_json, *(lines or ["nothing to do"]))
-
-
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
 @json_option
-@with_installer
-def install(installer: Installer, dry_run: bool, as_json: bool) -> None:
+@installation_options
+def install(url: str, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 
     The cluster remembers the model, the fields, the reranker's address and the name: what is not given again stays.
     """
-    _print_steps(installer.install(dry_run), dry_run, as_json)
-    for plugin in installer.missing_plugins:
+    from resift.operations.installing import install as plan_install
+
+    plan = plan_install(url, **options)
+    _carry_out(plan, dry_run, as_json)
+    for plugin in plan.installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
 
 
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
 @json_option
-@with_installed
-def uninstall(installer: Installer, dry_run: bool, as_json: bool) -> None:
+@cluster_option
+@name_option
+def uninstall(url: str, name: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
-    _print_steps(installer.uninstall(dry_run), dry_run, as_json)
+    from resift.operations.installing import uninstall as plan_uninstall
+
+    _carry_out(plan_uninstall(url, name), dry_run, as_json)
+
+
+@click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")
+@cluster_option
+@name_option
+def guard(url: str, name: str | None) -> None:
+    """Watch the reranker, and stop the cluster from calling it while it does not answer.
+
+    A reranker that hangs costs each search a second. This asks it each second, and after two answers that did not come
+    switches the cluster's remote models off, until it answers again. Run it on another machine than the reranker, until
+    a signal ends it; it then switches them on.
+    """
+    from resift.operations.installing import guard as watch
+
+    stop = Stop()
+    with stop.at_signals():
+        watch(url, name, lambda step: click.echo(step.text), stop)
+    if stop.signal == signal.SIGINT:
+        sys.exit(INTERRUPTED)
+
+
+def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
+    """Do at once what is planned, unless it is a ``dry_run``; print what was or would be done."""
+    done = plan if dry_run else plan.run()
+    print_report({"steps": done.steps, "dry_run": dry_run}, as_json, str(done))
+
+
+@click.command(epilog="Example: resift attach products --dry-run")
+@click.argument("index")
+@click.option(
+    "--fields",
+    metavar="NAMES",
+    callback=field_names,
+    show_default="the mapping's texts that hold some",
+    help="The text fields to encode, separated by commas.",
+)
+@click.option(
+    "--model",
+    envvar="RESIFT_MODEL",
+    show_envvar=True,
+    metavar="DIR",
+    show_default="one that is learned from the index",
+    help="The folder of a saved model, or resift-en, the packaged one.",
+)
+@click.option("--no-adapt", is_flag=True, help="Learn nothing from the documents: use the packaged model.")
+@click.option(
+    "--field", metavar="NAME", help="A knn_vector field of the index that already holds the vectors of --model."
+)
+@click.option(
+    "--out",
+    type=NewFolder(),
+    metavar="DIR",
+    show_default="INDEX-model",
+    help="Where to save the model that is learned.",
+)
+@click.option(
+    "--default-pipelines",
+    is_flag=True,
+    help="Rewrite all searches of the index and encode all writes, unless it has other default pipelines.",
+)
+@click.option(
+    "--copy-to",
+    metavar="NEW",
+    help="Copy INDEX into a new index whose vectors have a graph, and put that in its place behind --alias.",
+)
+@click.option(
+    "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."
+)
+@click.option(
+    "--raise-versions", is_flag=True, help="Attach even an index whose clients set versions (version_type=external)."
+)
+@dry_run_option
+@yes_option
+@cluster_option
+@json_option
+def attach(index: str, url: str, dry_run: bool, yes: bool, as_json: bool, no_adapt: bool, **options: Any) -> None:
+    """Add vectors to the documents of INDEX, in place: an index, an alias, a pattern or a data stream.
+
+    Clients go on writing and searching meanwhile. It first shows what it will do. If it is interrupted, run it again
+    and it continues where it was; resift detach undoes everything. With --copy-to INDEX stays as it is, and a copy
+    takes its place that can be asked for the nearest vectors among all documents.
+
+    The exit status is 3 if documents were refused, or if settings could not be made as they were wanted.
+    """
+    from resift.operations.attach import attach as plan_attach
+
+    carry_out(plan_attach(url, index, adapt=not no_adapt, **options), dry_run, yes, as_json)
+
+
+@click.command(epilog="Example: resift detach products --dry-run")
+@click.argument("index")
+@click.option("--model", metavar="DIR|HASH", help="Remove only the vectors of this model.")
+@click.option("--no-copy-back", is_flag=True, help="For a copy: do not copy back what was written to it.")
+@dry_run_option
+@yes_option
+@cluster_option
+@json_option
+def detach(
+    index: str, model: str | None, no_copy_back: bool, url: str, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Undo resift attach: settings, pipelines, vectors and what INDEX records of them.
+
+    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. Where INDEX is a copy that
+    attach --copy-to has made, the aliases go back to what it is a copy of, and what was written to it since is copied
+    back.
+
+    The exit status is 3 if documents kept their vectors.
+    """
+    from resift.operations.attach import detach as plan_detach
+
+    carry_out(plan_detach(url, index, model=model, copy_back=not no_copy_back), dry_run, yes, as_json)

@@ -1,18 +1,28 @@
-"""``resift indices`` and ``resift drop``: what an engine holds, listed and deleted."""
+"""``resift indices``, ``drop`` and ``verify``: what an engine holds, listed, deleted, and checked against its texts."""
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from resift.cli.failures import INTERRUPTED, NOT_RIGHT
 from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
-from resift.cli.output import print_report, print_table
-from resift.contracts.documents import IndexInfo, check_name
+from resift.cli.output import print_report, print_table, require_consent, shown_progress
+from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound, ResiftError
+from resift.errors import BadInput, IndexNotFound
+from resift.ingest.stopping import Stop
+from resift.ingest.verify import Verification
+from resift.operations import indices as operations
+from resift.operations.plan import count_documents
+
+SECONDS = 30  # between two rounds of watching
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")
@@ -54,12 +64,6 @@ def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | N
     }
 
 
-def count_documents(engine: Engine, index: str) -> int:
-    """How many documents an index has."""
-    counted = engine.search(index, {"size": 0, "track_total_hits": True})
-    return int(counted.response["hits"]["total"]["value"])
-
-
 @click.command(epilog="Example: resift drop news")
 @click.argument("index")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -70,62 +74,68 @@ def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
 
     Only what `resift indices` lists is deleted.
     """
-    check_name(index)
-    with opened(engine) as target:
-        _require_listed(target, index, service_settings().session_index)
-        documents = count_documents(target, index)
-        if not yes and not _confirmed(f"Delete index {index} with its {documents} documents?"):
-            raise BadInput(f"not confirmed: index {index} stays", value=index, expected="y, or --yes")
-        target.drop(index)
-        pipelines = _drop_pipelines(target, index)
-    lines = [f"{kind} pipeline {PIPELINE_PREFIX}{index} {done}" for kind, done in pipelines.items()]
-    report = {"dropped": index, "documents": documents, "pipelines": pipelines}
-    print_report(report, as_json, f"{index} deleted, {documents} documents", *lines)
+    plan = operations.drop(engine, index, service_settings().session_index)
+    require_consent(yes, plan.question)
+    with shown_progress() as progress:
+        dropped = plan.run(progress)
+    print_report(dropped.to_dict(), as_json, str(dropped))
 
 
-def _drop_pipelines(engine: Engine, index: str) -> dict[str, str]:
-    """Remove the pipelines that Resift made for an index that is gone; what became of each, by its kind.
+@click.command(epilog="Example: resift verify news --repair")
+@click.argument("index", nargs=-1, metavar="[INDEX]...")
+@click.option("--repair", is_flag=True, help="Encode documents again if their vector is missing or another text's.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=SECONDS,
+    type=click.IntRange(1, 86_400),
+    metavar="[SECONDS]",
+    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS} seconds if not given.",
+)
+@engine_option
+@model_option
+@json_option
+def verify(index: tuple[str, ...], repair: bool, watch: int | None, engine: str, model: str, as_json: bool) -> None:
+    """Check that every vector of --model belongs to the text beside it, by encoding all texts again.
 
-    One that something else names stays: what is written or searched through it would be refused.
+    INDEX is an index, an alias, a data stream or a pattern, and there may be several; without any all indices that have
+    vectors of the model are checked.
+
+    The exit status is 3 if vectors are missing or stale and were not repaired.
     """
-    from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipeline
-    from resift.plugin.cluster.usage import pipeline_uses
+    stop = Stop()
+    if watch is not None:
+        with opened(engine) as target:
+            _watch(target, model, index, watch, stop, as_json)
+        return
+    with stop.at_signals(), shown_progress("documents") as progress:
+        found = operations.verify(engine, *index, model=model, repair=repair, progress=progress, stop=stop)
+    print_report(found.to_dict(), as_json, *found.lines)
+    for name, why in found.not_checked.items():
+        click.echo(f"not checked: index {name} has {why}", err=True)
+    if stop.signal is not None:
+        click.echo(f"ended by {signal.Signals(stop.signal).name}: not all documents were checked", err=True)
+        sys.exit(128 + stop.signal)
+    if not found.in_order:
+        sys.exit(NOT_RIGHT)
+
+
+def _watch(engine: Engine, model: str, names: Sequence[str], seconds: int, stop: Stop, as_json: bool) -> None:
+    """Mend until a signal comes. Raises BadInput for the embedded engine."""
+    from resift.ingest.watching import Watch
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
     if not isinstance(engine, OpenSearchEngine):
-        return {}
-    cluster, done = Cluster(engine), {}
-    try:
-        kinds = pipelines_of(cluster, index)
-        uses = pipeline_uses(cluster, {pipeline_name(index)}) if kinds else []
-        for kind in kinds:
-            use = next((use for use in uses if use.pipeline_kind == f"{kind} pipeline"), None)
-            if use is None:
-                remove_pipeline(cluster, kind, index)
-            done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
-    except ResiftError as error:
-        # Who may delete an index may not change pipelines in every cluster, and the index is gone.
-        click.echo(f"its pipelines may still be there: {error.message}", err=True)
-    return done
+        raise BadInput(
+            "the embedded engine cannot be watched: it is written to through Resift alone, with vectors",
+            expected="an OpenSearch cluster; or resift verify without --watch",
+        )
 
+    def found(what: Verification) -> None:
+        print_report(asdict(what), as_json, *operations.found_lines(what, True))
+        sys.stdout.flush()  # who reads a pipe is to see it now
 
-def _require_listed(engine: Engine, index: str, session_index: str) -> None:
-    """Raise IndexNotFound for an index that is not there, and BadInput for one that is not for users to delete."""
-    if index == session_index:
-        raise BadInput(f"{index} holds sessions", value=index, expected="resift sessions delete --index NAME")
-    listed = [info.name for info in engine.indices()]
-    if index in listed:
-        return
-    engine.info(index)
-    # An alias, which may stand for several, and what is hidden or closed: somebody saw to it that nobody happens on it.
-    expected = f"one of: {', '.join(listed)}" if listed else "an index that resift indices lists"
-    raise BadInput(f"{index} is an alias, or a hidden or closed index", value=index, expected=expected)
-
-
-def _confirmed(question: str) -> bool:
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:  # nobody is there to answer
-        click.echo(err=True)
-        return False
+    with stop.at_signals():
+        Watch(engine, load_model(model), names, stop, found, lambda line: click.echo(line, err=True)).run(seconds)
+    if stop.signal == signal.SIGINT:
+        sys.exit(INTERRUPTED)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import click
 
 from resift.cli import cluster, demo, documents, indices, search, serve
-from resift.cli.attach import attach, detach
 from resift.cli.explain_search import explain_search
 from resift.cli.export import export
 from resift.cli.failures import Resift
-from resift.cli.guard import guard
 from resift.cli.keys import keys
 from resift.cli.mcp import mcp
 from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
-from resift.cli.verify import verify
 from resift.lab.commands import vectors, word2doc
 from resift.lab.commands.evaluate import evaluate
 from resift.lab.commands.train import train
@@ -37,7 +34,7 @@ def main() -> None:
 
 for command in (
     documents.index,
-    verify,
+    indices.verify,
     documents.encode,
     search.search,
     explain_search,
@@ -53,12 +50,12 @@ for command in (
     mcp,
     keys,
     serve.reranker_group,
-    attach,
-    detach,
+    cluster.attach,
+    cluster.detach,
     cluster.install,
     cluster.uninstall,
     status,
-    guard,
+    cluster.guard,
     role_command,
     demo.demo,
 ):

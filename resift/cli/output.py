@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
+from resift.cli.failures import NOT_RIGHT
+from resift.errors import BadInput, Interrupted
 from resift.ingest.readers import BadLine, Files, Record
+from resift.ingest.stopping import Stop
+from resift.operations.plan import Plan, Progress, Step
 
 _NARROWEST = 8  # columns of a terminal that a cut cell has
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
@@ -39,6 +44,54 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[[int, int], No
             bar.update(min(done, total) - bar.pos, done)
 
         yield progress
+
+
+@contextmanager
+def shown_progress(unit: str = "") -> Iterator[Progress]:
+    """What shows an operation's progress on standard error: a bar for each step, and remarks as lines."""
+    with ExitStack() as bar:
+        label, update = "", None
+
+        def show(step: Step) -> None:
+            nonlocal label, update
+            if step.text != label:
+                bar.close()
+                label, update = step.text, None
+            if not step.total:
+                click.echo(step.text, err=True)
+                return
+            update = update or bar.enter_context(progress_bar(step.text, unit))
+            update(step.done, step.total)
+
+        yield show
+
+
+def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool) -> NoReturn:
+    """Show a plan and, unless it is a ``dry_run``, ask, do it and show what came of it; then the command is over."""
+    if dry_run:
+        print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))
+        sys.exit()
+    click.echo(str(plan), err=True)
+    require_consent(yes, plan.question)
+    stop = Stop()
+    try:
+        with stop.at_signals(), shown_progress() as progress:
+            result = plan.run(progress, stop)
+    except Interrupted as error:
+        click.echo(error.message, err=True)
+        sys.exit(128 + (stop.signal or signal.SIGINT))
+    print_report(result.to_dict(), as_json, str(result))
+    sys.exit(0 if result.in_order else NOT_RIGHT)
+
+
+def require_consent(yes: bool, question: str) -> None:
+    """Raise BadInput unless the user says yes; somebody who is not there to be asked does not."""
+    try:
+        if yes or click.confirm(question, err=True):
+            return
+    except click.Abort:
+        click.echo(err=True)
+    raise BadInput("not confirmed: nothing was changed", value="no", expected="y, or --yes")
 
 
 def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from resift.files import why_no_file_in, why_not_folder
 
 if TYPE_CHECKING:
     ParameterType = click.ParamType[Any]
@@ -26,7 +27,7 @@ class NewFile(ParameterType):
             self.fail(f"{value!r} is a folder, expected a file.", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"{value!r} cannot be written: there is no folder {str(path.parent)!r}.", param, ctx)
-        if reason := _why_not(path.parent) or (_why_not_over(path) if path.exists() else None):
+        if reason := why_no_file_in(path.parent) or (_why_not_over(path) if path.exists() else None):
             self.fail(f"{value!r} cannot be written: {reason}.", param, ctx)
         return str(value)
 
@@ -38,27 +39,10 @@ class NewFolder(ParameterType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The path. Fails, with the reason, where no such folder can be written."""
-        path = Path(value)
-        if not value or (path.exists() and not path.is_dir()):
-            self.fail(f"{value!r} is a file, expected a folder.", param, ctx)
-        if path.is_dir() and any(path.iterdir()) and not any(path.glob("*.json")):
-            self.fail(f"{value!r} holds other files, expected a new folder, or one that Resift wrote.", param, ctx)
-        around = next(folder for folder in path.absolute().parents if folder.exists())
-        if not around.is_dir():
-            self.fail(f"{value!r} cannot be written: {str(around)!r} is a file.", param, ctx)
-        if reason := _why_not(around):
-            self.fail(f"{value!r} cannot be written: {reason}.", param, ctx)
+        reason = why_not_folder(Path(value)) if value else "'' is a file, expected a folder"
+        if reason:
+            self.fail(f"{reason}.", param, ctx)
         return str(value)
-
-
-def _why_not(folder: Path) -> str | None:
-    """Why no file can be made in a folder; None if one can."""
-    # One is made and deleted: what os.access says of permissions is not all that may be in the way.
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
 
 
 def _why_not_over(path: Path) -> str | None:

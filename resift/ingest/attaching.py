@@ -9,15 +9,15 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from resift.arrays import batched
 from resift.encoders.model import Model
-from resift.errors import EngineError, EngineUnavailable
-from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
+from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
+from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.client import Cluster
 from resift.contracts.documents import IndexInfo, Rejection
@@ -61,6 +61,7 @@ def fill(engine: Engine, model: Model, entry: IndexInfo, stop: Stop, progress: P
         before = report.documents
         found = check(engine, model, entry, lacking, True, stop, _shifted(progress, before))
         report.documents += found.repaired
+        progress(report.documents)
         report.refused, report.left = found.refused, found.unrepaired - len(found.refused)
         report.seconds = time.perf_counter() - started
         # A document that is refused will be so in each pass, and found in each of them.
@@ -79,24 +80,33 @@ def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progr
     By updates of single documents, not ``_update_by_query``: that would have the index's ingest pipelines run, ours and
     the user's. Raises EngineUnavailable where the cluster does not come back.
     """
-    report, started, idle = Written(), time.perf_counter(), 0
-    path, patience = f"/{quote(index, safe='')}", Patience(stop.wait)
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        while fields and not stop.requested and idle < ATTEMPTS:
-            cluster.request("POST", f"{path}/_refresh")
-            hits, report.left = _holders(cluster, path, fields, [one.id for one in report.refused])
-            if not hits:
-                break
-            batches = [hits[start : start + _BATCH] for start in range(0, len(hits), _BATCH)]
-            before = report.documents
-            for removed, refused in pool.map(lambda batch: _remove(cluster, path, batch, fields, patience), batches):
-                report.documents += removed
-                report.refused += refused
-            # All of them were changed by clients since they were read, and come again.
-            idle = idle + 1 if report.documents == before else 0
-            report.seconds = time.perf_counter() - started
-            progress(report.documents)
+    report, idle, path = Written(), 0, f"/{quote(index, safe='')}"
+    script = json.dumps({"script": {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}})
+
+    def send(batch: Sequence[tuple[str, dict[str, Any], None]]) -> list[Rejection]:
+        lines = [line for _, action, _ in batch for line in (json.dumps({"update": action}), script)]
+        return cluster.engine.bulk_lines([id for id, _, _ in batch], index, lines, "update")
+
+    while fields and not stop.requested and idle < ATTEMPTS:
+        cluster.request("POST", f"{path}/_refresh")
+        hits, report.left = _holders(cluster, path, fields, [one.id for one in report.refused])
+        if not hits:
+            break
+        with BatchWriter(send, _WRITERS, stop) as writer:
+            for batch in batched(hits, _BATCH):
+                writer.put([(hit["_id"], _as_read(hit), None) for hit in batch])
+        report.documents += writer.written
+        report.refused += writer.refused
+        # Where none was written, clients have changed all of them since they were read, and they come again.
+        idle = 0 if writer.written else idle + 1
+        progress(report.documents)
     return report
+
+
+def _as_read(hit: dict[str, Any]) -> dict[str, Any]:
+    """The head of an update of a document that is to be as it was read."""
+    routed = {"routing": hit["_routing"]} if "_routing" in hit else {}
+    return {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"], **routed}
 
 
 def _holders(
@@ -108,41 +118,3 @@ def _holders(
     body = {"query": query, "size": _PAGE, "_source": False, "seq_no_primary_term": True, "sort": ["_doc"]}
     answer = cluster.request("POST", f"{path}/_search", {**body, "search_pipeline": "_none", "track_total_hits": True})
     return answer["hits"]["hits"], answer["hits"]["total"]["value"]
-
-
-def _remove(
-    cluster: Cluster, path: str, hits: Sequence[dict[str, Any]], fields: Sequence[str], patience: Patience
-) -> tuple[int, list[Rejection]]:
-    """Take ``fields`` out of the documents that are still as they were read: how many were changed, and the refused."""
-    lines = []
-    for hit in hits:
-        action = {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"]}
-        routed = {"routing": hit["_routing"]} if "_routing" in hit else {}
-        script = {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}
-        lines += [json.dumps({"update": {**action, **routed}}), json.dumps({"script": script})]
-    items = _sent(cluster, path, "\n".join(lines) + "\n", patience)
-    refused = []
-    for position, item in enumerate(items):
-        # what was changed since, or could not be written just now, comes again
-        if item["status"] >= 300 and item["status"] not in (404, 409) and not is_temporary(item["status"]):
-            reason = item["error"].get("reason", "")
-            refused.append(Rejection(position, item["_id"], item["status"], str(reason)))
-    return sum(item["status"] < 300 for item in items), refused
-
-
-def _sent(cluster: Cluster, path: str, lines: str, patience: Patience) -> list[dict[str, Any]]:
-    """The items that a bulk request is answered with, once the cluster has the time for it."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            answer = cluster.request("POST", f"{path}/_bulk", lines)
-        except (EngineUnavailable, EngineError) as error:
-            if attempt == ATTEMPTS or not is_temporary(error.status):
-                raise
-            patience.wait(attempt)
-            continue
-        items = [item["update"] for item in answer["items"]]
-        if any(is_temporary(item["status"]) for item in items) and attempt < ATTEMPTS:
-            patience.wait(attempt)  # only some of them: the next page has the rest
-        return items

@@ -13,7 +13,8 @@ from test_attach_running import Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
-from resift.ingest import census
+from resift.ingest import copying
+from resift.ingest.copying import Census
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.scanning import scroll
 
@@ -250,11 +251,11 @@ def test_vectors_of_the_index_itself_come_along_as_they_were_written(
 def test_what_vanished_is_found_by_the_numbers_of_the_writes(
     cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(census, "_STEP", 7)
+    monkeypatch.setattr(copying, "_STEP", 7)
     index = Index(cluster, count=60)
     try:
         index.cluster.request("POST", f"/{index.name}/_refresh")
-        found = census.Census(index.cluster, index.name)
+        found = Census(index.cluster, index.name)
         for shard in (0, 1):
             body = {"seq_no_primary_term": True}
             for hit in scroll(cluster.client, index.name, body, preference=f"_shards:{shard}"):

@@ -16,8 +16,8 @@ from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model, WordVectors, load_model
-from resift.cli import attaching
 from resift.errors import EngineError
+from resift.operations import attaching
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -285,7 +285,7 @@ def test_a_rollover_while_it_is_planned_has_it_planned_again(
 def test_what_changes_at_each_plan_is_left_alone(
     stream: str, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attaching.Attaching, "is_current", False)
+    monkeypatch.setattr(attaching.AttachPlan, "is_current", False)
     told = run("attach", stream, opensearch_url, "--model", own[1], status=1).output
     assert "stands for other indices each time it is planned" in told
     assert {cluster.info(index).model for index in cluster.resolve(stream)} == {None}

@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
-from resift.plugin.cluster.index_pipelines import IndexPipelines, pipelines_of, remove_pipeline
+from resift.plugin.cluster.index_pipelines import pipelines_of, remove_pipeline
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -343,40 +343,3 @@ def test_a_model_beside_that_of_an_installation_needs_a_name(
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
     assert f"{command}, then resift attach {shop.name} --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)
-
-
-def test_of_several_installations_one_that_answers_serves_an_index(
-    cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
-) -> None:
-    # nothing listens there; by their names they come first
-    silent = [Installer(cluster, old.model, ["text"], "http://127.0.0.1:9", f"{one}-{shop.name}") for one in "ab"]
-
-    def attach() -> set[str]:
-        told = run("attach", shop.name, opensearch_url, "--model", old.folder).output
-        found = serving()
-        for kind in ("search", "ingest"):
-            assert f"  {kind} pipeline resift-{shop.name} of installation {'/'.join(found)}\n" in told
-        return found
-
-    def serving() -> set[str]:
-        pipelines, names = IndexPipelines(shop.cluster, {}), [one.name for one in (*silent, old.installer)]
-        return {name for name in names for one in pipelines.asking(name) if one.index == shop.name}
-
-    try:
-        for one in silent:
-            one.install()
-        old.away = True
-        assert attach() == {silent[0].name}, "none answers"
-        old.away = False
-        assert attach() == {old.installer.name}
-        run("detach", shop.name, opensearch_url)
-        old.away = True
-        assert attach() == {silent[0].name}
-        old.away = False
-        silent[0].uninstall()
-        assert serving() == {old.installer.name}, "one that answers takes over, and not the next silent one"
-        run("detach", shop.name, opensearch_url)
-    finally:
-        old.away = False
-        for one in silent:
-            one.uninstall()

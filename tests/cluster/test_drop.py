@@ -44,7 +44,7 @@ def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: st
     where = ["--engine", engine_url, "--json"]
     engine.create(f"{indexed}-2", ["title", "text"], model)
     said = json.loads(drop(indexed, *where, status=0, input="y\n").stdout)
-    assert said == {"dropped": indexed, "documents": 5, "pipelines": {}}
+    assert said == {"dropped": indexed, "documents": 5, "pipelines": {}, "in_order": True}
     with pytest.raises(IndexNotFound):
         engine.info(indexed)
     assert json.loads(drop(f"{indexed}-2", *where, "--yes", status=0).stdout)["documents"] == 0

@@ -23,7 +23,7 @@ from served import Server, serving
 
 from resift import Model
 from resift.ingest.verify import verify
-from resift.plugin.cluster.guard import Guard
+from resift.operations.installing import Guard
 from resift.plugin.cluster.index_pipelines import remove_pipelines, settle_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import PIPELINES

@@ -23,7 +23,7 @@ from resift import Model
 from resift.cli.main import main
 from resift.cli.role import ROLES, role
 from resift.errors import EngineError
-from resift.plugin.cluster.guard import Guard
+from resift.operations.installing import Guard
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -33,8 +33,6 @@ NAMED = "no permissions for ["
 OPTIONAL = [
     # without it searches pass through our own default pipeline, which takes longer and finds the same
     ("serve", "indices:monitor/settings/get"),
-    # only of several installations with one model it is tried which of them answers
-    ("attach", "cluster:admin/opensearch/ml/predict"),
 ]
 Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
 

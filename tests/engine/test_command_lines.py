@@ -105,8 +105,8 @@ TEXTS: dict[str, list[str]] = {
     "fields": NAMES,
     "index": ["Docs", "", "nope"],
     "id_column": ["nope"],
-    "own": ["nope"],
-    "to": ["Docs", "", "a b"],
+    "field": ["nope"],
+    "copy_to": ["Docs", "", "a b"],
     "aliases": ["nope"],
     "renames": ["a", "=b", "a="],
     "query": [],
@@ -133,7 +133,6 @@ TEXTS: dict[str, list[str]] = {
     "teacher_model": [],
     "prefix": [],
     "about": [],
-    "field": ["nope"],
 }
 OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("index", "index"): ["Docs", "", "a b", "_x"],
@@ -161,7 +160,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("train reranker", "engine"): {"folder": None, "of_sessions": "docs"},
     ("train reranker", "store"): {"folder": None, "of_sessions": "docs", "model": "model"},
     ("train queries", "url"): {"files": None, "index": "docs", "field": "vector"},
-    ("attach", "to"): {"aliases": "found"},
+    ("attach", "copy_to"): {"aliases": "found"},
     ("eval feedback", "train"): {"folder": None, "test": "labelled.jsonl"},
     ("eval feedback", "test"): {"folder": None, "train": "labelled.jsonl"},
     ("eval feedback", "model"): {"encoder": None},

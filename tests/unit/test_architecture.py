@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "plugin": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin"},
     "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
+    "operations": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin", "ingest", "lab"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
     "integrations": {GROUND, "vectors", "ranking", "contracts", "rewriting", "plugin", "library"},
 }

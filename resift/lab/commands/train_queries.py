@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ import click
 import numpy as np
 
 from resift.arrays import Floats
-from resift.cli.attach_plan import guessed_fields, sampled_sources
-from resift.cli.cluster import opened_cluster
 from resift.cli.options import (
     checked_address,
     fields_option,
@@ -35,6 +33,8 @@ from resift.lab.commands.settings import set_option
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
+from resift.operations.index_plan import guessed_fields, sampled_sources
+from resift.operations.installing import open_cluster
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
@@ -133,7 +133,7 @@ def _learned(
 def _opened(url: str | None) -> AbstractContextManager[OpenSearchEngine]:
     if url is None:
         raise BadInput("no cluster", expected="--engine URL, or OPENSEARCH_URL")
-    return opened_cluster(url)
+    return closing(open_cluster(url))
 
 
 def _encoder(

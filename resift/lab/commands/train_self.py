@@ -18,7 +18,7 @@ from resift.cli.options import (
     seed_option,
     vectors_option,
 )
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.output import print_report, progress_bar, saved_line, saved_model, shown_progress
 from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import Model
 from resift.encoders.registry import build_model
@@ -26,10 +26,8 @@ from resift.ingest.readers import Files
 from resift.lab.commands.settings import set_option
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
+from resift.operations.adapting import adapt_texts, adapted_lines, warnings
 from resift.vectors.packaged import DEFAULT, load_vectors
-from resift.vectors.table import WordVectors
-
-_FEW_JUDGES = 20
 
 
 @click.command("self", epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
@@ -58,15 +56,19 @@ def self_command(
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
     started = time.perf_counter()
-    model = _adapted(list(CorpusTexts(source, fields, "reading")), load_vectors(vectors), options)
-    found, better = model.table.info["adapted"], _is_better(model)
+    texts, table = list(CorpusTexts(source, fields, "reading")), load_vectors(vectors)
+    with progress_bar("adapting") as progress:
+        model = adapt(texts, table, options, progress)
+    found: dict[str, Any] = model.table.info["adapted"]
+    better = bool(found["better"])
     saved = saved_model(model, out) if better else None
-    lines = _found_lines(found, time.perf_counter() - started)
+    lines = adapted_lines(found, time.perf_counter() - started)
     if better:
         model.save(out)
         lines.append(saved_line(model, out))
     print_report({**found, "model": saved}, as_json, *lines)
-    _warn(found)
+    for warning in warnings(found):
+        click.echo(warning, err=True)
     if not better:
         click.echo(f"warning: no better than the untrained vectors; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
@@ -79,52 +81,10 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
     """
     table = load_vectors(vectors)
-    model = adapt_texts(list(CorpusTexts(files, fields, "reading")), table) or build_model("mean", table)
+    texts = list(CorpusTexts(files, fields, "reading"))
+    with shown_progress() as progress:
+        model = adapt_texts(texts, table, progress) or build_model("mean", table)
     # indexing reads the files again, and its progress bar starts from here
     files.position = 0
     model.save(out)
     return model
-
-
-def adapt_texts(texts: Sequence[str], vectors: WordVectors) -> Model | None:
-    """A model adapted to ``texts``; None, after a warning, if it is no better than the untrained ``vectors``."""
-    started = time.perf_counter()
-    model = _adapted(texts, vectors, AdaptOptions())
-    found = model.table.info["adapted"]
-    click.echo("\n".join(_found_lines(found, time.perf_counter() - started)), err=True)
-    _warn(found)
-    if _is_better(model):
-        return model
-    click.echo("warning: adapting made nothing better; the untrained vectors are used", err=True)
-    return None
-
-
-def _adapted(texts: Sequence[str], vectors: WordVectors, options: AdaptOptions) -> Model:
-    with progress_bar("adapting") as progress:
-        return adapt(texts, vectors, options, progress)
-
-
-def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
-    """What was found with the documents that were held back."""
-    lines = [
-        f"{found['documents']} documents, {found['words']} words, {seconds:.0f} s",
-        f"{'':21}untrained  adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
-    ]
-    for name, key in (("mean reciprocal rank", "mrr"), ("found first", "accuracy")):
-        lines.append(f"{name:21}{found[f'{key}_before']:9.3f}{found[f'{key}_after']:9.3f}")
-    return lines
-
-
-def _warn(found: dict[str, Any]) -> None:
-    """Say where the documents that judge cannot tell whether, or how much, is gained."""
-    if not found["better"]:
-        return
-    judges = f"{found['held_back']} documents"
-    if found["p"] >= 0.05:
-        click.echo(f"warning: the gain may be chance (p {found['p']:.2f}): {judges} are too few to tell", err=True)
-    elif found["held_back"] < _FEW_JUDGES:
-        click.echo(f"warning: {judges} are too few to tell how much was gained; train on more documents", err=True)
-
-
-def _is_better(model: Model) -> bool:
-    return bool(model.table.info["adapted"]["better"])

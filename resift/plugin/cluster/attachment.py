@@ -218,10 +218,11 @@ class Target:
         return replace(self, settings={name: left[name] for name in left if restored.get(name, left[name]) is not None})
 
 
-def targets(cluster: Cluster, name: str) -> list[Target]:
+def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
     """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
 
-    Raises IndexNotFound if there is none, and BadInput for one that cannot be attached: nothing was changed then.
+    Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that cannot
+    be attached: nothing was changed then.
     """
     path = "/" + quote(name, safe=",*")
     try:
@@ -237,11 +238,14 @@ def targets(cluster: Cluster, name: str) -> list[Target]:
     if not mappings:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
     return [
-        _target(cluster, index, mappings[index]["mappings"], found[index]["settings"]) for index in sorted(mappings)
+        _target(cluster, index, mappings[index]["mappings"], found[index]["settings"], index == blocked)
+        for index in sorted(mappings)
     ]
 
 
-def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str]) -> Target:
+def _target(
+    cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool
+) -> Target:
     if name.startswith(".") and not name.startswith(".ds-"):
         raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     columns = {"format": "json", "h": "status,pri.store.size", "bytes": "b", "expand_wildcards": "all"}
@@ -249,7 +253,7 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
     if row["status"] != "open":
         raise _closed(name)
     for block in _BLOCKS:
-        if settings.get(f"index.blocks.{block}") == "true":
+        if settings.get(f"index.blocks.{block}") == "true" and not (is_blocked and block == "write"):
             message = f"index {name!r} may not be written to: index.blocks.{block} is set"
             expected = f'PUT /{name}/_settings {{"index.blocks.{block}": null}}'
             if block == _FLOOD:  # which comes back at once where the disk is as full

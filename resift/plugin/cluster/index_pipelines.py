@@ -93,19 +93,13 @@ class IndexPipelines:
     """The pipelines that indices should have in a cluster with the ``installed`` installations.
 
     Of several with the model of an index, the one that its pipeline asks already goes on, else the first has it.
-    With ``tried`` those whose rerankers do not answer for the index are passed over, unless none of them answers.
     ``ids`` are those of remote models that may not have been found in the cluster yet, by their names.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        installed: Mapping[str, Installation],
-        ids: Mapping[str, str] | None = None,
-        tried: bool = False,
+        self, cluster: Cluster, installed: Mapping[str, Installation], ids: Mapping[str, str] | None = None
     ) -> None:
-        self.cluster, self._installed, self._ids, self._tried = cluster, installed, dict(ids or {}), tried
-        self._answers: dict[tuple[str, str], bool] = {}
+        self.cluster, self._installed, self._ids = cluster, installed, dict(ids or {})
         self._found = {kind: cluster.find(f"/_{kind}/pipeline") or {} for kind in _KINDS}
 
     def wanted(self, record: IndexRecord) -> list[IndexPipeline]:
@@ -127,14 +121,9 @@ class IndexPipelines:
         # The vectors of another model serve on where nobody serves those that the index is searched by.
         for entry in record.ready:
             if (name := self._serving("search", record.index, entry, "rewrite")) is not None:
-                return self._asking(name, record.index, entry)
+                values = {**self._values(name, entry), "rewrite_id": self._id(name, "rewrite")}
+                return SearchPipeline(self.cluster, record.index, values)
         return None
-
-    def _asking(self, name: str, index: str, entry: IndexInfo) -> SearchPipeline:
-        """The search pipeline of an index that asks the installation ``name``."""
-        return SearchPipeline(
-            self.cluster, index, {**self._values(name, entry), "rewrite_id": self._id(name, "rewrite")}
-        )
 
     def _ingest(self, record: IndexRecord) -> IngestPipeline | None:
         encoders = []
@@ -145,23 +134,12 @@ class IndexPipelines:
         return IngestPipeline(self.cluster, record.index, encoders) if encoders else None
 
     def _serving(self, kind: str, index: str, entry: IndexInfo, which: str) -> str | None:
-        """The installation that serves the vectors of ``entry``: the one that does so now, else the first that can.
-
-        Of several those count that answer, if there are any and they are ``tried``.
-        """
+        """The installation that serves the vectors of ``entry``: the one that does so now, else the first that can."""
         able = [
             name for name, one in self._installed.items() if one.model.hash == entry.model and self._id(name, which)
         ]
-        if self._tried and len(able) > 1:
-            able = [name for name in able if self._does_answer(name, index, entry)] or able
         now = _owners(self._found[kind].get(pipeline_name(index), {}))
         return next((name for name in able if name in now), next(iter(able), None))
-
-    def _does_answer(self, name: str, index: str, entry: IndexInfo) -> bool:
-        """Whether the cluster gets searches of an index rewritten by an installation just now."""
-        if (name, index) not in self._answers:
-            self._answers[name, index] = bool(self._id(name, "rewrite")) and not self._asking(name, index, entry).ask()
-        return self._answers[name, index]
 
     def _id(self, name: str, which: str) -> str | None:
         """The id of a remote model of an installation; None if there is none, as in a cluster without ML Commons."""
@@ -177,13 +155,12 @@ class IndexPipelines:
 def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list[str]:
     """Make the pipelines of an index as they should be, for the installations that there are; return what was done.
 
-    Of several installations with one model, one whose reranker answers has them. Without ``replace`` pipelines that are
-    there stay as they are. Raises BadInput for an index that can have none, and
+    Without ``replace`` pipelines that are there stay as they are. Raises BadInput for an index that can have none, and
     for a pipeline of that name that Resift did not make.
     """
     record = records(cluster, index).get(index) or IndexRecord(index)
     installed = dict(sorted(installations(cluster).items()))
-    wanted = IndexPipelines(cluster, installed, tried=True).wanted(record)
+    wanted = IndexPipelines(cluster, installed).wanted(record)
     if wanted and index in WITHOUT:
         raise BadInput(f"index {index!r} can have no pipeline", value=index, expected="another name")
     done = []
@@ -199,15 +176,9 @@ def settle_pipelines(cluster: Cluster, index: str, replace: bool = True) -> list
     return done
 
 
-def asked_installations(cluster: Cluster, index: str) -> dict[str, frozenset[str]]:
-    """By the kind of each pipeline of an index that Resift made the names of the installations that it asks."""
-    owners = {kind: _owners(cluster.find(_path(kind, index), pipeline_name(index)) or {}) for kind in _KINDS}
-    return {kind: names for kind, names in owners.items() if names}
-
-
 def pipelines_of(cluster: Cluster, index: str) -> list[str]:
     """The kinds of the pipelines of an index that Resift made, of ``search`` and ``ingest``."""
-    return list(asked_installations(cluster, index))
+    return [kind for kind in _KINDS if _owners(cluster.find(_path(kind, index), pipeline_name(index)) or {})]
 
 
 def is_foreign(cluster: Cluster, kind: str, index: str) -> bool:

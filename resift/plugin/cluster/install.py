@@ -247,7 +247,7 @@ class Installer:
         if self.missing_plugins:
             return []
         others = {name: one for name, one in installations(self.cluster).items() if name != self.name}
-        pipelines, known = IndexPipelines(self.cluster, others, tried=True), records(self.cluster)
+        pipelines, known = IndexPipelines(self.cluster, others), records(self.cluster)
         found = []
         for pipeline in pipelines.asking(self.name):
             wanted = pipelines.wanted(known.get(pipeline.index) or IndexRecord(pipeline.index))

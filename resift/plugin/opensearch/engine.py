@@ -159,17 +159,19 @@ class OpenSearchEngine(Engine):
             else:
                 rejected.append(Rejection(position, document.id, 400, reason))
         if sent:
-            refused = self._bulk([documents[position].id for position in sent], index, lines, "index")
+            refused = self.bulk_lines([documents[position].id for position in sent], index, lines, "index")
             rejected += [replace(one, position=sent[one.position]) for one in refused]
         return sorted(rejected, key=lambda rejection: rejection.position)
 
-    def _bulk(self, ids: Sequence[str], index: str, lines: Sequence[str], action: str) -> list[Rejection]:
+    def bulk_lines(
+        self, ids: Sequence[str], index: str, lines: Sequence[str], action: str, **params: str
+    ) -> list[Rejection]:
         """Send one bulk request, the ``lines`` of an action on each of the documents ``ids``; return the refused.
 
         Raises EngineError if the caller lacks a right to write, which is no document's fault.
         """
-        filter_path = {"filter_path": "items.*.status,items.*.error"}
-        answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=filter_path)
+        params = {"filter_path": "items.*.status,items.*.error", **params}
+        answer = call(self.client.bulk, index=index, body="\n".join(lines) + "\n", params=params)
         results = [item[action] for item in answer["items"]]
         for result in results:
             if result.get("error", {}).get("type") == "security_exception":
@@ -177,7 +179,7 @@ class OpenSearchEngine(Engine):
         return [
             Rejection(position, id, result["status"], error_reason(result["error"]))
             for position, (id, result) in enumerate(zip(ids, results, strict=True))
-            if result["status"] >= 300
+            if "error" in result  # which a document has not that was to be deleted, and is gone
         ]
 
     def search(
@@ -219,7 +221,7 @@ class OpenSearchEngine(Engine):
         lines = [line for id, version, vector in vectors for line in _vector_lines(id, version, vector, vector_field)]
         if not lines:  # OpenSearch refuses an empty bulk request
             return []
-        return self._bulk([id for id, _, _ in vectors], index, lines, "update")
+        return self.bulk_lines([id for id, _, _ in vectors], index, lines, "update")
 
     def scan(
         self,

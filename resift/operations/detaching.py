@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
-from resift.cli.failures import NOT_RIGHT
-from resift.cli.output import print_report, progress_bar
 from resift.contracts.documents import IndexInfo
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
+from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
 from resift.plugin.cluster.attachment import Target, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
@@ -23,54 +21,64 @@ from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
-class Detaching:
-    """One run of ``resift detach`` over all indices that ``name`` stands for.
+@dataclass(frozen=True, kw_only=True)
+class DetachedIndex(Result):
+    """What came of one index: ``documents`` have no vectors of ``models`` any more, and ``refused`` ones keep theirs.
 
-    ``model`` is the hash or the folder of the one whose vectors are taken back, None for all. Raises BadInput for what
-    cannot be done, before anything is changed.
+    ``emptied`` are the fields of these vectors, ``settings`` were put back, and the kinds of ``pipelines`` removed.
     """
 
-    def __init__(self, engine: OpenSearchEngine, name: str, model: str | None, as_json: bool) -> None:
-        self.engine, self.cluster, self.as_json = engine, Cluster(engine), as_json
+    index: str
+    models: Sequence[str | None]
+    emptied: Sequence[str]
+    settings: Mapping[str, Any]
+    pipelines: Sequence[str]
+    documents: int
+    refused: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detached(Result):
+    """What came of detaching some indices."""
+
+    indices: list[DetachedIndex]
+
+
+class DetachPlan(Plan):
+    """What detaching is about to do to all indices that ``name`` stands for.
+
+    ``model`` is the hash or the folder of the one whose vectors are taken back, None for all. Raises BadInput for what
+    cannot be done.
+    """
+
+    def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
+        self.engine, self.cluster = engine, Cluster(engine)
         hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
         found = [(target, _record(self.cluster, target)) for target in targets(self.cluster, name)]
         # an alias gets new indices, as by rollover, which nobody has attached
         attached = [(target, record) for target, record in found if record.attached] or found[:1]
-        self.indices = [_Detached(self.cluster, target, record, hash) for target, record in attached]
+        self.indices = [_Detaching(self.cluster, target, record, hash) for target, record in attached]
+        self.names = ", ".join(one.target.name for one in self.indices)
+        self.question = f"Detach {self.names}?"
         self.others = [target.name for target, record in found if not record.attached]
 
-    @cached_property
-    def names(self) -> str:
-        """The indices' names, for people."""
-        return ", ".join(one.target.name for one in self.indices)
-
-    def tell_plan(self, alone: bool) -> None:
-        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+    def lines(self) -> list[str]:
         lines = [line for one in self.indices for line in one.lines()]
-        lines += [f"{name}: not attached, and left alone" for name in self.others]
-        if alone:
-            report = {"dry_run": True, "indices": [one.report() for one in self.indices]}
-            print_report(report, self.as_json, *lines)
-        else:
-            click.echo("\n".join(lines), err=True)
+        return [*lines, *(f"{name}: not attached, and left alone" for name in self.others)]
 
-    def run(self) -> int:
-        """Detach all indices; return the exit status."""
-        stop, found, status = Stop(), [], 0
-        with stop.at_signals():
-            for one in self.indices:
-                done = one.run(stop)
-                found.append(done)
-                status = status or (NOT_RIGHT if done["refused"] else 0)
-                if stop.requested:
-                    click.echo(f"interrupted: run it again, and it goes on with what is left of {self.names}", err=True)
-                    return 128 + (stop.signal or 2)
-        lines = [line for one in found for line in one.pop("lines")]
-        print_report({"indices": found}, self.as_json, *lines)
-        return status
+    def to_dict(self) -> dict[str, Any]:
+        return {"indices": [one.to_dict() for one in self.indices]}
+
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Detached:
+        stop, found = stop or Stop(), []
+        for one in self.indices:
+            found.append(one.run(progress, stop))
+            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.names}")
+        lines = [line for one in found for line in one.lines]
+        return Detached(indices=found, lines=lines, in_order=all(one.in_order for one in found))
 
 
-class _Detached:
+class _Detaching:
     """One index that is being detached."""
 
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
@@ -93,8 +101,8 @@ class _Detached:
                 clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
                 raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
 
-    def report(self) -> dict[str, Any]:
-        """What is to be done, as JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """What is to be done, for programs."""
         return {
             "index": self.target.name,
             "models": [entry.model for entry in self.entries],
@@ -104,8 +112,8 @@ class _Detached:
         }
 
     def lines(self) -> list[str]:
-        """What is to be done, as text."""
-        report = self.report()
+        """What is to be done, for people."""
+        report = self.to_dict()
         lines = [f"{self.target.name}:"]
         if not self.is_recorded:
             lines.append("  what attaching recorded in _meta is lost: what has Resift's names goes")
@@ -116,9 +124,9 @@ class _Detached:
             lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
         return lines
 
-    def run(self, stop: Stop) -> dict[str, Any]:
-        """Do it; return the report."""
-        target, report = self.target, self.report()
+    def run(self, progress: Progress, stop: Stop) -> DetachedIndex:
+        """Do it."""
+        target, fields, planned = self.target, self.record.abandoned, self.to_dict()
         if self.is_all:
             target = target.restore_settings()
             remove_pipelines(self.cluster, target.name)
@@ -126,17 +134,15 @@ class _Detached:
         target = target.change_record(lambda record: record.without(self.entries))
         if not self.is_all:
             settle_pipelines(self.cluster, target.name)
-        with progress_bar(f"emptying {target.name}") as progress:
-            total = max(1, sum(target.count({"exists": {"field": name}}) for name in self.record.abandoned))
-            emptied = empty(
-                self.cluster, target.name, self.record.abandoned, stop, lambda done: progress(done, max(total, done))
-            )
+        total = sum(target.count({"exists": {"field": name}}) for name in fields)
+        emptied = empty(self.cluster, target.name, fields, stop, counting(progress, f"emptying {target.name}", total))
         if not stop.requested and not emptied.left:
             target.change_record(IndexRecord.emptied)
         lines = [f"{target.name}: detached, {emptied.documents} documents without their vectors again"]
         lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
-        lines += [f"  the field {name} stays in the mapping, empty" for name in report["emptied"]]
-        return {**report, "documents": emptied.documents, "refused": len(emptied.refused), "lines": lines}
+        lines += [f"  the field {name} stays in the mapping, empty" for name in fields]
+        documents, refused = emptied.documents, len(emptied.refused)
+        return DetachedIndex(**planned, documents=documents, refused=refused, lines=lines, in_order=not refused)
 
 
 def _record(cluster: Cluster, target: Target) -> IndexRecord:

@@ -1,4 +1,4 @@
-"""What ``resift attach`` is about to do to each index, told before anything is changed."""
+"""What attaching is about to do to one index, found out before anything is changed."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class IndexPlan:
         """About how long it takes to encode and to write, which are done side by side."""
         return self.lacking / min(self.rate, _WRITES)
 
-    def report(self) -> dict[str, Any]:
-        """The plan as JSON."""
+    def to_dict(self) -> dict[str, Any]:
+        """The plan for programs."""
         return {
             "index": self.target.name,
             "documents": self.target.documents,
@@ -80,7 +80,7 @@ class IndexPlan:
         }
 
     def lines(self) -> list[str]:
-        """The plan as text."""
+        """The plan for people."""
         entry, name = self.entry, self.target.name
         lines = [f"{name}: {self.target.documents} documents, {_megabytes(self.target.bytes)}"]
         lines.append(f"  texts       {', '.join(entry.fields)}")

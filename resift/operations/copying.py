@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import click
-
-from resift.cli.attaching import Attaching, Options, learned_folder
-from resift.cli.cluster import install_command
-from resift.cli.failures import NOT_RIGHT
-from resift.cli.output import print_report, progress_bar
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
+from resift.operations.attaching import AttachPlan, Options, learned_folder
+from resift.operations.installing import install_command
+from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.plugin.cluster.attachment import FINAL, SEARCH
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import NONE, PIPELINES, Copy, check_aliases, check_templates
@@ -28,40 +26,61 @@ _OUT_OF_SERVICE: dict[str, Any] = {"since": None, "left": None, "returning": Non
 _BLOCK = "get 403 (cluster_block_exception)"
 
 
-class Copying:
-    """One run of ``resift attach INDEX --copy-to NEW --alias A``.
+@dataclass(frozen=True, kw_only=True)
+class Copied(Result):
+    """What came of a copy: ``documents`` are in both, None where the copy was in service already."""
 
-    Raises BadInput for what cannot be done, before anything is changed; a block that an earlier run has left is taken
-    off first, unless it is a ``dry_run``.
-    """
+    index: str
+    copy: str
+    aliases: Sequence[str]
+    documents: int | None = None
+    blocked_seconds: float = 0.0
+    model: str | None = None
+    seconds: float = 0.0
+    pipelines: Sequence[str] = ()
+    hints: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Returned(Result):
+    """What came of a way back: ``documents`` are in both, None where none were copied back."""
+
+    copy: str
+    index: str
+    aliases: Sequence[str]
+    documents: int | None
+    blocked_seconds: float
+
+
+class CopyPlan(Plan):
+    """What attaching by a copy ``to`` is about to do. Raises BadInput for what cannot be done."""
 
     def __init__(
         self,
         engine: OpenSearchEngine,
         name: str,
         to: str,
-        aliases: tuple[str, ...],
+        aliases: Sequence[str],
         options: Options,
-        as_json: bool,
-        dry_run: bool,
     ) -> None:
-        self.engine, self.cluster, self.to, self.as_json = engine, Cluster(engine), to, as_json
+        self.engine, self.cluster, self.to = engine, Cluster(engine), to
         self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
         self.copy = Copy.find(self.cluster, to)
-        if self.copy is None:
-            if self.cluster.find(f"/{to}/_mapping"):
-                raise BadInput(f"index {to!r} exists, and is not a copy", value=to, expected="a name that is free")
-        elif not dry_run:
-            _take_off(engine, self.copy)
         if self.copy is not None:
             options = replace(options, model=self._begun_model(name))
+        elif self.cluster.find(f"/{to}/_mapping"):
+            raise BadInput(f"index {to!r} exists, and is not a copy", value=to, expected="a name that is free")
+        # A block that an earlier run has left is taken off when this one begins.
+        blocked = self.copy.record.blocked if self.copy else None
         # The copy keeps the versions that the documents have, also those that clients give them.
-        self.attaching = Attaching(engine, name, replace(options, raise_versions=True), as_json)
+        self.attaching = AttachPlan(engine, name, replace(options, raise_versions=True), blocked)
         if self.attaching.model is not None:
             self.attaching.model.require_documents()
         if len(self.attaching.targets) > 1:
             raise BadInput(f"{name!r} stands for {self.attaching.names}", value=name, expected="one index")
         (self.target,), (self.plan,) = self.attaching.targets, self.attaching.plans
+        self._names = ", ".join(self.aliases)
+        self.question = f"Copy {self.target.name} into {to}, and move {self._names} to it?"
         check_aliases(self.target, to, self.aliases)
         if self.copy is None:
             check_templates(self.cluster, to)
@@ -71,7 +90,7 @@ class Copying:
     def _begun_model(self, name: str) -> str:
         """The folder of the model that the copy was begun with."""
         info = self.engine.info(self.to)
-        given = self.options.model or (DEFAULT if self.options.no_adapt else None)
+        given = self.options.model or (None if self.options.adapt else DEFAULT)
         for folder in (given,) if given else (learned_folder(name, self.options), DEFAULT):
             with suppress(ResiftError):
                 if load_model(folder).hash == info.model:
@@ -89,21 +108,17 @@ class Copying:
             expected = f"--alias {' --alias '.join(record.aliases)}, or resift drop {self.to} first"
             raise BadInput(f"{self.to!r} was begun for other aliases", value=list(self.aliases), expected=expected)
 
-    @property
-    def question(self) -> str:
-        """What the user is asked before it begins."""
-        return f"Copy {self.target.name} into {self.to}, and move {', '.join(self.aliases)} to it?"
-
-    def tell_plan(self, alone: bool) -> None:
-        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
-        if alone:
-            model = self.attaching.model
-            report = {"index": self.target.name, "copy": self.to, "aliases": self.aliases, "dry_run": True}
-            more = {"model": model.hash if model else None, "documents": self.target.documents}
-            fields = {"fields": list(self.plan.entry.fields), "seconds": round(self._seconds, 1)}
-            print_report({**report, **more, **fields, "aliases_that_stay": self._staying}, self.as_json, *self._lines())
-        else:
-            click.echo("\n".join(self._lines()), err=True)
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "index": self.target.name,
+            "copy": self.to,
+            "aliases": self.aliases,
+            "model": self.attaching.model and self.attaching.model.hash,
+            "documents": self.target.documents,
+            "fields": list(self.plan.entry.fields),
+            "seconds": round(self._seconds, 1),
+            "aliases_that_stay": self._staying,
+        }
 
     @property
     def _staying(self) -> list[str]:
@@ -115,10 +130,10 @@ class Copying:
     def _seconds(self) -> float:
         return 2 * self.target.documents / max(min(self.plan.rate, 1000), 1)  # all are read once more, and compared
 
-    def _lines(self) -> list[str]:
+    def lines(self) -> list[str]:
         index, new, model = self.target.name, self.to, self.attaching.model
         saved = "learned from these documents, and saved in " + self.attaching.out
-        names, staying = ", ".join(self.aliases), ", ".join(self._staying)
+        staying = ", ".join(self._staying)
         lines = [
             f"model: {saved if model is None else f'{model.name} ({model.hash})'}",
             f"{index} -> {new}, {'which is there, and is gone on with' if self.copy else 'a new index'}",
@@ -129,66 +144,59 @@ class Copying:
             f"  time        about {max(1, round(self._seconds))} s, while clients write and search on",
             f"  writes      then {_BLOCK} while the last changes are copied: a second or two on a cluster",
             "              that is not overloaded; let clients try again",
-            f"  alias       {names}: from {index} to {new} at once, with filter and routing as they are",
+            f"  alias       {self._names}: from {index} to {new} at once, with filter and routing as they are",
         ]
         if staying:
             lines.append(f"  alias       {staying}: stays with {index}, which changes no more; --alias moves it, too")
         lines.append(f"  clients     that use the name {index} go on there, and what they write is not copied any more")
         return [*lines, f"  undo        resift detach {new}; {index} stays as it is"]
 
-    def run(self) -> int:
-        """Do it; return the exit status."""
-        stop, started = Stop(), time.perf_counter()
-        if self.copy is not None and self.copy.in_service:
-            lines = [f"{self.to} is what {', '.join(self.aliases)} stands for already: nothing to do"]
-            report = {"index": self.target.name, "copy": self.to, "aliases": self.aliases}
-            print_report({**report, "documents": None, "blocked_seconds": 0.0}, self.as_json, *lines)
-            return 0
-        with stop.at_signals():
-            model = self.attaching.model or self.attaching.learned()
-            copy, is_new = self.copy, self.copy is None
-            if copy is None:
-                copy = Copy.create(self.target, self.to, self.plan.entry.fields, model, self.aliases)
-            else:
-                _put_out_of_service(copy)
-            fields = self.plan.entry.fields
-            mirror = Mirror(self.engine, copy, self.target.name, self.to, stop, model, fields)
-            done = self._copied(mirror, copy, is_new, self.attaching.folder_flag(model))
-        if done is None:
-            click.echo(f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy", err=True)
-            return 128 + (stop.signal or 2)
-        report, lines = done
-        seconds = round(time.perf_counter() - started, 3)
-        print_report({**report, "model": model.hash, "seconds": seconds}, self.as_json, *lines)
-        return NOT_RIGHT if report["hints"] else 0
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Copied:
+        stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
+        copy, is_new, fields = self.copy, self.copy is None, self.plan.entry.fields
+        if copy is not None:
+            _take_off(self.engine, copy, progress)
+            if copy.in_service:
+                lines = [f"{self.to} is what {self._names} stands for already: nothing to do"]
+                return Copied(index=index, copy=self.to, aliases=self.aliases, lines=lines)
+        model = self.attaching.model or self.attaching.learned(progress, stop)
+        if copy is None:
+            copy = Copy.create(self.target, self.to, fields, model, self.aliases)
+        else:
+            _put_out_of_service(copy)
+        mirror = Mirror(self.engine, copy, index, self.to, stop, model, fields)
+        self._copy_all(mirror, is_new, progress)
+        end_if(stop, f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy")
+        pipelines, hints = self._pipelines(copy, self.attaching.folder_flag(model))
+        documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
+        return Copied(
+            index=index,
+            copy=self.to,
+            aliases=self.aliases,
+            documents=documents,
+            blocked_seconds=blocked,
+            model=model.hash,
+            seconds=round(time.perf_counter() - started, 3),
+            pipelines=pipelines,
+            hints=hints,
+            in_order=not hints,
+            lines=[
+                f"{documents} documents are alike in {index} and {self.to}",
+                f"writes were refused for {blocked:.2f} s, and {self._names} stands for {self.to} now",
+                *(f"  {hint}" for hint in hints),
+                f"{index} is as it was; clients that use that name go on there, and nothing is copied any more",
+                f"undo: resift detach {self.to}",
+            ],
+        )
 
-    def _copied(self, mirror: Mirror, copy: Copy, is_new: bool, folder: str) -> tuple[dict[str, Any], list[str]] | None:
-        """Copy and compare all, and move the aliases; None if it was interrupted.
-
-        ``folder`` is the option that names the model's.
-        """
-        total, stop = max(1, self.target.documents), mirror.stop
-        with progress_bar(f"copying {self.target.name}") as progress:
-            mirror.everything(not is_new, lambda done: progress(done, max(total, done)))
+    def _copy_all(self, mirror: Mirror, is_new: bool, progress: Progress) -> None:
+        """Copy all documents, and compare those of a copy that ``is_new``, until there is little left to do."""
+        total, stop = self.target.documents, mirror.stop
+        mirror.everything(not is_new, counting(progress, f"copying {self.target.name}", total))
         if is_new and not stop.requested:
-            with progress_bar(f"comparing with {self.to}") as progress:
-                mirror.everything(True, lambda done: progress(done, max(total, done)))
+            mirror.everything(True, counting(progress, f"comparing with {self.to}", total))
         if not stop.requested:
             mirror.catch_up()
-        if stop.requested:
-            return None
-        pipelines, hints = self._pipelines(copy, folder)
-        documents, seconds = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
-        names, index = ", ".join(self.aliases), self.target.name
-        lines = [
-            f"{documents} documents are alike in {index} and {self.to}",
-            f"writes were refused for {seconds:.2f} s, and {names} stands for {self.to} now",
-            *(f"  {hint}" for hint in hints),
-            f"{index} is as it was; clients that use that name go on there, and nothing is copied any more",
-            f"undo: resift detach {self.to}",
-        ]
-        report = {"index": index, "copy": self.to, "aliases": self.aliases, "documents": documents}
-        return {**report, "blocked_seconds": round(seconds, 3), "pipelines": pipelines, "hints": hints}, lines
 
     def _pipelines(self, copy: Copy, folder: str) -> tuple[list[str], list[str]]:
         """The kinds of pipelines that the copy has, and what to do about one that it should have."""
@@ -218,18 +226,18 @@ class Copying:
         return dict.fromkeys(sorted(wanted), ours)
 
 
-class Returning:
-    """One run of ``resift detach NEW`` where NEW is a copy that is in service: the aliases go back to its index.
+class ReturnPlan(Plan):
+    """What detaching a copy that is in service is about to do: the aliases go back to its index.
 
     What was written to the copy since goes there first, unless ``copy_back`` is false. Raises BadInput for what cannot
-    be done, before anything is changed.
+    be done.
     """
 
-    def __init__(self, engine: OpenSearchEngine, copy: Copy, copy_back: bool, as_json: bool, dry_run: bool) -> None:
-        self.engine, self.copy, self.as_json, self.copy_back = engine, copy, as_json, copy_back
-        if not dry_run:
-            _take_off(engine, copy)
+    def __init__(self, engine: OpenSearchEngine, copy: Copy, copy_back: bool) -> None:
+        self.engine, self.copy, self.copy_back = engine, copy, copy_back
         record, self.index = copy.record, copy.record.of
+        self._names = ", ".join(record.aliases)
+        self.question = f"Move {self._names} back to {self.index}?"
         found = copy.cluster.find(f"/{self.index}/_settings", self.index)
         if found is None or copy.settings(self.index)["index.uuid"] != record.uuid:
             message = f"the index {self.index!r} that {copy.name} is a copy of is not there any more"
@@ -238,23 +246,13 @@ class Returning:
             message = f"{copy.name!r} is a copy of {self.index!r} that {', '.join(record.aliases)} does not stand for"
             raise BadInput(message, value=copy.name, expected=f"resift drop {copy.name} deletes it")
         # What was written to the index by its own name cannot be told from what has been deleted in the copy.
-        is_begun = record.returning is not None
-        if copy_back and not is_begun and is_written_since(engine, self.index, record.left or {}):
+        is_untouched = record.returning is not None or _is_left_blocked(copy)
+        if copy_back and not is_untouched and is_written_since(engine, self.index, record.left or {}):
             message = f"{self.index!r} was written to by its own name since {copy.name} took its place"
             expected = f"--no-copy-back, with which what was written to {copy.name} since stays there alone"
             raise BadInput(message, value=self.index, expected=expected)
 
-    @property
-    def question(self) -> str:
-        """What the user is asked before it begins."""
-        return f"Move {self._names} back to {self.index}?"
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(self.copy.record.aliases)
-
-    def tell_plan(self, alone: bool) -> None:
-        """Print what would be done; on standard error unless it is ``alone``, all that is asked for."""
+    def lines(self) -> list[str]:
         name = self.copy.name
         kept = f"stays in {name} alone (--no-copy-back)"
         lines = [
@@ -264,42 +262,41 @@ class Returning:
         ]
         if self.copy_back:
             lines.append(f"  writes      {_BLOCK} while the last changes are copied; let clients try again")
-        lines.append(f"  {name} stays as it is then; resift drop {name} deletes it")
-        if alone:
-            report = {"copy": name, "index": self.index, "aliases": self.copy.record.aliases}
-            print_report({**report, "copy_back": self.copy_back, "dry_run": True}, self.as_json, *lines)
-        else:
-            click.echo("\n".join(lines), err=True)
+        return [*lines, f"  {name} stays as it is then; resift drop {name} deletes it"]
 
-    def run(self) -> int:
-        """Do it; return the exit status."""
-        copy, stop, documents, seconds = self.copy, Stop(), None, 0.0
-        with stop.at_signals():
-            if self.copy_back:
-                if copy.record.returning is None:
-                    copy.write(returning={FINAL: copy.settings(self.index).get(FINAL)})
-                if copy.settings(self.index).get(FINAL, NONE) != NONE:
-                    copy.change_settings(self.index, {FINAL: NONE})  # they went through it on their way into the copy
-                mirror = Mirror(self.engine, copy, copy.name, self.index, stop)
-                mirror.go_on_from(copy.record.since)
-                mirror.catch_up()
-                if stop.requested:
-                    click.echo("interrupted: run it again, and it goes on", err=True)
-                    return 128 + (stop.signal or 2)
-                documents, seconds = _moved(self.engine, mirror, copy, copy.record.returning or {})
-            else:
-                copy.change_settings(self.index, copy.record.returning or {})
-                copy.move_aliases(copy.name, self.index)
-                copy.write(**_OUT_OF_SERVICE)
-        lines = [f"{self._names} stands for {self.index} again; writes were refused for {seconds:.2f} s"]
+    def to_dict(self) -> dict[str, Any]:
+        aliases = self.copy.record.aliases
+        return {"copy": self.copy.name, "index": self.index, "aliases": aliases, "copy_back": self.copy_back}
+
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Returned:
+        copy, index, stop = self.copy, self.index, stop or Stop()
+        _take_off(self.engine, copy, progress)
+        if not self.copy_back:
+            copy.change_settings(index, copy.record.returning or {})
+            copy.move_aliases(copy.name, index)
+            copy.write(**_OUT_OF_SERVICE)
+            return self._result(None, 0.0)
+        if copy.record.returning is None:
+            copy.write(returning={FINAL: copy.settings(index).get(FINAL)})
+        if copy.settings(index).get(FINAL, NONE) != NONE:
+            copy.change_settings(index, {FINAL: NONE})  # they went through it on their way into the copy
+        mirror = Mirror(self.engine, copy, copy.name, index, stop)
+        mirror.go_on_from(copy.record.since)
+        mirror.catch_up()
+        end_if(stop, "interrupted: run it again, and it goes on")
+        documents, seconds = _moved(self.engine, mirror, copy, copy.record.returning or {})
+        return self._result(documents, seconds)
+
+    def _result(self, documents: int | None, seconds: float) -> Returned:
+        index, name = self.index, self.copy.name
+        lines = [f"{self._names} stands for {index} again; writes were refused for {seconds:.2f} s"]
         if documents is not None:
-            lines.insert(0, f"{documents} documents are alike in {copy.name} and {self.index}")
-            if self.engine.info(self.index).model is not None:
-                lines.append(f"what was copied back has no vectors there: resift verify {self.index} --repair")
-        lines.append(f"{copy.name} is left: resift drop {copy.name} deletes it")
-        report = {"copy": copy.name, "index": self.index, "aliases": copy.record.aliases, "documents": documents}
-        print_report({**report, "blocked_seconds": round(seconds, 3)}, self.as_json, *lines)
-        return 0
+            lines.insert(0, f"{documents} documents are alike in {name} and {index}")
+            if self.engine.info(index).model is not None:
+                lines.append(f"what was copied back has no vectors there: resift verify {index} --repair")
+        lines.append(f"{name} is left: resift drop {name} deletes it")
+        aliases = self.copy.record.aliases
+        return Returned(name, index, aliases, documents, seconds, lines=lines)
 
 
 def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[str, Any]) -> tuple[int, float]:
@@ -319,17 +316,21 @@ def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[
         copy.move_aliases(mirror.source, mirror.to)
         is_back = mirror.source == copy.name
         notes |= _OUT_OF_SERVICE if is_back else {"since": since, "left": left}
-    return documents, time.perf_counter() - started
+    return documents, round(time.perf_counter() - started, 3)
 
 
-def _take_off(engine: OpenSearchEngine, copy: Copy) -> None:
+def _is_left_blocked(copy: Copy) -> bool:
+    """Whether a run was killed behind the move: so far nobody has written to the index by its own name."""
+    record = copy.record
+    return record.blocked == record.of and record.left is None and copy.in_service and copy.is_blocked(record.of)
+
+
+def _take_off(engine: OpenSearchEngine, copy: Copy, progress: Progress) -> None:
     """Take off the block that a run has left which was killed."""
-    of = copy.record.of
-    if copy.record.blocked == of and copy.record.left is None and copy.in_service and copy.is_blocked(of):
-        # It was killed behind the move: so far nobody has written to the index by its own name.
-        copy.write(left=points_of(engine, of))
+    if _is_left_blocked(copy):
+        copy.write(left=points_of(engine, copy.record.of))
     if (index := unblock(copy)) is not None:
-        click.echo(f"{index} can be written to again: an earlier run had left its block", err=True)
+        progress(Step(f"{index} can be written to again: an earlier run had left its block"))
 
 
 def _put_out_of_service(copy: Copy) -> None:

@@ -1,0 +1,301 @@
+"""How an index is attached: the model is chosen or learned, vectors are written, and the index is told of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
+from resift.files import why_not_folder
+from resift.ingest.attaching import Written, fill
+from resift.ingest.stopping import Stop
+from resift.ingest.verify import Verification, check
+from resift.operations.adapting import adapt_texts
+from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
+from resift.operations.installing import install_command
+from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
+from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
+from resift.plugin.cluster.installation import installations
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.plugin.opensearch.versions import require_plain_vectors
+from resift.vectors.packaged import DEFAULT, load_vectors
+
+_ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to attach; :func:`resift.attach` says what each of them means."""
+
+    fields: Sequence[str] | None = None
+    model: str | None = None
+    adapt: bool = True
+    field: str | None = None
+    out: str | None = None
+    default_pipelines: bool = False
+    raise_versions: bool = False
+
+
+def learned_folder(name: str, options: Options) -> str:
+    """Where a model is saved that is learned from the documents of what is attached."""
+    return options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachedIndex(Result):
+    """What came of one index: how many ``documents`` got vectors in ``seconds``, and how many were ``refused``.
+
+    Of ``verified`` ones, which are None where the vectors are the index's own, some are ``missing`` a vector or have a
+    ``stale`` one. ``installed`` tells whether the cluster has an installation with the model, ``pipelines`` which kinds
+    the index has, and ``hints`` what could not be made as it was wanted.
+    """
+
+    index: str
+    fields: Sequence[str]
+    vector_field: str
+    documents: int
+    refused: int
+    seconds: float
+    verified: int | None
+    missing: int | None
+    stale: int | None
+    installed: bool
+    pipelines: Sequence[str]
+    hints: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attached(Result):
+    """What came of attaching: the hash of the ``model``, and each of the ``indices``."""
+
+    model: str
+    indices: list[AttachedIndex]
+
+
+class AttachPlan(Plan):
+    """What attaching is about to do to all indices that ``name`` stands for, of which ``blocked`` may refuse writes.
+
+    Raises BadInput for what cannot be done.
+    """
+
+    def __init__(self, engine: OpenSearchEngine, name: str, options: Options, blocked: str | None = None) -> None:
+        self.engine, self.cluster, self.name, self.options = engine, Cluster(engine), name, options
+        self.targets = targets(self.cluster, name, blocked)
+        self.names = ", ".join(target.name for target in self.targets)
+        self.question = f"Attach {self.names}?"
+        for target in self.targets:
+            check_attachable(target)
+        self.out = learned_folder(name, options)
+        self.model = self._known_model()
+        self.own = options.field or (self.model.field if self.model else None)
+        if self.own is None:
+            if self.model is not None:
+                self.model.require_documents()
+            if not options.raise_versions:
+                for target in self.targets:
+                    check_versions(target)
+        if self.model is None and (reason := why_not_folder(Path(self.out))):
+            raise BadInput(reason, value=self.out)
+        like = self.model or load_model(DEFAULT)
+        self.plans = [self._plan(target, like) for target in self.targets]
+
+    def check_version(self) -> None:
+        """Raise UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached."""
+        if any(not (plan.is_own or plan.target.has_graph) for plan in self.plans):
+            require_plain_vectors(self.engine.ping().split()[1])
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
+        return self.engine.resolve(self.name) == [target.name for target in self.targets]
+
+    def _plan(self, target: Target, model: Model) -> IndexPlan:
+        options = self.options
+        return plan_index(self.engine, target, model, options.fields, self.own, options.default_pipelines)
+
+    def _known_model(self) -> Model | None:
+        """The model to attach with; None if it is to be learned."""
+        if self.options.model is not None or not self.options.adapt:
+            return load_model(self.options.model or DEFAULT)
+        if self.options.field is not None:
+            expected = "--model DIR, whose vectors it has"
+            raise BadInput("--field without --model", value=self.options.field, expected=expected)
+        # What was begun is gone on with, and not learned once more. Those in a field of the index's own are not ours.
+        found = [entry for target in self.targets for entry in (target.record.filling, *target.record.ready)]
+        begun = [entry for entry in found if entry is not None and is_ours(entry.vector_field)]
+        if not begun:
+            return None
+        entry = begun[0]
+        for folder in (self.out, DEFAULT):
+            with suppress(ResiftError):
+                if (model := load_model(folder)).hash == entry.model:
+                    return model
+        vectors = f"vectors of model {entry.model_name} ({entry.model})"
+        message = f"index {entry.name!r} has {vectors}, which {self.out} is not"
+        raise BadInput(message, value=entry.model, expected="--model DIR, its folder or another model's, or --no-adapt")
+
+    def lines(self) -> list[str]:
+        model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
+        saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
+        lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
+        if len(self.plans) > 1 and self.options.default_pipelines:
+            named = f"let them name one, search_pipeline={pipeline_name(self.targets[-1].name)}"
+            lines.append(f"note: searches of several of these at once have no default pipeline; {named}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"model": self.model and self.model.hash, "indices": [plan.to_dict() for plan in self.plans]}
+
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Attached:
+        stop = stop or Stop()
+        if not self.is_current:
+            message = f"{self.name!r} stands for other indices by now, as after a rollover"
+            raise EngineError(message, status=409, value=self.name, expected="the same again, which plans for them")
+        model, found = self.model or self.learned(progress, stop), []
+        for target in self.targets:
+            found.append(_Attaching(self, target, model, progress).run(stop))
+            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.names}")
+        lines = [line for one in found for line in one.lines]
+        folder = self.folder_flag(model)
+        if not all(one.installed for one in found):
+            command = install_command(self.cluster, folder)
+            lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
+        lines += [f"undo: resift detach {one.index}" for one in found]
+        if not self.is_current:
+            lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
+        return Attached(model=model.hash, indices=found, lines=lines, in_order=all(one.in_order for one in found))
+
+    def learned(self, progress: Progress, stop: Stop) -> Model:
+        """A model that is adapted to the indices' documents, and saved; the packaged one if that is no better."""
+
+        def told(step: Step) -> None:
+            end_if(stop, "interrupted: nothing was changed")
+            progress(step)
+
+        texts = learned_texts(self.engine, self.plans)
+        try:
+            model = adapt_texts(texts, load_vectors(DEFAULT), told)
+        except BadInput as error:  # too few documents
+            progress(Step(f"nothing is learned: {error.message}; the packaged model is used"))
+            model = None
+        except MissingExtra as error:
+            raise MissingExtra(error.message, expected="that package, or --no-adapt for the packaged model") from error
+        if model is None:
+            return load_model(DEFAULT)
+        model.save(self.out)
+        return load_model(self.out)
+
+    def folder_flag(self, model: Model) -> str:
+        """The option that names the folder of a model; "" for the packaged one."""
+        return next((f" --model {path}" for path in (self.options.model, self.out) if _is_model(path, model)), "")
+
+
+class _Attaching:
+    """One index that is being attached."""
+
+    def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
+        self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
+        self.target, self.model, self.folder = target, model, plan.folder_flag(model)
+        self.plan = plan._plan(target, model)
+        self.is_installed = any(one.model.hash == model.hash for one in installations(self.cluster).values())
+
+    def run(self, stop: Stop) -> AttachedIndex:
+        """Do it."""
+        entry, written = self.plan.entry, Written()
+        target = self.target.begin(entry, self.model)
+        if not self.plan.is_own:
+            told = counting(self.progress, f"encoding {entry.name}", self.plan.lacking)
+            written = fill(self.engine, self.model, entry, stop, told)
+        nothing = 0 < target.documents <= len(written.refused) + written.left
+        if stop.requested or nothing:
+            hints = ["no document has a vector: searches stay as they were"] if nothing else []
+            return self._result(written, None, [], hints)
+        target = target.switch(entry)
+        pipelines = self._settle()
+        hints = self._set_defaults(target, pipelines)
+        verified = None if self.plan.is_own else self._verify(entry, stop)
+        return self._result(written, verified, pipelines, hints)
+
+    def _settle(self) -> list[str]:
+        """Make the index's pipelines as they should be; return their kinds."""
+        try:
+            settle_pipelines(self.cluster, self.target.name)
+        except ResiftError as error:
+            # the vectors are there, and who may write documents may not change pipelines in every cluster
+            self.progress(Step(f"no pipeline was made: {error.message}"))
+        return pipelines_of(self.cluster, self.target.name)
+
+    def _set_defaults(self, target: Target, pipelines: Sequence[str]) -> list[str]:
+        """Set the default pipelines that are wanted; return what could not be set, and what to do."""
+        if not self.options.default_pipelines:
+            return []
+        again = f"resift attach {self.target.name} --default-pipelines"
+        if not (self.is_installed and pipelines):
+            why, command = "the cluster has no installation for this model", install_command(self.cluster, self.folder)
+            return [f"no default pipelines were set, since {why}: {command}, then {again}"]
+        free, hints = target.defaults(pipelines)
+        target.set_defaults(free)
+        lacking = [kind for kind in (["search"] if self.plan.is_own else ["ingest", "search"]) if kind not in pipelines]
+        return [*hints, *(f"there is no {kind} pipeline to be the default: {again}" for kind in lacking)]
+
+    def _verify(self, entry: IndexInfo, stop: Stop) -> Verification:
+        """The vectors of all documents compared with their texts, or of some of a large index."""
+        ids = None
+        if self.target.documents > _ALL_VERIFIED:
+            ids = [hit["_id"] for hit in self.engine.sample(entry.name, _VERIFIED, source=False).hits]
+        documents = self.engine.scan(entry.name, entry.vector_field, entry.fields, ids=ids)
+        return check(self.engine, self.model, entry, documents, False, stop)
+
+    def _result(
+        self,
+        written: Written,
+        verified: Verification | None,
+        pipelines: Sequence[str],
+        hints: Sequence[str],
+    ) -> AttachedIndex:
+        entry = self.plan.entry
+        rate = written.documents / written.seconds if written.seconds else 0
+        lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
+        lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
+        wrong = verified is not None and bool(verified.missing or verified.stale)
+        if verified is not None:
+            found = f"{verified.missing} without a vector, {verified.stale} with a stale one"
+            lines.append(f"  {verified.checked} documents verified: {found}")
+        if wrong:
+            lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
+        lines += [f"  {kind} pipeline {pipeline_name(entry.name)}" for kind in pipelines]
+        return AttachedIndex(
+            index=entry.name,
+            fields=list(entry.fields),
+            vector_field=entry.vector_field,
+            documents=written.documents,
+            refused=len(written.refused),
+            seconds=round(written.seconds, 3),
+            verified=verified.checked if verified else None,
+            missing=verified.missing if verified else None,
+            stale=verified.stale if verified else None,
+            installed=self.is_installed,
+            pipelines=pipelines,
+            hints=hints,
+            in_order=not (written.refused or hints or wrong),
+            lines=[*lines, *(f"  {hint}" for hint in hints)],
+        )
+
+
+def _is_model(path: str | None, model: Model) -> bool:
+    """Whether a folder holds this model."""
+    if path is None or not Path(path).is_dir():
+        return False
+    with suppress(ResiftError):
+        return load_model(path).hash == model.hash
+    return False

@@ -1,0 +1,212 @@
+"""What a cluster needs to search with a reranker: installed, removed, and guarded from a reranker that hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from http.client import HTTPException
+from typing import TYPE_CHECKING, TypedDict
+from urllib.request import urlopen
+
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, EngineError, EngineUnavailable
+from resift.ingest.stopping import Stop
+from resift.operations.plan import Plan, Progress, Result, Step, silent
+from resift.plugin.addresses import is_cluster, without_credentials
+from resift.vectors.packaged import DEFAULT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from resift.contracts.documents import ModelDescription
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.install import Installer
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
+# Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
+# Whoever writes through that of the installation has to know that nothing is encoded.
+GUARDED = ("rewrite", "rerank", "query")
+_SECONDS = 1.0  # to wait for an answer, as ML Commons does
+_MISSED = 2  # answers in a row after which nobody asks any more
+
+
+class InstallationOptions(TypedDict, total=False):
+    """An installation; what is not given is what the cluster remembers of the one that it has.
+
+    ``model`` is the folder of a saved model, ``fields`` are the text fields that are encoded as documents are written,
+    ``reranker`` is the address at which the nodes reach the reranker, ``key`` its API key, and ``name`` the prefix of
+    all that is installed.
+    """
+
+    model: str | None
+    fields: Sequence[str] | None
+    reranker: str | None
+    name: str | None
+    key: str | None
+
+
+@dataclass(frozen=True)
+class Steps(Result):
+    """What was done to a cluster, a phrase a step; without ``missing_plugins`` pipelines were left out."""
+
+    steps: list[str]
+    missing_plugins: list[str]
+
+
+class InstallPlan(Plan):
+    """What :func:`install` or :func:`uninstall` is about to do, the ``work`` of an installer."""
+
+    def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
+        self.installer, self._work = installer, work
+
+    @cached_property
+    def steps(self) -> list[str]:
+        """What would be done, a phrase a step."""
+        return self._work(True)
+
+    def lines(self) -> list[str]:
+        return [f"would {step}" for step in self.steps] or ["nothing to do"]
+
+    def to_dict(self) -> dict[str, list[str]]:
+        return {"steps": self.steps}
+
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Steps:
+        steps = self._work(False)
+        return Steps(steps, self.installer.missing_plugins, lines=steps or ["nothing to do"])
+
+
+def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
+    """Plan to install templates, scripts, remote models and pipelines in the cluster at ``url``.
+
+    Raises BadInput for what does not fit, EngineUnavailable and EngineError as the cluster gives cause.
+    """
+    installer = found_installer(open_cluster(url), **options)
+    return InstallPlan(installer, installer.install)
+
+
+def uninstall(url: str, name: str | None = None) -> InstallPlan:
+    """Plan to remove exactly what :func:`install` has made. Indices and their documents stay."""
+    installer = found_installer(open_cluster(url), name=name)
+    return InstallPlan(installer, installer.uninstall)
+
+
+def guard(url: str, name: str | None = None, progress: Progress = silent, stop: Stop | None = None) -> None:
+    """Ask the reranker each second, and have the cluster not call it while it hangs, until a ``stop`` is requested."""
+    ending = stop or Stop()
+
+    def wait(seconds: float) -> bool:
+        ending.wait(seconds)
+        return ending.requested
+
+    with closing(open_cluster(url)) as engine:
+        installer = found_installer(engine, name=name)
+        Guard(installer.cluster, installer.name, installer.url).watch(wait, lambda line: progress(Step(line)))
+
+
+def open_cluster(url: str) -> OpenSearchEngine:
+    """The cluster at a URL.
+
+    Raises BadInput for the embedded engine's file, and for a cluster that is not OpenSearch, or too old.
+    """
+    from resift.plugin.opensearch.engine import OpenSearchEngine
+
+    if not is_cluster(url):
+        shown = without_credentials(url)
+        raise BadInput(f"{shown} is not an OpenSearch cluster", value=shown, expected="http(s)://HOST:PORT")
+    engine = OpenSearchEngine(url)
+    engine.ping()  # a version that lacks what we need is refused before anything is made
+    return engine
+
+
+def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOptions]) -> Installer:
+    """The installer of what is given; the rest is what the cluster remembers of its installation."""
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.install import Installer
+    from resift.plugin.cluster.installation import installations
+
+    found, name, model = installations(Cluster(engine)), options.get("name"), options.get("model")
+    if name is None and len(found) > 1:
+        names = ", ".join(sorted(found))
+        raise BadInput(f"there are several installations: {names}", value=names, expected="one of them: --name")
+    chosen = name or next(iter(found), NAME)
+    installed = found.get(chosen)
+    described: ModelDescription = load_model(model or DEFAULT) if model or not installed else installed.model
+    fields = options.get("fields") or (installed.fields if installed else FIELDS)
+    address = options.get("reranker") or (installed.url if installed else RERANKER)
+    return Installer(engine, described, fields, address, chosen, options.get("key"))
+
+
+def install_command(cluster: Cluster, folder: str = "") -> str:
+    """What installs a model that no installation of a cluster has; ``folder`` is the option that names its folder.
+
+    Beside other installations it needs a name of its own: without one it would change the only one that there is.
+    """
+    from resift.plugin.cluster.installation import installations
+
+    return f"resift install{folder} --reranker URL" + (" --name NAME" if installations(cluster) else "")
+
+
+class Guard:
+    """Watches the reranker at ``url`` for the installation ``name``, and switches what asks it off and on again.
+
+    ML Commons gives up a request after a second, and asks again at the next search. It can be told that a model is
+    disabled, and then search pipelines go on at once, with the search as it came.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, url: str) -> None:
+        self.cluster, self.name, self.url = cluster, name, url
+        self._missed = 0
+        self._switched: bool | None = None
+
+    def check(self) -> str:
+        """Ask the reranker once, and switch if it has to be; return what was done, or "".
+
+        Raises EngineUnavailable and EngineError.
+        """
+        self._missed = 0 if self._answers() else self._missed + 1
+        if self._missed == 0:
+            return self.switch(True)
+        return self.switch(False) if self._missed >= _MISSED else ""
+
+    def watch(self, wait: Callable[[float], bool], tell: Callable[[str], None]) -> None:
+        """Check each second until ``wait``, which is given these seconds, returns True; then switch on.
+
+        ``tell`` is given what was done, and why something could not be done.
+        """
+        try:
+            while True:
+                try:
+                    done = self.check()
+                except (EngineUnavailable, EngineError) as error:
+                    done = error.message  # a cluster that is away for a while is asked again
+                if done:
+                    tell(done)
+                if wait(_SECONDS):
+                    break
+        finally:
+            if self._switched is False:
+                tell(self.switch(True))
+
+    def switch(self, on: bool) -> str:
+        """Have the cluster ask the reranker, or not; return what was done, or "" if it is as it should be."""
+        if self._switched is on:
+            return ""
+        changed = False
+        for which in GUARDED:
+            for id, source in self.cluster.named("models", f"{self.name}-{which}"):
+                if source.get("is_enabled", True) is not on:
+                    self.cluster.request("PUT", f"/_plugins/_ml/models/{id}", {"is_enabled": on})
+                    changed = True
+        self._switched = on
+        said = "answers: searches are rewritten" if on else "does not answer: searches go on without it"
+        return f"{self.url} {said}" if changed else ""
+
+    def _answers(self) -> bool:
+        try:
+            with urlopen(f"{self.url}/healthz", timeout=_SECONDS) as answer:
+                return bool(answer.status == 200)
+        except (OSError, HTTPException):
+            return False

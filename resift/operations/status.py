@@ -1,0 +1,172 @@
+"""What a cluster has and lacks, and how it stands with the vectors of each index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
+from resift.errors import IndexNotFound
+from resift.ingest.verify import stale_share
+from resift.operations.installing import InstallationOptions, found_installer, open_cluster
+from resift.operations.plan import Result
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.index_record import IndexRecord, records
+from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.usage import pipeline_uses
+from resift.vectors.packaged import DEFAULT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_SAMPLE = 100  # documents of an index whose texts are encoded again
+
+
+@dataclass(frozen=True)
+class IndexStatus:
+    """The vectors of one model in an index; ``sampled`` is 0 where that model is not at hand.
+
+    ``documents`` is None for a closed index, ``with_vector`` of them have one, ``stale`` of ``sampled`` random ones
+    have another text's, and ``unencoded`` its ingest pipeline has written without one since the nodes started.
+    ``default_pipelines`` are those of its ``pipelines`` that it uses by itself. ``state`` is what is wrong, or ``ok``,
+    and ``fix`` the command that mends it.
+    """
+
+    index: str
+    model: str | None
+    model_name: str | None
+    vector_field: str
+    documents: int | None
+    with_vector: int
+    sampled: int
+    stale: int
+    pipelines: tuple[str, ...]
+    default_pipelines: tuple[str, ...]
+    unencoded: int
+    state: str
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(Result):
+    """The ``parts`` of an installation as they are, and the vectors in ``indices``; ``model`` is the hash at hand."""
+
+    model: str
+    parts: list[StatusRow]
+    indices: list[IndexStatus]
+
+
+def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
+    """What the cluster at ``url`` has, lacks, or has of another version or model, and how to fix it.
+
+    Compared is with what was installed, or with what is given.
+    """
+    model = load_model(options.get("model") or DEFAULT)
+    with closing(open_cluster(url)) as engine:
+        installer = found_installer(engine, **options)
+        parts = installer.status()
+        rows = {row.name: row for row in parts if row.kind == "index"}
+        indices = list(_indices(installer, model, rows))
+    states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
+    states += [(f"index {one.index}", one.state, one.fix) for one in indices]
+    return Status(
+        model=model.hash,
+        parts=parts,
+        indices=indices,
+        in_order=all(row.in_order for row in parts) and not any(one.fix for one in indices),
+        lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
+    )
+
+
+def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) -> Iterator[IndexStatus]:
+    """Each model's vectors in each index, those that searches use first; ``rows`` are the states of the indices."""
+    cluster = installer.cluster
+    known = records(cluster)
+    pairs = [(record, entry) for record in known.values() for entry in _entries(record)]
+    counts = _counts(cluster, [entry for _, entry in pairs])
+    pipelines, unencoded = _pipelines(cluster, known), _unencoded(cluster)
+    for (record, entry), (documents, covered) in zip(pairs, counts, strict=True):
+        row, filling, sample = rows.get(entry.name), entry == record.filling, (0, 0)
+        # What the installation finds wrong with an index is in the way of anything else.
+        wrong = (row.state, row.fix) if row is not None and not row.in_order and not filling else None
+        if entry.model == model.hash and covered and wrong is None:
+            sample = _stale_share(installer, model, entry)
+        fault = wrong or _fault(entry, filling, (documents or 0) - covered, *sample)
+        yield IndexStatus(
+            entry.name,
+            entry.model,
+            entry.model_name,
+            entry.vector_field,
+            documents,
+            covered,
+            *sample,
+            *pipelines[entry.name],
+            unencoded[pipeline_name(entry.name)],
+            *fault,
+        )
+
+
+def _pipelines(cluster: Cluster, names: Collection[str]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The kinds of the pipelines that each index has, and those of them that are its default ones."""
+    ours = {pipeline_name(name): name for name in names}
+    there = {kind: {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
+    uses = {(use.kind, use.name, use.pipeline_kind, use.pipeline) for use in pipeline_uses(cluster, set(ours))}
+    kinds = {own: tuple(kind for kind in there if own in there[kind]) for own in ours}
+    return {
+        name: (kinds[own], tuple(kind for kind in kinds[own] if ("index", name, f"{kind} pipeline", own) in uses))
+        for own, name in ours.items()
+    }
+
+
+def _stale_share(installer: Installer, model: Model, entry: IndexInfo) -> tuple[int, int]:
+    """How many of some random documents were looked at, and how many have a vector of another text."""
+    if is_ours(entry.vector_field):
+        with suppress(IndexNotFound):  # deleted since it was listed
+            return stale_share(installer.engine, model, entry, _SAMPLE)
+    return 0, 0
+
+
+def _fault(entry: IndexInfo, filling: bool, missing: int, sampled: int, stale: int) -> tuple[str, str]:
+    """What is wrong with vectors, and what to do about it; "ok" and "" if nothing is."""
+    lacking, mend = f"{missing} documents lack a vector", f"resift verify {entry.name} --repair"
+    if filling:
+        return f"attaching was interrupted: {lacking}", f"resift attach {entry.name}"
+    if missing and is_ours(entry.vector_field):
+        return lacking, mend
+    return (f"{stale} of {sampled} vectors belong to another text", mend) if stale else ("ok", "")
+
+
+def _entries(record: IndexRecord) -> tuple[IndexInfo, ...]:
+    return (*record.ready, *([record.filling] if record.filling else []))
+
+
+def _counts(cluster: Cluster, entries: Sequence[IndexInfo]) -> list[tuple[int | None, int]]:
+    """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
+    searches = []
+    for entry in entries:
+        covered = {"filter": {"exists": {"field": entry.vector_field}}}
+        searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
+    return [_counted(answer) for answer in cluster.searches(searches)]
+
+
+def _counted(answer: dict[str, Any]) -> tuple[int | None, int]:
+    if "aggregations" not in answer:  # an index that is closed is left out, and nothing is searched
+        return None, 0
+    return answer["hits"]["total"]["value"], answer["aggregations"]["covered"]["doc_count"]
+
+
+def _unencoded(cluster: Cluster) -> Counter[str]:
+    """By the name of each ingest pipeline, how often its steps failed: documents were written without a vector."""
+    counts: Counter[str] = Counter()
+    for node in cluster.request("GET", "/_nodes/stats/ingest")["nodes"].values():
+        for name, stats in node["ingest"]["pipelines"].items():
+            for step in stats["processors"]:
+                counts[name] += sum(each["stats"]["failed"] for each in step.values())
+    return counts

@@ -1,0 +1,135 @@
+"""What the commands do to a cluster, done from Python: plans that change nothing, results, and the way back."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attached_index import COUNT, Index, assert_right, own, shop
+
+import resift
+from resift import Model
+from resift.errors import BadInput, IndexNotFound, Interrupted
+from resift.ingest.stopping import Stop
+from resift.operations.plan import Step
+
+__all__ = ["own", "shop"]
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
+
+
+def contents(index: Index) -> tuple[Any, ...]:
+    """Everything that attaching might change, but the field that stays in the mapping."""
+    mapping = index.mapping()
+    mapping["properties"].pop("resift_vector", None)
+    return mapping, index.settings(), index.aliases(), index.documents()
+
+
+def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
+    model, folder = own
+    before, steps = contents(shop), list[Step]()
+    plan = resift.attach(opensearch_url, shop.name, model=folder)
+    assert f"{shop.name}: {COUNT} documents" in str(plan)
+    assert json.loads(json.dumps(plan.to_dict()))["indices"][0]["to_encode"] == COUNT
+    assert contents(shop) == before
+    attached = plan.run(progress=steps.append)
+    assert (attached.in_order, attached.to_dict()["indices"][0]["documents"]) == (True, COUNT)
+    assert f"undo: resift detach {shop.name}" in str(attached)
+    assert (steps[0].text, steps[0].done, steps[-1].done) == (f"encoding {shop.name}", 0, COUNT)
+    assert_right(shop, model, attached.to_dict()["indices"][0]["fields"])
+
+    status = resift.status(opensearch_url, model=folder, name=f"never-{shop.name}")
+    (found,) = (one for one in status.indices if one.index == shop.name)
+    assert (found.documents, found.with_vector, found.stale, found.state) == (COUNT, COUNT, 0, "ok")
+    assert f"index {shop.name}: ok" in str(status)
+    shop.bulk([json.dumps({"update": {"_id": "1"}}), json.dumps({"doc": {"text": "army"}})])
+    shop.cluster.request("POST", f"/{shop.name}/_refresh")
+    assert not resift.verify(opensearch_url, shop.name, model=folder).in_order
+    verified = resift.verify(opensearch_url, shop.name, model=folder, repair=True)
+    assert (verified.checked, verified.stale, verified.repaired, verified.in_order) == (COUNT, 1, 1, True)
+    shop.write([1])
+
+    assert "resift_vector out of" in str(resift.detach(opensearch_url, shop.name))
+    detached = resift.detach(opensearch_url, shop.name).run()
+    assert (detached.in_order, contents(shop)) == (True, before)
+    with pytest.raises(BadInput, match="is not attached"):
+        resift.detach(opensearch_url, shop.name)
+
+
+def test_a_copy_takes_the_place_of_an_index_and_is_taken_back_and_dropped(
+    shop: Index, own: tuple[Model, str], opensearch_url: str
+) -> None:
+    before, copy = contents(shop), f"{shop.name}-copy"
+    plan = resift.attach(opensearch_url, shop.name, model=own[1], copy_to=copy, aliases=[f"{shop.name}-odd"])
+    copied = plan.run().to_dict()
+    assert (copied["documents"], list(copied["aliases"])) == (COUNT, [f"{shop.name}-odd"])
+    returned = resift.detach(opensearch_url, copy)
+    assert f"from {copy} to {shop.name} at once" in str(returned)
+    assert returned.run().to_dict()["documents"] == COUNT
+    assert contents(shop) == before
+    dropping = resift.drop(opensearch_url, copy)
+    assert dropping.to_dict() == {"index": copy, "documents": COUNT}
+    assert str(dropping.run()) == f"{copy} deleted, {COUNT} documents"
+    with pytest.raises(IndexNotFound):
+        resift.drop(opensearch_url, copy)
+
+
+def test_a_run_that_is_stopped_goes_on(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
+    stop = Stop()
+    stop.requested = True
+    with pytest.raises(Interrupted, match="run it again") as stopped:
+        resift.attach(opensearch_url, shop.name, model=own[1]).run(stop=stop)
+    assert stopped.value.code == "interrupted"
+    assert resift.attach(opensearch_url, shop.name, model=own[1]).run().in_order
+
+
+def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opensearch_url: str, nowhere: str) -> None:
+    name = f"own-{shop.name}"
+    plan = resift.install(opensearch_url, name=name, reranker=nowhere)
+    assert f"would create index template {name}" in str(plan)
+    assert not shop.cluster.find(f"/_index_template/{name}")
+    assert plan.steps == plan.run().steps
+    stop, told = Stop(), list[Step]()
+
+    def end(step: Step) -> None:
+        told.append(step)
+        stop.requested = True
+
+    timer = threading.Timer(20, lambda: setattr(stop, "requested", True))
+    timer.daemon = True
+    timer.start()
+    resift.guard(opensearch_url, name, end, stop)
+    remove = resift.uninstall(opensearch_url, name)
+    assert remove.steps == remove.run().steps
+    assert resift.uninstall(opensearch_url, name).steps == []
+    assert [step.text.removeprefix(nowhere) for step in told] in (
+        [],  # without ML Commons there is nothing to switch off
+        [" does not answer: searches go on without it", " answers: searches are rewritten"],
+    )
+
+
+def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
+    (code,) = re.findall(r"```py\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    code = code.replace("http://localhost:9200", opensearch_url).replace('"blog"', f'"{shop.name}"')
+    with redirect_stdout(StringIO()) as output:
+        exec(code.replace("status(", "status(name='never', url="), {"resift": resift})
+    assert f"encoding {shop.name} {COUNT} {COUNT}\n" in output.getvalue()
+    assert output.getvalue().splitlines()[-2].endswith(f"detached, {COUNT} documents without their vectors again")
+
+
+def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:
+    with pytest.raises(BadInput, match="without --alias"):
+        resift.attach(opensearch_url, shop.name, copy_to="copy")
+    with pytest.raises(BadInput, match="not an OpenSearch cluster"):
+        resift.attach("docs.db", shop.name)
+    with pytest.raises(IndexNotFound):
+        resift.verify(opensearch_url, "nope")
+    with pytest.raises(resift.ResiftError) as error:
+        resift.status(nowhere)
+    assert error.value.code == "engine_unavailable"
