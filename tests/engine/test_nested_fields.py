@@ -20,8 +20,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 from resift.reranker import Config, create_app
-from resift.rewriting.text import question_clause, text_clause
-from resift.rewriting.text import find_text, text_parts
+from resift.rewriting.text import find_text, question_clause, text_clause, text_parts
 
 FIELDS = ["title", "parts.text", "parts.notes.text"]
 DOCUMENTS: dict[str, tuple[str, list[str], str]] = {

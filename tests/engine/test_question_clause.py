@@ -10,8 +10,7 @@ from engine_documents import ids
 from resift import Model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
-from resift.rewriting.text import question_clause
-from resift.rewriting.text import CLAUSES, Parts, telling_words, text_parts
+from resift.rewriting.text import CLAUSES, Parts, question_clause, telling_words, text_parts
 
 
 def weights(text: str) -> dict[str, float]:
