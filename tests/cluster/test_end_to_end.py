@@ -67,7 +67,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> KeyFile:
 @pytest.fixture(scope="module")
 def key(keys: KeyFile) -> str:
     """The cluster's key, with which this file marks, too."""
-    return keys.create("cluster", ["embed", "search", "feedback"])
+    return keys.create("cluster", ["embed", "search", "body", "feedback"])
 
 
 @pytest.fixture(scope="module")
