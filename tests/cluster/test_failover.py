@@ -93,7 +93,8 @@ def test_forked_processes_have_connections_of_their_own(
     cluster.bulk(index, documents(model))
     cluster.refresh(index)
     command = [sys.executable, "-c", FORKING, f"{two[0].url}, {two[1].url}", index]
-    ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": "tests/support"}, cwd=ROOT, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": "tests/support"}
+    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
 
 
