@@ -19,7 +19,7 @@ MAX_DOCUMENTS = 10_000  # of a rerank or score request: as many as a search can 
 MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
 MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
 MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
-MAX_REGEX = 1000  # characters of a suggestion's: what OpenSearch takes of others, which it bounds itself
+MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions; others OpenSearch bounds itself
 MAX_QUERY_VALUES = 100_000  # of a query or filter
 MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
 MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
@@ -69,7 +69,7 @@ def check_clause(name: str, clause: Mapping[str, Any], max_text: int) -> None:
     level: list[Any] = [clause]
     count = 0
     for _ in range(MAX_DEPTH):
-        _check_regexes(level)
+        _check_expressions(level)
         level = [value for one in level for value in _values(one)]
         count += len(level)
         if count > MAX_QUERY_VALUES:
@@ -115,14 +115,15 @@ def _too_deep(name: str) -> BadInput:
     )
 
 
-def _check_regexes(level: Sequence[Any]) -> None:
-    """Raises TextTooLong for a completion's regular expression that is too long: it may end a node too."""
+def _check_expressions(level: Sequence[Any]) -> None:
+    """Raises TextTooLong for a completion's regular expression, or a script of the language expression, that is too
+    long: OpenSearch reads both by functions that call themselves, and a long one may end a node."""
     for one in level:
-        regex = one.get("regex") if isinstance(one, dict) and "completion" in one else None
-        if isinstance(regex, str) and len(regex) > MAX_REGEX:
-            raise TextTooLong(
-                f"a regular expression has {len(regex)} characters", value=len(regex), expected=f"at most {MAX_REGEX}"
-            )
+        if not isinstance(one, dict):
+            continue
+        found = one.get("regex") if "completion" in one else one.get("source") if one.get("lang") == "expression" else None
+        if isinstance(found, str) and len(found) > MAX_REGEX:
+            raise TextTooLong(f"an expression has {len(found)} characters", value=len(found), expected=f"at most {MAX_REGEX}")
 
 
 def _values(value: Any) -> Sequence[Any]:

@@ -88,6 +88,10 @@ SEARCHES: dict[str, tuple[dict[str, Any], int]] = {
         400,
     ),
     "brackets in a script": (full(sort={"_script": {"type": "number", "script": "[" * 900 + "]" * 900}}), 400),
+    "signs in an expression": (
+        full(sort={"_script": {"type": "number", "script": {"lang": "expression", "source": "-" * 30_000 + "1"}}}),
+        413,
+    ),
     "brackets in base64": (body_of({"wrapper": {"query": b64encode(DEEP_QUERY).decode()}}), 400),
     "suggestions of long expressions": (
         full(suggest={"a": {"regex": "a|" * 4000 + "b", "completion": {"field": "text"}}}),
