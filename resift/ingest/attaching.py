@@ -14,14 +14,14 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.arrays import batched
+from resift.contracts.documents import IndexInfo, Rejection
+from resift.contracts.engine import Engine
 from resift.encoders.model import Model
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.client import Cluster
-from resift.contracts.documents import IndexInfo, Rejection
-from resift.contracts.engine import Engine
 
 _PAGE, _BATCH = 3000, 500
 _WRITERS = 3

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats, batched
+from resift.contracts.documents import Document, Rejection
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.encoders.model import Model
 from resift.errors import EngineError, EngineUnavailable
 from resift.ingest.retrying import Patience, patiently
@@ -27,13 +29,11 @@ from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH, is_right
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import Copy, Points
-from resift.contracts.documents import Document, Rejection
 from resift.plugin.opensearch.client import error_reason
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 
 SMALL = 1000  # documents that may have been written since the round before when the last one begins
 _ROUNDS = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from resift.ingest.readers import BadLine, Record
 from resift.contracts.query_dsl import document_text
+from resift.ingest.readers import BadLine, Record
 
 _NOT_TEXT = ("id", "_id", "label")
 

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from resift.arrays import Floats
+from resift.contracts.documents import IndexInfo, Rejection
+from resift.contracts.engine import Engine
 from resift.errors import EngineError, EngineUnavailable, ResiftError
 from resift.ingest.retrying import ATTEMPTS, Patience, is_temporary
 from resift.ingest.stopping import Stop
-from resift.contracts.documents import IndexInfo, Rejection
-from resift.contracts.engine import Engine
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from resift.arrays import Floats, batched
+from resift.contracts.documents import IndexInfo, Rejection, StoredDocument
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import document_text, is_ours
 from resift.encoders.model import Model
 from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import VectorWriter
-from resift.contracts.documents import IndexInfo, Rejection, StoredDocument
-from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import document_text, is_ours
 
 TOLERANCE = 1e-4
 BATCH = 500

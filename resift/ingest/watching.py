@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from resift.contracts.documents import IndexInfo, StoredDocument
 from resift.encoders.model import Model
 from resift.errors import ResiftError
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check, choose, verify
-from resift.contracts.documents import IndexInfo, StoredDocument
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.scanning import ShardState
 

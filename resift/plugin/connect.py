@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from resift.errors import BadInput
-from resift.plugin.addresses import is_cluster
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.contracts.ubi import UbiLog
+from resift.errors import BadInput
+from resift.plugin.addresses import is_cluster
 
 SESSIONS_FILE = "sessions.db"
 

@@ -13,9 +13,9 @@ from flask import Blueprint, Response, current_app, request
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.contracts.query_dsl import MAX_WINDOW
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.packed_vectors import sent_body
-from resift.rewriting.rewrite import JUDGED
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
 from resift.ranking.judgements import GRADES, collect_marks
@@ -23,11 +23,11 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.json_provider import to_json
-from resift.contracts.query_dsl import MAX_WINDOW
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
+from resift.rewriting.rewrite import JUDGED
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")

@@ -14,12 +14,12 @@ from typing import Any
 
 from flask import Blueprint, current_app
 
+from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
-from resift.cache import TtlCache
 from resift.reranker.access.requests import current_caller
-from resift.sessions.clicks import AHEAD
 from resift.reranker.metrics import count_ubi
+from resift.sessions.clicks import AHEAD
 from resift.sessions.quotas import Quotas
 
 MAX_ITEMS = 1000  # of a request; the first ones count

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from resift.contracts.query_dsl import MAX_WINDOW
 from resift.errors import BadInput
 from resift.plugin.connect import default_store
 from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
-from resift.contracts.query_dsl import MAX_WINDOW
 from resift.reranker.search.cards import parse_page_fields
 from resift.vectors.packaged import DEFAULT
 
@@ -52,8 +52,8 @@ class Config:
     :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
     ``max_connections_per_address``: how many connections a process has from one address at a time.
 
-    ``max_marks_per_day``, ``max_sessions_per_day``, ``max_bytes_per_day``: what each API key may store in a day, in each
-    process; 0 is no bound.
+    ``max_marks_per_day``, ``max_sessions_per_day``, ``max_bytes_per_day``: what each API key may store in a day, in
+    each process; 0 is no bound.
 
     ``log``: ``text``, or ``json`` for a line of JSON for each request and whatever else is to be said.
     """

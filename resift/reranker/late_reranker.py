@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from resift.errors import BadInput, ModelNotFound, ResiftError
 from resift.contracts.documents import IndexInfo, check_name
+from resift.errors import BadInput, ModelNotFound, ResiftError
 from resift.ranking.late_interaction import FILE, LateInteraction
 
 log = logging.getLogger(__name__)

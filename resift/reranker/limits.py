@@ -121,9 +121,11 @@ def _check_expressions(level: Sequence[Any]) -> None:
     for one in level:
         if not isinstance(one, dict):
             continue
-        found = one.get("regex") if "completion" in one else one.get("source") if one.get("lang") == "expression" else None
-        if isinstance(found, str) and len(found) > MAX_REGEX:
-            raise TextTooLong(f"an expression has {len(found)} characters", value=len(found), expected=f"at most {MAX_REGEX}")
+        regex = one.get("regex") if "completion" in one else None
+        script = one.get("source") if one.get("lang") == "expression" else None
+        size = max(len(text) for text in ("", regex, script) if isinstance(text, str))
+        if size > MAX_REGEX:
+            raise TextTooLong(f"an expression has {size} characters", value=size, expected=f"at most {MAX_REGEX}")
 
 
 def _values(value: Any) -> Sequence[Any]:

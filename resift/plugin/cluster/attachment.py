@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+from resift.contracts.documents import IndexInfo, ModelDescription
+from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import is_foreign, pipeline_name
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 TEXTS = ("text", "match_only_text")
 FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
@@ -221,8 +221,8 @@ class Target:
 def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
     """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
 
-    Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that cannot
-    be attached: nothing was changed then.
+    Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that
+    cannot be attached: nothing was changed then.
     """
     path = "/" + quote(name, safe=",*")
     try:
@@ -243,9 +243,7 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
     ]
 
 
-def _target(
-    cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool
-) -> Target:
+def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool) -> Target:
     if name.startswith(".") and not name.startswith(".ds-"):
         raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     columns = {"format": "json", "h": "status,pri.store.size", "bytes": "b", "expand_wildcards": "all"}

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from resift.contracts.documents import IndexInfo, ModelDescription, check_name
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, SEARCH, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipeline_name
-from resift.contracts.documents import IndexInfo, ModelDescription, check_name
 from resift.plugin.opensearch.mappings import ANALYSIS, GUARD_MAPPING, vector_mapping
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
 NONE = "_none"  # what a setting of PIPELINES says where there is to be no pipeline

@@ -13,14 +13,14 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.errors import BadInput, NotFound, ResiftError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline
 from resift.plugin.cluster.templates import Stamp, fill, render
-from resift.contracts.documents import IndexInfo
-from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 

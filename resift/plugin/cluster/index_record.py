@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from resift.plugin.cluster.client import Cluster
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
+from resift.plugin.cluster.client import Cluster
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.

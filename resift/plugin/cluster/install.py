@@ -13,6 +13,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
+from resift.contracts.documents import ModelDescription
 from resift.errors import BadInput, EngineError
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
@@ -40,7 +41,6 @@ from resift.plugin.cluster.resources import (
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
-from resift.contracts.documents import ModelDescription
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from resift.contracts.documents import ModelDescription
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.settings import joined
 from resift.plugin.cluster.templates import Stamp
-from resift.contracts.documents import ModelDescription
-from resift.contracts.query_dsl import VECTOR_FIELD
 
 
 @dataclass(frozen=True)

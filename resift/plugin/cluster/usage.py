@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from resift.contracts.documents import ModelDescription
+from resift.contracts.query_dsl import GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, pipeline_name
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
-from resift.contracts.documents import ModelDescription
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
-from resift.contracts.query_dsl import GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
 _SEARCHING = "index.search.default_pipeline"

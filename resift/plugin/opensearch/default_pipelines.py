@@ -8,10 +8,10 @@ from typing import Any
 
 from opensearchpy import OpenSearch
 
-from resift.errors import ResiftError
 from resift.contracts.engine import Headers
-from resift.plugin.opensearch.client import call
 from resift.contracts.query_dsl import PIPELINE_PREFIX, Body
+from resift.errors import ResiftError
+from resift.plugin.opensearch.client import call
 
 _SECONDS = 5.0  # for which it is remembered what an index has, as its fields are
 _SETTING = "index.search.default_pipeline"

@@ -11,7 +11,6 @@ import numpy as np
 from opensearchpy.exceptions import TransportError
 
 from resift.arrays import Floats
-from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.contracts.documents import (
     Document,
     IndexInfo,
@@ -25,6 +24,8 @@ from resift.contracts.documents import (
     json_fault,
 )
 from resift.contracts.engine import Engine, Headers
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
+from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.opensearch.client import call, connect, error_reason, from_json, to_json, translated
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
@@ -42,7 +43,6 @@ from resift.plugin.opensearch.mappings import (
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 
 _SAMPLE_SEED = 7
 _SUGGESTED = 10

@@ -18,8 +18,8 @@ from opensearchpy.exceptions import ConnectionTimeout, SerializationError, Trans
 from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from resift.errors import BadInput
 from resift.contracts.engine import REPEATABLE
+from resift.errors import BadInput
 from resift.plugin.request_id import HEADER, OPAQUE_ID
 
 log = logging.getLogger(__name__)

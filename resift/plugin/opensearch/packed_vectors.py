@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from resift.arrays import Floats
+from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.errors import BadInput
 from resift.plugin.opensearch.documents import stored_vector
-from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.plugin.resource_files import read_resource
 from resift.vectors.similarity import joined
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from opensearchpy import OpenSearch
 
+from resift.contracts.query_dsl import Body
 from resift.errors import EngineUnavailable, IndexNotFound, NotFound
 from resift.plugin.opensearch.client import call
-from resift.contracts.query_dsl import Body
 
 _PAGE = 500  # documents that are read together
 _KEPT = "10m"  # how long the cluster keeps its place, between two pages

@@ -10,10 +10,10 @@ from typing import Any
 
 from opensearchpy.helpers import scan
 
-from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
 from resift.contracts.documents import check_name
-from resift.plugin.opensearch.client import T, call, connect
 from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
+from resift.plugin.opensearch.client import T, call, connect
 
 _ATTEMPTS = 20
 _FULL = "read-only-allow-delete block"
@@ -149,7 +149,7 @@ class OpenSearchSessionStore(SessionStore):
                     self._block(True)
 
     def _block(self, value: bool | None, refusal: SessionsUnavailable | None = None) -> None:
-        """Set the block of a full disk, or with None lift it; where that is not allowed, it is the ``refusal``'s end."""
+        """Set the block of a full disk, or lift it with None. Raises SessionsUnavailable, after the ``refusal``."""
         try:
             body = {"index.blocks.read_only_allow_delete": value}
             self._call(self.client.indices.put_settings, index=self.index, body=body)

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resift.errors import EngineError, IndexNotFound
 from resift.contracts.documents import check_name
-from resift.plugin.opensearch.client import call, connect, error_reason, to_json
-from resift.plugin.opensearch.scanning import scroll
 from resift.contracts.session_store import HURRIED_SECONDS
 from resift.contracts.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
+from resift.errors import EngineError, IndexNotFound
+from resift.plugin.opensearch.client import call, connect, error_reason, to_json
+from resift.plugin.opensearch.scanning import scroll
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import BadInput, CorruptEngine, EngineUnavailable, NotFound, UnsupportedQuery
 from resift.contracts.documents import (
     Document,
     IndexInfo,
@@ -22,6 +21,7 @@ from resift.contracts.documents import (
 )
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
+from resift.errors import BadInput, CorruptEngine, EngineUnavailable, NotFound, UnsupportedQuery
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
 from resift.plugin.sqlite.field_values import count_values, exact_names

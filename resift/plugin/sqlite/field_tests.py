@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from resift.errors import BadInput
 from resift.contracts.query_dsl import values_of
+from resift.errors import BadInput
 
 Scalar = str | int | float | bool
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from resift.errors import BadInput
 from resift.contracts.query_dsl import values_of
+from resift.errors import BadInput
 from resift.plugin.sqlite.analysis import Word, words_of
 from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
 from resift.plugin.sqlite.query import natural_number

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.arrays import Floats
-from resift.errors import CorruptEngine
 from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, names_vector
+from resift.errors import CorruptEngine
 from resift.plugin.sqlite.highlights import FieldHighlight
 from resift.plugin.sqlite.tables import IndexTables, stored_object, stored_vector
 

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from resift.errors import BadInput, UnsupportedQuery
 from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD
+from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.analysis import terms_of
 from resift.plugin.sqlite.clauses import (
     Bool,

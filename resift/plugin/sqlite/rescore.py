@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from resift.errors import BadInput
 from resift.contracts.query_dsl import MAX_RESULTS
+from resift.errors import BadInput
 from resift.plugin.sqlite.bm25 import Scores
 from resift.plugin.sqlite.clauses import Query
 from resift.plugin.sqlite.matching import Matcher, Matches

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.errors import BadInput, UnsupportedQuery
 from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.errors import BadInput, UnsupportedQuery
 from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import MAX_BETA
 

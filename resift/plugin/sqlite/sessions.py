@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from resift.errors import BadInput, SessionsUnavailable
 from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
+from resift.errors import BadInput, SessionsUnavailable
 from resift.plugin.sqlite.database import Database
 
 _RESERVE = 2**20  # bytes

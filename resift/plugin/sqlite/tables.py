@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from resift.arrays import Floats
-from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.contracts.documents import ANALYZERS, Document, IndexInfo
 from resift.contracts.query_dsl import document_text
+from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.plugin.sqlite.analysis import terms_of
 
 FORMAT = 2  # of the whole file, kept as user_version; it counts up when what is stored changes

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resift.errors import EngineUnavailable
 from resift.contracts.session_store import HURRIED_SECONDS
-from resift.plugin.sqlite.database import Database
 from resift.contracts.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery, text_of
+from resift.errors import EngineUnavailable
+from resift.plugin.sqlite.database import Database
 
 MAX_ROWS = 100_000  # of a kind; the oldest go first
 _SCHEMA = (

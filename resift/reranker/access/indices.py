@@ -134,7 +134,11 @@ def _unwrapped(clause: Any) -> Any:
     except BadInput:
         raise
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise BadInput("malformed wrapper query", value=clause, expected="base64 of JSON; for a field of this name {\"match\": {\"wrapper\": TEXT}}") from None
+        raise BadInput(
+            "malformed wrapper query",
+            value=clause,
+            expected='base64 of JSON; for a field of this name {"match": {"wrapper": TEXT}}',
+        ) from None
 
 
 def index_not_served(index: str) -> IndexNotServed:

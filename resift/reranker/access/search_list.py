@@ -18,8 +18,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 from resift.contracts.query_dsl import MAX_RESULTS
+from resift.errors import BadInput, ClauseNotAllowed, TextTooLong
 
 # shapes that are one entry of a table: {"match": …}, but not {"match": …, "term": …}
 _TABLES = {"clause": "clauses", "interval": "intervals"}

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from resift.errors import BadInput
 from resift.contracts.documents import IndexInfo
-from resift.rewriting.text import question_clause, telling_words
+from resift.errors import BadInput
 from resift.reranker.access.search_list import check_listed
 from resift.reranker.limits import check_clause
 from resift.reranker.search.request import Search
 from resift.rewriting.request import Asked, asked_in
+from resift.rewriting.text import question_clause, telling_words
 
 # Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than
 # a million, unless it is told how far to look.

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from resift.errors import BadInput
 from resift.contracts.query_dsl import document_text, is_ours, values_of
+from resift.errors import BadInput
 from resift.ranking.explain import title as first_line
 
 ROLES = ("title", "text", "link", "image", "facet")

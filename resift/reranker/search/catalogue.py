@@ -6,16 +6,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
+from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, WeighedModel
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import document_text, values_of
-from resift.rewriting.text import question_clause
+from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
-from resift.cache import TtlCache
 from resift.reranker.search.cards import CardFields, card_fields
 from resift.reranker.search.example_queries import example_queries
+from resift.rewriting.text import question_clause
 
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3

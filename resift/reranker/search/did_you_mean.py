@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import document_text
-from resift.rewriting.text import text_clause
 from resift.ranking.spelling import Speller
-from resift.cache import TtlCache
+from resift.rewriting.text import text_clause
 from resift.text import tokenize
 
 log = logging.getLogger(__name__)

@@ -10,12 +10,12 @@ import numpy as np
 import orjson
 
 from resift.arrays import Floats
-from resift.encoders.model import Model
 from resift.contracts.documents import SearchResult
-from resift.rewriting.rewrite import Rewritten, score_factor
+from resift.encoders.model import Model
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
 from resift.reranker.search.plane import plane
+from resift.rewriting.rewrite import Rewritten, score_factor
 
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]

@@ -8,23 +8,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from resift.arrays import Floats
+from resift.cache import TtlCache
+from resift.contracts.documents import IndexInfo, SearchResult
+from resift.contracts.engine import Engine, repeatable
+from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import ResiftError
-from resift.contracts.documents import IndexInfo, SearchResult
-from resift.contracts.engine import Engine, repeatable
-from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
-from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, as_written, asked_in
-from resift.rewriting.rewrite import RewriteSettings, Rewritten, as_it_is, rewrite
-from resift.rewriting.text import find_text, telling_words
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
-from resift.cache import TtlCache
-from resift.sessions.clicks import Clicks
 from resift.reranker.config import Config
 from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
@@ -42,7 +37,12 @@ from resift.reranker.search.response import (
     points,
 )
 from resift.reranker.search.stopwatch import Stopwatch
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import Asked, as_written, asked_in
+from resift.rewriting.rewrite import RewriteSettings, Rewritten, as_it_is, rewrite
+from resift.rewriting.text import find_text, telling_words
 from resift.sessions import marking
+from resift.sessions.clicks import Clicks
 from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.vectors.similarity import known_alpha
@@ -301,9 +301,7 @@ class Reranker:
         wanted = search.baseline or (search.reasons and query.knowledge.feedback is not None)
         return [self._plain(body, query)] if wanted else []
 
-    def _compare(
-        self, search: Search, query: Rewritten, result: SearchResult, plain: SearchResult, start: int
-    ) -> None:
+    def _compare(self, search: Search, query: Rewritten, result: SearchResult, plain: SearchResult, start: int) -> None:
         """Give the hits of a ``result`` what follows from the ``plain`` one. ``start``: the first hit's position."""
         if search.reasons and query.knowledge.feedback is not None:
             add_reasons(query, result.hits, result.vectors, start, plain.hits)
