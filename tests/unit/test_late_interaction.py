@@ -9,7 +9,9 @@ import pytest
 
 from resift import WordVectors
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
-from resift.ranking.late_interaction import CollectionScorer, LateInteraction, fingerprints
+from resift.lab.evaluation.baselines.late_interaction import CollectionScorer, take
+from resift.lab.fingerprints import fingerprints, fingerprints_in
+from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.similarity import unit_rows
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
@@ -78,7 +80,7 @@ def test_some_of_the_prepared_texts(model: LateInteraction) -> None:
     prepared = model.prepare(TEXTS)
     chosen = np.array([4, 2, 1])
     expected = model.scores("qux fire bush", [TEXTS[place] for place in chosen])
-    np.testing.assert_allclose(model.scores("qux fire bush", prepared.take(chosen)), expected, atol=1e-6)
+    np.testing.assert_allclose(model.scores("qux fire bush", take(prepared, chosen)), expected, atol=1e-6)
 
 
 def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
     model.save(tmp_path / "late")
     loaded = LateInteraction.load(tmp_path / "late")
     assert loaded.hash == model.hash
-    assert loaded.seen == fingerprints(["a", "b"])
+    assert fingerprints_in(loaded.info) == fingerprints(["a", "b"])
     np.testing.assert_array_equal(loaded.scores("when fire", TEXTS), model.scores("when fire", TEXTS))
     (tmp_path / "late" / "words.txt").write_text("other", "utf-8")
     with pytest.raises(CorruptModel):

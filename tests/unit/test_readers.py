@@ -11,7 +11,7 @@ import pytest
 
 from resift.errors import BadInput
 from resift.ingest.readers import BadLine, Columns, Files, Record, guess_format, read
-from resift.ingest.texts import TitledTexts, texts_of, titled_texts
+from resift.lab.commands.word2doc import TitledTexts, titled_texts
 
 
 def records(data: str | bytes, format: str = "jsonl", columns: Columns | None = None) -> list[Record | BadLine]:
@@ -230,6 +230,5 @@ def test_formats_by_name(name: str, format: str) -> None:
 def test_texts_alone() -> None:
     lines = [{"_id": "a", "title": "T", "text": "x", "label": "l", "year": 7}, {"id": "b", "text": "y", "more": "z"}]
     read_records = records("\n".join(map(json.dumps, lines)) + "\n{broken")
-    assert list(texts_of(read_records, ["title", "text"])) == ["T\nx", "y"]
     assert titled_texts(read_records) == TitledTexts(["a", "b"], ["T", ""], ["x", "y\nz"])
     assert titled_texts(read_records[:1], "text") == TitledTexts(["a"], ["x"], ["T"])

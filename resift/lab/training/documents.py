@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_counts
 from resift.errors import BadInput
+from resift.lab.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_counts
 from resift.text import tokenize
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Documents:
 
     ``words`` (V,) and ``index``, word → id; ``ids``, an array of each text's word ids in their order; ``frequency``
     (V,), how often each word occurs in all; ``counts`` (N, V), how often in each text; ``idf`` (V,) float32, see
-    :func:`resift.corpus.smoothed_idf`, 0.05 at least.
+    :func:`resift.lab.corpus.smoothed_idf`, 0.05 at least.
 
     Raises BadInput if no word is left, and MissingExtra without SciPy.
     """
