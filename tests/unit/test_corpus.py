@@ -50,7 +50,8 @@ def test_every_idf_is_its_formula() -> None:
 
 
 def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
-    code = "from resift.lab import corpus as c; print(list(c.DocumentFrequencies.from_texts(['d b c a e', 'e']).frequency))"
+    counted = "DocumentFrequencies.from_texts(['d b c a e', 'e']).frequency"
+    code = f"from resift.lab.corpus import DocumentFrequencies; print(list({counted}))"
     orders = {
         subprocess.run(
             [sys.executable, "-c", code],
