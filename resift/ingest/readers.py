@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from resift.errors import BadInput
-from resift.ingest.encodings import plain_text
-from resift.ingest.json_rows import json_rows
-from resift.ingest.rows import BadRow, Rows, delimiter_of, table_rows, text_rows
+from resift.ingest.rows import BadRow, rows_of
 from resift.ingest.stopping import Stop, stoppable
 
 STDIN = "-"
 FORMATS = ("jsonl", "json", "csv", "tsv", "text")
-TABLES = {"csv": ",;\t|", "tsv": "\t"}  # formats of tables, and what may stand between their cells
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -182,7 +179,7 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     """
     line = 0
     try:
-        for line, row in _rows(plain_text(stream, name), format):
+        for line, row in rows_of(stream, format, name, columns.id):
             if isinstance(row, BadRow):
                 yield BadLine(name, line, row.raw, row.reason)
             else:
@@ -191,15 +188,6 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
         raise BadInput(
             f"{name} is damaged after line {line}: {error}", value=name, expected="a complete gzip file"
         ) from error
-
-
-def _rows(stream: BinaryIO, format: str) -> Rows:
-    """The rows of a stream of UTF-8, each with its line, from 1."""
-    if format in ("json", "jsonl"):
-        return json_rows(stream)
-    if format == "text":
-        return text_rows(stream)
-    return table_rows(stream, delimiter_of(stream, TABLES[format]))
 
 
 def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.lab.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_counts
 from resift.text import tokenize
@@ -86,6 +87,12 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
     offsets = np.cumsum([0, *map(len, documents)])
     ids = np.concatenate(documents) if len(documents) else np.zeros(0, np.int32)
     return sparse_counts(ids, offsets, width)
+
+
+def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
+    """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
+    ids, offsets = model.table.ids(texts)
+    return sparse_counts(ids, model.part_starts(offsets), len(model.table))
 
 
 def occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:
