@@ -135,28 +135,6 @@ class Files:
                 raise
 
 
-class ClaimedFiles(Files):
-    """Files of whose streams every record is kept until it is claimed, because nobody could read it again."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._unclaimed: dict[int, Record | BadLine] = {}  # by identity: ids may be equal
-
-    @property
-    def unclaimed(self) -> list[Record | BadLine]:
-        """Records of streams that nobody has claimed."""
-        return list(self._unclaimed.values())
-
-    def claim(self, record: Record | BadLine) -> None:
-        """From now on the caller sees to it that the record is not lost."""
-        self._unclaimed.pop(id(record), None)
-
-    def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
-        for record in super()._records_of_stream(stream, path, format):
-            self._unclaimed[id(record)] = record
-            yield record
-
-
 def is_stream(file: str) -> bool:
     """Whether the file of a record can be read only once: stdin, or a pipe with a name."""
     return file == STDIN or Path(file).is_fifo()
