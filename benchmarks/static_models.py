@@ -16,7 +16,8 @@ import numpy as np
 from model2vec import StaticModel
 from speed_timing import rates, ratio
 
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.data import read_collection
 from resift.lab.vectors.convert import convert
 from resift.text import tokenize

@@ -1,6 +1,6 @@
 """Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
 
-By the names that :func:`resift.encoders.registry.build_model` and the trainings give them:
+By the names that :func:`resift.lab.encoders.builders.build_model` and the trainings give them:
 
 ================  =========================================  =====  ==========
 name              row of a word                              pool   similarity
@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders import pooling
 from resift.encoders.batching import BATCH, map_in_threads, text_batches
-from resift.encoders.kmeans import FREQUENT
 from resift.errors import BadInput, DimensionMismatch
 from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
@@ -43,6 +42,7 @@ from resift.vectors.table import WordVectors
 # chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
 ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
+FREQUENT = 20_000  # words that explanations name
 _BLOCK = 512
 _LONG = 20_000  # characters
 # of the weight of a rare word, what a word without a row has beside the others of two texts; chosen on STS 2012

@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput, CorruptModel
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
 from resift.lab.vectors.convert import convert

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.lab.commands.served_search import ServedSearch
 from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.baselines.late_interaction import untrained_reranker
 from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.lab.evaluation.served import Hits, Served, served_by

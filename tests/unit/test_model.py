@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
-from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import ALPHA
 from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.lab.encoders.codebook import learn_codebook, membership
 from resift.lab.training.documents import segment_counts
 from resift.text import tokenize
 from resift.vectors import compiled

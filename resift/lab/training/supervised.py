@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.same_class import same_class_scores
 from resift.lab.training.boew import class_means, entropy
 from resift.lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network

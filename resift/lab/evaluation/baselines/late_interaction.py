@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.encoders.registry import build_model
 from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.system import Encoder
 from resift.lab.fingerprints import fingerprints_in
