@@ -15,7 +15,8 @@ import paper_plots
 from paper_rows import WORK, Figure, Report, Row, Table, model_folder
 from paper_tables import refined
 
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
+from resift.lab.encoders.builders import build_model
 from resift.vectors.table import WordVectors
 
 MAP_DOCUMENTS = 2000

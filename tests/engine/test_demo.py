@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 from transcripts import assert_prints
 
-from resift.cli.demo import QUESTION
-from resift.cli.demo_corpus import corpus_file, load_questions
+from resift.cli.demo import QUESTION, corpus_file, load_questions
 from resift.cli.main import main
 from resift.ingest.readers import Files, Record
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from resift.encoders.kmeans import kmeans, spread_points
+from resift.lab.encoders.kmeans import kmeans, spread_points
 
 
 def points(count: int = 300) -> np.ndarray:

@@ -16,7 +16,7 @@ from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.lab.training.word2vec import train_word2vec
-from resift.vectors.convert import convert
+from resift.lab.vectors.convert import convert
 from resift.vectors.table import weights_by_rank
 
 
