@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.query_dsl import Body
+from resift.contracts.search_options import JUDGED
 from resift.errors import BadInput
 from resift.ranking.fusion import similarity_factor
 from resift.rewriting.outcome import Outcome
@@ -35,7 +36,6 @@ from resift.text import tokenize
 from resift.vectors.similarity import beta_of
 
 NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
-JUDGED = ("keep", "demote", "hide")
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
 # Words of a query whose hits cannot be rescored.
