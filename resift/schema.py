@@ -135,10 +135,10 @@ def from_environment(
     values = {}
     for name, field in fields_of(kind).items():
         variable = f"RESIFT_{name.upper()}"
-        value: Any = environment.get(variable) or environment.get((also or {}).get(name, ""))
-        if value and schema_of(field.type).get("type") == "array":
-            value = [part.strip() for part in value.split(",") if part.strip()]
-        if value:
+        text = environment.get(variable) or environment.get((also or {}).get(name, ""))
+        if text:
+            is_list = schema_of(field.type).get("type") == "array"
+            value = [part.strip() for part in text.split(",") if part.strip()] if is_list else text
             values[name] = convert(variable, value, field.type, strict=False)
     return kind(**values)
 

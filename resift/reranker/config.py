@@ -20,7 +20,7 @@ from resift.schema import convert, fields_of, from_environment, said
 from resift.vectors.packaged import DEFAULT
 
 _ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
-_ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
+ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
 _METHOD = f"^({'|'.join(map(re.escape, METHODS))})$"
 
 Names = tuple[str, ...]
@@ -75,7 +75,7 @@ class Config(Struct, frozen=True, kw_only=True):
     alpha: Annotated[
         Alpha | None,
         said(
-            "weight of the similarity against BM25, 0 to 1",
+            "weight of the similarity against BM25",
             "the model's: 0.5, more for one trained on labels and for static queries, and "
             "[less](rewriting.md#words-without-vectors) where general vectors lack words of a query",
         ),
@@ -150,4 +150,4 @@ class Config(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
         """Settings from RESIFT_* variables; empty ones count as not set. Raises BadInput for one that does not fit."""
-        return from_environment(cls, environment, _ALSO)
+        return from_environment(cls, environment, ALSO)

@@ -151,7 +151,7 @@ def document() -> Schema:
     for endpoint, operation in OPERATIONS.items():
         method, path = operation.call.split()
         paths.setdefault(path, {})[method.lower()] = _operation(endpoint, operation)
-    statuses = sorted({status for status in _statuses().values() if status is not None})
+    refused = sorted({status for status in statuses().values() if status is not None})
     return {
         "openapi": "3.1.0",
         "info": {
@@ -165,7 +165,7 @@ def document() -> Schema:
         "paths": paths,
         "components": {
             "securitySchemes": {**_KEY_ONLY, **_CREDENTIALS},
-            "responses": {f"Status{status}": _refusal(status) for status in statuses},
+            "responses": {f"Status{status}": _refusal(status) for status in refused},
             "schemas": _schemas(),
         },
     }
@@ -231,7 +231,7 @@ def _kinds() -> list[type[ResiftError]]:
     return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ResiftError)]
 
 
-def _statuses() -> dict[str, int | None]:
+def statuses() -> dict[str, int | None]:
     """Every error code with its status; None where it varies."""
     return {**{kind.code: kind("").status for kind in _kinds()}, **_OF_HTTP}
 
@@ -264,7 +264,7 @@ def _schemas() -> Schema:
         schemas[name]["additionalProperties"] = True
     schemas["ScoreRequest"]["anyOf"] = [{"required": ["vectors"]}, {"required": ["documents"]}]
     code = schemas["Problem"]["properties"]["code"]
-    code |= {"enum": list(_statuses()), "x-statuses": _statuses()}
+    code |= {"enum": list(statuses()), "x-statuses": statuses()}
     schemas["UbiItems"] = {
         "type": "array",
         "description": "Events or queries of UBI's schema 1.3. One that is malformed, has more than "
