@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from resift.contracts.search_options import SearchRequest
-from resift.errors import ResiftError
 from resift.plugin.opensearch.client import ClientSettings
 from resift.reranker import config, request_bodies
-from resift.reranker.openapi import statuses
 from resift.schema import Field, fields_of, schema_of
 
 DOCS = Path(__file__).resolve().parent
@@ -28,11 +26,6 @@ _DECLARED: dict[str, type[msgspec.Struct]] = {
     **{name: getattr(request_bodies, name) for name in _REQUESTS},
 }
 _TABLE = re.compile(r"(<!-- docs/reference.py: (\w+) -->\n)(?:\|.*\n)*")
-_NO_STATUS = {
-    "interrupted": "503, in Python alone",
-    "engine_error": "the engine's; 400 for its 5xx that come from the body, 503 for others",
-    "http_error": "any other",
-}
 
 
 def page_with_tables(text: str) -> str:
@@ -45,10 +38,6 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _rows(name: str) -> Iterator[tuple[str, ...]]:
-    if name == "errors":
-        yield from (("code", "status"), ("---", "---"))
-        yield from ((f"`{code}`", _NO_STATUS.get(code, str(status))) for code, status in sorted(statuses().items(), key=_by_status))
-        return
     settings = name == "settings"
     yield from (("variable" if settings else "field", "default", ""), ("---", "---", "---"))
     kinds = (config.Config, ClientSettings) if settings else (_DECLARED[name],)
@@ -78,10 +67,6 @@ def _range(schema: dict[str, Any]) -> str:
         if part.get("maximum", 10**9) < 10**9:
             return f" ({part['minimum']:,} to {part['maximum']:,.15g})"
     return ""
-
-
-def _by_status(code: tuple[str, int | None]) -> int:
-    return code[1] or 600
 
 
 def main() -> None:
