@@ -130,7 +130,7 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
     """Option callback: where the sessions are, by default those of the documents of --engine."""
     if value:
         return checked_address(context, parameter, value)
-    store = default_store(context.params["engine"])
+    store = default_store(context.params.get("engine") or service_settings().engine)
     tell_other_sessions(store)
     return store
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resift.encoders.kmeans import kmeans, spread_points
 from scipy.cluster.vq import kmeans2
 
-from resift.encoders.kmeans import kmeans, spread_points
 from resift.ranking.mask import adam, spherical_entropy
 
 
