@@ -10,6 +10,7 @@ import pytest
 from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import save_facebook_model
 from gensim.parsing.preprocessing import STOPWORDS
+from resift.vectors.convert import convert
 
 from resift import WordVectors
 from resift.errors import BadInput

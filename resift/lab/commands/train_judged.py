@@ -21,7 +21,7 @@ from resift.cli.options import (
     shares_of,
     weighted_names,
 )
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.output import print_report, progress_bar, saved_line
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
@@ -224,13 +224,11 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
 @judged_options
 @set_option(EmBoostOptions, "seed")
 @seed_option
-@json_option
 def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -259,12 +257,10 @@ def emboost_command(
         for epoch, value in enumerate(curve)
     ]
     lines.append(f"{time.perf_counter() - started:.0f} s")
-    saved = None
     if model is not None:
         model.save(out)
-        saved = saved_model(model, out)
         lines.append(saved_line(model, out))
-    print_report({"recall@1": list(curve), "model": saved}, as_json, *lines)
+    click.echo("\n".join(lines))
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
