@@ -8,13 +8,12 @@ import sys
 
 import numpy as np
 
-from resift.corpus import (
+from resift.corpus import char_ngrams, plain_idf
+from resift.lab.corpus import (
     DocumentFrequencies,
-    char_ngrams,
     document_frequency,
     hashed_ngrams,
     lucene_idf,
-    plain_idf,
     probabilistic_idf,
     smoothed_idf,
     sparse_counts,
@@ -50,7 +49,8 @@ def test_every_idf_is_its_formula() -> None:
 
 
 def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
-    code = "from resift.corpus import DocumentFrequencies as D; print(list(D.from_texts(['d b c a e', 'e']).frequency))"
+    counted = "DocumentFrequencies.from_texts(['d b c a e', 'e']).frequency"
+    code = f"from resift.lab.corpus import DocumentFrequencies; print(list({counted}))"
     orders = {
         subprocess.run(
             [sys.executable, "-c", code],

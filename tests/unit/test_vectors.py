@@ -12,7 +12,7 @@ import pytest
 from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.vectors.convert import convert
+from resift.lab.vectors.convert import convert
 from resift.vectors.table import weights_by_rank
 
 
