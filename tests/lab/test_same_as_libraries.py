@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.vq import kmeans2
 
-from resift.encoders.kmeans import kmeans, spread_points
+from resift.lab.encoders.kmeans import kmeans, spread_points
 from resift.ranking.mask import adam, spherical_entropy
 
 

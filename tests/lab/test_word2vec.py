@@ -14,8 +14,8 @@ from gensim.parsing.preprocessing import STOPWORDS
 from resift import WordVectors
 from resift.errors import BadInput
 from resift.lab.training.word2vec import train_word2vec
+from resift.lab.vectors.convert import convert
 from resift.stop_words import STOP_WORDS
-from resift.vectors.convert import convert
 from resift.vectors.table import weights_by_rank
 
 
