@@ -8,9 +8,15 @@ from typing import Any
 
 import click
 
-from resift.cli.options import (
+from resift.cli.options import fields_option
+from resift.cli.output import progress_bar, saved_line
+from resift.cli.text_fields import CorpusTexts
+from resift.encoders.model import MODEL_FILE
+from resift.encoders.registry import load_model
+from resift.errors import BadInput
+from resift.ingest.readers import Files
+from resift.lab.commands.options import (
     WholeNumber,
-    fields_option,
     option_of,
     out_option,
     seed_option,
@@ -18,12 +24,6 @@ from resift.cli.options import (
     weighted_name,
     weighted_names,
 )
-from resift.cli.output import progress_bar, saved_line
-from resift.cli.text_fields import CorpusTexts
-from resift.encoders.model import MODEL_FILE
-from resift.encoders.registry import load_model
-from resift.errors import BadInput
-from resift.ingest.readers import Files
 from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.encoders.builders import build_model
