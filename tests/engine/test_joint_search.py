@@ -24,6 +24,7 @@ from resift.encoders.joint import JointModel
 from resift.encoders.model import ALPHA
 from resift.encoders.queries import QUERY_ALPHA, SPREAD, StaticQueries
 from resift.errors import BadInput, ModelMismatch
+from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
@@ -46,7 +47,7 @@ def texts() -> list[str]:
 def queries(vectors: WordVectors) -> StaticQueries:
     """Static queries of five dimensions, for a field "embedding"."""
     rows = np.random.default_rng(9).normal(size=(len(vectors.words), DIM)).astype(np.float32)
-    return StaticQueries(WordVectors.build(vectors.words, rows), "nobody", "embedding")
+    return StaticQueries(build_table(vectors.words, rows), "nobody", "embedding")
 
 
 @pytest.fixture(scope="module")

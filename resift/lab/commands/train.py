@@ -16,6 +16,7 @@ from resift.lab.commands.options import checkpoint_beside, option_of, out_option
 from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.options import RnBofOptions, RoBoewOptions
+from resift.lab.vectors.tables import quantized
 from resift.vectors.packaged import load_vectors
 
 
@@ -76,7 +77,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str, a
     kept = summary["better"] is not False
     saved = None
     if kept:
-        model.table = model.table.quantized()
+        model.table = quantized(model.table)
         model.save(out)
         saved = saved_model(model, out)
         lines.append(saved_line(model, out))

@@ -35,6 +35,7 @@ from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.self_supervised import reciprocal_ranks
 from resift.lab.training.teachers import Teacher
 from resift.lab.training.unseen import LinearMap
+from resift.lab.vectors.tables import in_words, quantized
 from resift.text import tokenize, word_places
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -116,7 +117,7 @@ def train_queries(
     texts = [texts[row] for row in chosen]
     documents = None if documents is None else _teachers_own(teacher, texts, documents[chosen], options.seed)
     corpus = Documents(map(tokenize, texts), options.min_count)
-    vectors = vectors.in_words(corpus.words)
+    vectors = in_words(vectors, corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
@@ -277,7 +278,7 @@ def _model(
 ) -> StaticQueries:
     general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
     table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
-    return StaticQueries(table.quantized(), teacher, field, centre)
+    return StaticQueries(quantized(table), teacher, field, centre)
 
 
 def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
