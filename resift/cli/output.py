@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from typing import Any, NoReturn
@@ -16,7 +16,6 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.errors import BadInput, Interrupted
-from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Step
 
@@ -90,14 +89,6 @@ def require_consent(yes: bool, question: str) -> None:
     except click.Abort:
         click.echo(err=True)
     raise BadInput("not confirmed: nothing was changed", value="no", expected="y, or --yes")
-
-
-def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
-    """The ``records`` of ``files``, with a progress bar by the bytes that have been read."""
-    with progress_bar(label) as progress:
-        for record in records:
-            progress(files.position, files.total)
-            yield record
 
 
 def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:

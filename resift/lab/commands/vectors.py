@@ -10,11 +10,11 @@ import click
 
 from resift.cli.options import fields_option
 from resift.cli.output import progress_bar, saved_line
-from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
+from resift.lab.commands.corpus_texts import CorpusTexts
 from resift.lab.commands.options import (
     WholeNumber,
     option_of,
