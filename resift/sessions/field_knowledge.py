@@ -92,16 +92,16 @@ class FieldLoader:
         judged = [documents[feedback.positions[place]] for place in places]
         for name in sorted(needs.vectors):
             rows = self._read(judged, name, headers, self.engine.field_vectors)
-            rows_by_place = {place: row for place, row in zip(places, rows, strict=True) if row is not None}
-            if rows_by_place:
-                vectors[name] = feedback.by_vectors(rows_by_place, self.samples.draw(info, headers, name))
+            held = {place: row for place, row in zip(places, rows, strict=True) if row is not None}
+            if held:
+                vectors[name] = feedback.by_vectors(held, self.samples.draw(info, headers, name))
         for name in sorted(needs.tokens):
             values = self._read(judged, name, headers, self._tokens)
             kept = [(one, float(feedback.grades[place])) for place, one in zip(places, values, strict=True) if one]
             if kept:
                 tokens[name] = [one for one, _ in kept], [grade for _, grade in kept]
         encoded = {key: found for key in needs.texts if (found := self._encoded(key, headers)) is not None}
-        expanded = {key: found for key in needs.token_texts if (found := self._expanded(key, headers)) is not None}
+        expanded = {key: made for key in needs.token_texts if (made := self._expanded(key, headers)) is not None}
         return FieldKnowledge(info.mapped, vectors, tokens, encoded, expanded)
 
     def _read(
