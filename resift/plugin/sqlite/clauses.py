@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from resift.arrays import Floats
-from resift.plugin.sqlite.field_tests import FieldTest
-from resift.plugin.sqlite.scripts import Script
+from resift.plugin.sqlite.fields import FieldTest
+from resift.plugin.sqlite.vectors import Script
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``."""
+    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``; with a
+    ``k`` of None all that have a score of ``least``."""
 
     vector: Floats
-    k: int
+    k: int | None
+    least: float = 0.0
     filter: Clause | None = None
     boost: float = 1.0
 
@@ -95,10 +97,16 @@ Clause = Everything | Ids | Passing | Text | Bool | Constant | Scripted | Neares
 
 @dataclass(frozen=True)
 class Query:
-    """A clause, and those of its parts that have a name (``_name``)."""
+    """A clause, and those of its parts that have a name (``_name``).
+
+    ``queries``: the sub-queries of a hybrid query, each of which finds its best ``depth`` documents, or as many as the
+    page has; ``clause`` is what at least one of them matches.
+    """
 
     clause: Clause
     names: Mapping[str, Clause]
+    queries: tuple[Clause, ...] = ()
+    depth: int | None = None
 
 
 def parts_of(clause: Clause) -> Iterator[Clause]:

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from resift.errors import CorruptEngine
-from resift.plugin.sqlite.bm25 import FieldStatistics, Rows, Scores, sum_by_row, text_scores
+from resift.plugin.sqlite.bm25 import FieldStatistics, sum_by_row, text_scores
 from resift.plugin.sqlite.clauses import (
     Bool,
     Clause,
@@ -22,11 +22,9 @@ from resift.plugin.sqlite.clauses import (
     Scripted,
     Text,
 )
-from resift.plugin.sqlite.field_tests import FieldTest
-from resift.plugin.sqlite.knn import VectorCache
-from resift.plugin.sqlite.tables import IndexTables
-
-Matches = tuple[Rows, Scores]  # in ascending order of the rows
+from resift.plugin.sqlite.fields import FieldTest
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows
+from resift.plugin.sqlite.vectors import VectorCache
 
 
 class Matcher:
@@ -79,7 +77,7 @@ class Matcher:
     def _nearest(self, clause: Nearest, within: Rows | None) -> Matches:
         # The nearest of all documents, of which those within are hits, and not the nearest of those within.
         allowed = None if clause.filter is None else self.matches(clause.filter)[0]
-        rows, scores = self._vectors.of(self.db, self.tables).nearest(clause.vector, clause.k, allowed)
+        rows, scores = self._vectors.of(self.db, self.tables).nearest(clause.vector, clause.k, clause.least, allowed)
         chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
         return rows[chosen], scores[chosen] * np.float32(clause.boost)
 
