@@ -182,7 +182,19 @@ def _bools(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
     ).map(lambda body: {"bool": body})
 
 
-QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _bools, max_leaves=6))
+def _function_scores(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    function = st.fixed_dictionaries({"filter": FILTERS, "weight": st.sampled_from([0, 0.25, 1, 3])})
+    return st.fixed_dictionaries(
+        {"query": inner, "functions": st.lists(function, min_size=1, max_size=3)},
+        optional={"score_mode": st.sampled_from(["first", "multiply"]), "boost": BOOSTS},
+    ).map(lambda body: {"function_score": body})
+
+
+def _compounds(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(_bools(inner), _bools(inner), _function_scores(inner))
+
+
+QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _compounds, max_leaves=6))
 
 
 DIM = 8

@@ -184,7 +184,7 @@ class SqliteEngine(Engine):
             tables = find_tables(db, index)
             matcher = self._matcher(db, tables)
             search = parse_search(body, tables)
-            highlights = parse_highlight(body.get("highlight"), search.query.clause, tables.fields)
+            highlights = parse_highlight(body.get("highlight"), search.query.clause, tables)
             (rows, scores), total = search.ranking(matcher)
             page = slice(search.start, search.start + search.size)
             names = matcher.names(search.queries, rows[page])

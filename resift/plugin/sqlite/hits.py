@@ -16,7 +16,7 @@ from resift.errors import BadInput, CorruptEngine
 from resift.plugin.sqlite.analysis import Word, words_of
 from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
 from resift.plugin.sqlite.fields import only_value
-from resift.plugin.sqlite.query import natural_number
+from resift.plugin.sqlite.query import natural_number, parse_query
 from resift.plugin.sqlite.tables import IndexTables, stored_object, stored_vector
 
 _FRAGMENTS, _FRAGMENT_WORDS = 5, 40
@@ -89,15 +89,20 @@ def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
     return max(0, first - 5)
 
 
-def parse_highlight(body: Any, clause: Clause, fields: Sequence[str]) -> dict[str, FieldHighlight]:
-    """What a body's ``highlight`` asks for: field → how. Raises BadInput if it is malformed."""
+def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> dict[str, FieldHighlight]:
+    """What a body's ``highlight`` asks for: field → how. Raises BadInput if it is malformed.
+
+    The words are those of ``clause``, the search's query, or of a ``highlight_query``.
+    """
     if not body:
         return {}
     if not isinstance(body, Mapping):
         raise BadInput("malformed highlight", value=body, expected="an object with fields")
+    if "highlight_query" in body:
+        clause = parse_query(body["highlight_query"], tables, whole=True).clause
     asked = dict(_asked_fields(body.get("fields", {})))
     found = {}
-    for name in fields:
+    for name in tables.fields:
         patterns = [pattern for pattern in asked if fnmatchcase(name, pattern)]
         terms = frozenset(_terms(clause, name))
         if patterns and terms:

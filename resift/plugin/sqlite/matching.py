@@ -21,6 +21,7 @@ from resift.plugin.sqlite.clauses import (
     Query,
     Scripted,
     Text,
+    Weighted,
 )
 from resift.plugin.sqlite.fields import FieldTest
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows
@@ -62,6 +63,8 @@ class Matcher:
             rows, _ = self.matches(clause.query, within)
             scores = self._vectors.of(self.db, self.tables).scripted(clause.script, rows)
             return rows, scores * np.float32(clause.boost)
+        if isinstance(clause, Weighted):
+            return self._weighted(clause, within)
         if isinstance(clause, Nearest):
             return self._nearest(clause, within)
         if isinstance(clause, Constant):
@@ -73,6 +76,15 @@ class Matcher:
         else:
             rows = self._rows(clause.ids if isinstance(clause, Ids) else None, within)
         return rows, np.full(len(rows), clause.boost, np.float32)
+
+    def _weighted(self, clause: Weighted, within: Rows | None) -> Matches:
+        rows, scores = self.matches(clause.query, within)
+        factors, done = np.full(len(rows), clause.boost), np.zeros(len(rows), bool)
+        for condition, weight in clause.functions:
+            matching = np.isin(rows, self.matches(condition, rows)[0], assume_unique=True) & ~done
+            factors[matching] *= weight
+            done |= matching & clause.first
+        return rows, (scores * factors).astype(np.float32)
 
     def _nearest(self, clause: Nearest, within: Rows | None) -> Matches:
         # The nearest of all documents, of which those within are hits, and not the nearest of those within.

@@ -1,8 +1,8 @@
 """OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
 Known are ``match_all``, ``match_none``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists``
-and ``knn``, and ``bool``, ``constant_score`` and ``script_score`` of them, to any depth that a person writes; at the
-top also ``hybrid``. They mean what they mean on OpenSearch, scores included.
+and ``knn``, and ``bool``, ``constant_score``, ``script_score`` and ``function_score`` of them, to any depth that a
+person writes; at the top also ``hybrid``. They mean what they mean on OpenSearch, scores included.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from resift.plugin.sqlite.clauses import (
     Query,
     Scripted,
     Text,
+    Weighted,
     parts_of,
 )
 from resift.plugin.sqlite.fields import Comparison, Exists, OneOf, scalar
@@ -69,7 +70,7 @@ def _count(clause: Clause) -> int:
     """What a clause counts of MAX_CLAUSES: each word in each field by itself, as Lucene does."""
     if isinstance(clause, Text):
         return len(clause.boosts) * len(clause.terms)
-    return 0 if isinstance(clause, (Bool, Constant, Scripted)) else 1
+    return 0 if isinstance(clause, (Bool, Constant, Scripted, Weighted)) else 1
 
 
 class _Parser:
@@ -97,6 +98,7 @@ class _Parser:
             "knn": self._knn,
             "constant_score": self._constant_score,
             "script_score": self._script_score,
+            "function_score": self._function_score,
             "bool": self._bool,
         }
 
@@ -173,6 +175,16 @@ class _Parser:
     def _script_score(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("script_score", body, "query", "script")
         return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.dim), boost)
+
+    def _function_score(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("function_score", body, "query", "functions", "score_mode", "boost_mode")
+        mode, functions = body.get("score_mode", "multiply"), _as_list(body.get("functions", []))
+        if mode not in ("multiply", "first") or body.get("boost_mode", "multiply") != "multiply":
+            unsupported("these modes of function_score", "score_mode multiply | first; boost_mode multiply")
+        if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
+            unsupported("these functions of function_score", '{"filter", "weight"}')
+        weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"], math.inf)) for one in functions)
+        return Weighted(self._inner(body.get("query", {"match_all": {}})), weights, mode == "first", boost)
 
     def _ids(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("ids", body, "values")
