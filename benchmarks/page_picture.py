@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from browser import Page, served, started
 
-from resift.cli.demo import INDEX, QUESTION
-from resift.cli.demo_corpus import corpus_file
+from resift.cli.demo import INDEX, QUESTION, corpus_file
 from resift.encoders.registry import load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files

@@ -6,7 +6,6 @@ import click
 
 from resift.cli import cluster, demo, documents, indices, search, serve
 from resift.cli.explain_search import explain_search
-from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
 from resift.cli.mcp import mcp
@@ -15,6 +14,7 @@ from resift.cli.sessions import sessions
 from resift.cli.status import status
 from resift.lab.commands import vectors, word2doc
 from resift.lab.commands.evaluate import evaluate
+from resift.lab.commands.export import export
 from resift.lab.commands.train import train
 from resift.lab.commands.train_judged import emboost_command, reranker_command
 from resift.lab.commands.train_queries import queries_command

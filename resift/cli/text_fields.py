@@ -14,7 +14,6 @@ from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.ingest.fields import fields_of, guess_fields, sample
 from resift.ingest.readers import BadLine, Files, Record
-from resift.ingest.texts import texts_of
 
 _SHOWN, _NONE = 20, "none that holds a text"
 Fields = Sequence[str]
@@ -107,7 +106,7 @@ class CorpusTexts:
         fields, records = choose_fields(self._files, self._fields)
         if self._label is not None:
             records = read_with_progress(records, self._files, self._label)
-        yield from texts_of(self._counted(records), fields)
+        yield from (document_text(one.source, fields) for one in self._counted(records) if isinstance(one, Record))
 
     def _counted(self, records: Records) -> Records:
         first = ""

@@ -15,15 +15,16 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput, CorruptModel
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.model2vec import read_static, write_model2vec
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback, bag_of_words
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.vectors.convert import convert
-from resift.vectors.model2vec import read_static, write_model2vec
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
-from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import ALPHA
 from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.lab.encoders.codebook import learn_codebook, membership
+from resift.lab.training.documents import segment_counts
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.table import LOOKUP
@@ -198,7 +199,7 @@ def test_membership_hardens_with_sigma() -> None:
 def test_sizes_of_heads_and_segments(models: dict[str, Model]) -> None:
     assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
     model = models["segments"]
-    counts = model.counts(["fire bush flame smoke forest", "gun", ""]).toarray()
+    counts = segment_counts(model, ["fire bush flame smoke forest", "gun", ""]).toarray()
     first, second, third = (np.flatnonzero(row) for row in counts[:3])
     words = [{model.table.words[row] for row in part} for part in (first, second, third)]
     assert words == [{"fire", "bush"}, {"flame", "smoke"}, {"forest"}]
@@ -278,7 +279,7 @@ def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, 
     expected = [reference(model, text) for text in texts]
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
     np.testing.assert_allclose([model.encode_one(text) for text in texts], expected, atol=1e-6)
-    assert model.counts(texts).shape == (3 * segments, len(vectors))
+    assert segment_counts(model, texts).shape == (3 * segments, len(vectors))
     loaded = load_model(model.save(tmp_path / "m"))
     np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
 

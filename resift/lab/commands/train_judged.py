@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.judged_source import JudgedSource, sourced
 from resift.cli.options import (
     combined,
     json_option,
@@ -25,18 +24,20 @@ from resift.cli.options import (
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
+from resift.lab.commands.judged_source import JudgedSource, sourced
 from resift.lab.commands.settings import set_option
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.evaluation.baselines.late_interaction import SPELLING
 from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift.lab.evaluation.served import Asked, Served, served_by
 from resift.lab.training.options import EmBoostOptions, LateInteractionOptions
-from resift.ranking.late_interaction import SPELLING, LateInteraction
-from resift.vectors.mixture import mix_vectors
+from resift.lab.vectors.mixture import mix_vectors
+from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 

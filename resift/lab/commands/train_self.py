@@ -21,9 +21,9 @@ from resift.cli.options import (
 from resift.cli.output import print_report, progress_bar, saved_line, saved_model, shown_progress
 from resift.cli.text_fields import CorpusTexts
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model
 from resift.ingest.readers import Files
 from resift.lab.commands.settings import set_option
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
 from resift.operations.adapting import adapt_texts, adapted_lines, warnings

@@ -20,18 +20,19 @@ from resift.cli.options import (
 )
 from resift.cli.output import progress_bar, saved_line
 from resift.cli.text_fields import CorpusTexts
-from resift.corpus import DocumentFrequencies
 from resift.encoders.model import MODEL_FILE
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.lab.commands.settings import set_option
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.distill import distill, read_words
 from resift.lab.training.refine import refine
 from resift.lab.training.word2vec import train_word2vec
-from resift.vectors.convert import convert
-from resift.vectors.mixture import mix_vectors
-from resift.vectors.model2vec import write_model2vec
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.mixture import mix_vectors
+from resift.lab.vectors.model2vec import write_model2vec
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 

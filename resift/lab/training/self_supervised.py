@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
-from resift.encoders.registry import build_model
 from resift.errors import BadInput, needs_extra
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.significance import paired_randomization
 from resift.lab.training.contrastive import MIN_WORDS, fit
 from resift.lab.training.documents import Documents, sample_words

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.same_class import same_class_scores
 from resift.lab.training.boew import class_means, entropy
 from resift.lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
+from resift.lab.training.documents import segment_counts
 from resift.lab.training.labels import Label, class_shares, hold_back
 from resift.lab.training.options import RoBoewOptions
 from resift.lab.training.progress import Progress, StepCounter
@@ -119,7 +120,8 @@ class _Run:
 
     def count(self, texts: Sequence[str]) -> Any:
         """Counts of the trained words, (n · S, V), a row for each segment."""
-        return Model("", self.table, "mean", "cosine", segments=self.network.segments).counts(texts)
+        model = Model("", self.table, "mean", "cosine", segments=self.network.segments)
+        return segment_counts(model, texts)
 
     def epoch(self, seen: Callable[[int], None]) -> None:
         """One pass over the documents, in an order that seed and epoch give; ``seen`` is called with each step's."""

@@ -94,32 +94,14 @@ def connect(address: str, timeout: float) -> OpenSearch:
 # What OpenSearch ends in where it does not check a request that it cannot make sense of, such as one for highlights
 # between no tags: errors of Java, and some of its own for which it names no status. It calls them 500, or 503, as if
 # the cluster failed. Where it did fail the cause is another: of files, of connections, of shards that are away.
-_IMPOSSIBLE = {
-    "aggregation_initialization_exception",
-    "aggregation_execution_exception",
-    "arithmetic_exception",
-    "array_index_out_of_bounds_exception",
-    "class_cast_exception",
-    "exception",  # has no other cause: what fails for one of those above is named after it
-    "illegal_argument_exception",
-    "illegal_state_exception",
-    "index_not_found_exception",  # not the index that is searched, which is 404, but one that the body has it read
-    "index_out_of_bounds_exception",
-    "input_coercion_exception",
-    "json_parse_exception",
-    "negative_array_size_exception",
-    "no_such_element_exception",
-    "null_pointer_exception",
-    "number_format_exception",
-    "search_exception",
-    "status_exception",  # a plugin's own refusal, whose status is lost where each shard meets it by itself
-    "string_index_out_of_bounds_exception",
-    "too_complex_to_determinize_exception",
-    "too_many_buckets_exception",
-    "too_many_clauses",
-    "too_many_nested_clauses",
-    "unsupported_operation_exception",
-}
+# "exception" has no other cause: what fails for one of the others is named after it. "index_not_found" is of an index
+# that the body has it read, and "status" is a refusal of a plugin, whose status is lost where each shard meets it.
+_IMPOSSIBLE = re.compile(
+    r"(?:(?:aggregation_initialization|aggregation_execution|arithmetic|array_index_out_of_bounds|class_cast|"
+    r"illegal_argument|illegal_state|index_not_found|index_out_of_bounds|input_coercion|json_parse|negative_array_size|"
+    r"no_such_element|null_pointer|number_format|search|status|string_index_out_of_bounds|too_complex_to_determinize|"
+    r"too_many_buckets|unsupported_operation)_)?exception|too_many_(?:nested_)?clauses"
+)
 
 
 def _sniffs() -> bool:
@@ -183,7 +165,7 @@ def translated(error: TransportError) -> EngineError | NotFound:
             id, index = body.get("_id"), body.get("_index")
             return NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
         return NotFound(f"OpenSearch: {reason}")
-    if status >= 500 and _innermost(detail).get("type") in _IMPOSSIBLE:
+    if status >= 500 and _IMPOSSIBLE.fullmatch(str(_innermost(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import (
+from resift.errors import BadInput, DimensionMismatch
+from resift.lab.corpus import (
     MIN_IDF,
     DocumentFrequencies,
     document_frequency,
@@ -24,7 +25,6 @@ from resift.corpus import (
     smoothed_idf,
     sparse_counts,
 )
-from resift.errors import BadInput, DimensionMismatch
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 

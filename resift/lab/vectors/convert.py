@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from resift.errors import BadInput, needs_extra
-from resift.vectors.model2vec import read_static
+from resift.lab.vectors.model2vec import read_static
 from resift.vectors.table import WordVectors
 
 _LONGEST_HEADER = 2**20
@@ -27,8 +27,8 @@ def convert(
     many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
     (Bojanowski et al. 2017). ``weighting``: see :func:`resift.vectors.table.weights_by_rank`; ``zipf`` if None.
 
-    A folder is a static model (:func:`resift.vectors.model2vec.read_static`), whose rows are for pieces of words and
-    have their weights; with ``extra_words`` it becomes a table of words, these first.
+    A folder is a static model (:func:`resift.lab.vectors.model2vec.read_static`), whose rows are for pieces of words
+    and have their weights; with ``extra_words`` it becomes a table of words, these first.
 
     Raises BadInput if the source does not exist, is in another format, or has no subwords for the extra words, or if
     a setting is not for a folder, and MissingExtra without gensim, or for a folder the extra ``pieces``.
