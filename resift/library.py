@@ -25,7 +25,7 @@ from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.settings import JUDGED
 from resift.rewriting.text import find_text
 from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT

@@ -24,7 +24,7 @@ from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
 from resift.rewriting.request import OPTIONS
-from resift.rewriting.rewrite import Rewritten
+from resift.rewriting.settings import Rewritten
 from resift.vectors.similarity import beta_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -118,6 +118,8 @@ def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
         yield from _words(query, after)
         if query.is_scored:
             yield from _similarity(query)
+        elif query.knowledge.own.vectors:
+            yield f"Vectors of clauses are moved by judged documents' own: {', '.join(query.knowledge.own.vectors)}."
         yield from _judged(query)
     count = len(query.knowledge.documents)
     if count and query.knowledge.feedback is None:

@@ -162,6 +162,19 @@ class Feedback:
         known = () if known_part is None else tuple(known_part(one.text) for one in ordered)
         return replace(feedback, queries=queries, positions=tuple(positions), known=known)
 
+    def by_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
+        """The same feedback by other ``vectors`` (K,) of its documents, by their places in this one, and by a
+        ``background`` of theirs; without the documents that have none, and without words."""
+        places, rows = list(vectors), unit_rows(np.stack(list(vectors.values())))
+        return Feedback(
+            rows,
+            self.grades[places],
+            np.ones(rows.shape[1], np.float32),
+            positions=tuple(self.positions[place] for place in places),
+            method=replace(self.method, masked=False, expands=False),
+            background=background,
+        )
+
     @property
     def evidence(self) -> float:
         """How much the judgements weigh together, explicit ones 1 each."""
@@ -316,6 +329,17 @@ class Feedback:
         residuals: NDArray[np.float64] = (self.grades > 0) - self.vectors @ prior
         moved = prior + self._shrunk.T @ self._ridge_weights(residuals)
         return np.asarray(length * unit_rows(moved), np.float32)
+
+    def blended_query(self, query: NDArray[Any]) -> Floats:
+        """A query (K,) of an index that had its vectors before us, moved, as long as before: (K,), float32.
+
+        It is (1 - t) · q + t · r, where q is the query and r the transformed one, both at length 1, and t = e / (1 + e)
+        for an evidence of e: good vectors know more of a query than one mark does. A zero ``query`` is r itself.
+        """
+        evidence, length = self.evidence, float(np.linalg.norm(query))
+        strength = evidence / (1 + evidence) if length else 1.0
+        both = (1 - strength) * unit_rows(query) + strength * unit_rows(self.transform_query(query))
+        return np.asarray((length or 1.0) * unit_rows(both), np.float32)
 
     @cached_property
     def expansion_terms(self) -> dict[str, float]:

@@ -27,7 +27,7 @@ from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.search.request import DOCUMENTS, Search
 from resift.reranker.search.service import Reranker
-from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.settings import JUDGED
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")

@@ -10,7 +10,7 @@ from typing import Any
 
 from resift.contracts.query_dsl import MAX_WINDOW, Body
 from resift.errors import BadInput
-from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.settings import JUDGED
 from resift.rewriting.text import find_text
 from resift.sessions.sessions import is_id
 

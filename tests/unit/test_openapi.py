@@ -23,7 +23,7 @@ from resift.ranking.fusion import NORMALIZATIONS
 from resift.ranking.judgements import GRADES
 from resift.reranker import Config, create_app
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
-from resift.rewriting.rewrite import JUDGED
+from resift.rewriting.settings import JUDGED
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS, MAX_QUERY
 
 WITH_BODY = [name for name, (_, _, operation) in OPERATIONS.items() if "requestBody" in operation]

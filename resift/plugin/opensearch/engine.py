@@ -39,7 +39,9 @@ from resift.plugin.opensearch.mappings import (
     mappings,
     nested_path,
     vector_fault,
+    vector_fields,
 )
+from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
@@ -134,6 +136,16 @@ class OpenSearchEngine(Engine):
                 expected = " | ".join((inner or exact)[:_SUGGESTED]) or "a keyword, a number, a date, true or false"
                 return BadInput(f"{name!r} is a text, whose values are not counted", value=name, expected=expected)
         return None
+
+    def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
+        return embedding(self.client, model, text, headers)
+
+    def query_tokens(
+        self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
+    ) -> dict[str, float] | None:
+        if model is None:
+            return analyzed_tokens(self.client, analyzer, text, headers)
+        return sparse_tokens(self.client, model, text, headers)
 
     def vector_fault(self, info: IndexInfo) -> str:
         found = call(self.client.indices.get_mapping, index=info.name)
@@ -258,7 +270,8 @@ class OpenSearchEngine(Engine):
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     info = IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
-    return replace(_located(info, mappings), others=tuple(_located(other, mappings) for other in info.others))
+    others = tuple(_located(other, mappings) for other in info.others)
+    return replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
 
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
