@@ -104,9 +104,9 @@ def parse_pipeline(pipeline: Any) -> Combination:
 
     Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what no engine does.
     """
-    if isinstance(pipeline, str):  # the engine has none that are stored
-        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body")
-    settings = _object({} if pipeline is None else pipeline, "search_pipeline", "phase_results_processors", "version")
+    if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
+        unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
+    settings = _object({} if pipeline in (None, "_none") else pipeline, "search_pipeline", "phase_results_processors", "version")
     processors = settings.get("phase_results_processors") or [{"normalization-processor": {}}]
     if not isinstance(processors, list) or len(processors) != 1:
         unsupported("several phase_results_processors", "one of them")

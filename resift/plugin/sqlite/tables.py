@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.contracts.documents import ANALYZERS, Document, IndexInfo
-from resift.contracts.query_dsl import document_text
+from resift.contracts.documents import ANALYZERS, Document, IndexInfo, VectorField
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.plugin.sqlite.analysis import terms_of
 
@@ -92,7 +92,8 @@ class IndexTables:
     def info(self) -> IndexInfo:
         """What the index records about itself."""
         model, name = self.meta["model"], self.meta["model_name"]
-        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,))
+        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim)}
+        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped)
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
