@@ -106,7 +106,9 @@ def parse_pipeline(pipeline: Any) -> Combination:
     """
     if isinstance(pipeline, str) and pipeline != "_none":  # the engine has none that are stored
         unsupported(f"the search pipeline {pipeline!r}", "a search pipeline that stands in the body, or _none")
-    settings = _object({} if pipeline in (None, "_none") else pipeline, "search_pipeline", "phase_results_processors", "version")
+    settings = _object(
+        {} if pipeline in (None, "_none") else pipeline, "search_pipeline", "phase_results_processors", "version"
+    )
     processors = settings.get("phase_results_processors") or [{"normalization-processor": {}}]
     if not isinstance(processors, list) or len(processors) != 1:
         unsupported("several phase_results_processors", "one of them")
