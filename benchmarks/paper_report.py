@@ -96,9 +96,20 @@ def layout(table: Table, rows: Sequence[list[str]], run: str, shown: dict[tuple[
         shown.update(dict.fromkeys(keys, table.title.partition(" (")[0]))
         lines += ["```", variables, f'run="resift {general[0]}"', "```", ""]
     else:
+        rows = without_repetition(rows)
         lines += ["```", f'run="resift {run}"', "```", ""]
     lines += [f"| {' | '.join(head[i] for i in used)} |", f"|{'---|' * len(used)}"]
     return lines + [f"| {' | '.join(row[i] for i in used)} |" for row in rows]
+
+
+def without_repetition(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Rows with ``$k`` for the number that ends their names; a command that then is the one above is left out."""
+    general = [list(row) for row in rows]
+    for row in general:
+        if size := re.search(r", (\d+)$", row[0]):
+            row[-1] = re.sub(rf"(boew:|codewords |size ){size[1]}(?=[ `])", r"\1$k", row[-1])
+    above = ["", *(row[-1] for row in general)]
+    return [[*row[:-1], "" if row[-1] == command else row[-1]] for row, command in zip(general, above, strict=False)]
 
 
 def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:

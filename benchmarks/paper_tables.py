@@ -212,7 +212,10 @@ def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
     ]
     learn = f"train rn-bof --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --size"
     heads = [Row(f"RN-BoF, {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
-    note = "Measured on the test split; nothing was chosen by it."
+    note = (
+        "Measured on the test split; nothing was chosen by it. `$k` is the number in the row's name; a row without a "
+        "command has that of the row above."
+    )
     rows = (*untrained, *trained, *heads, *sigmas, *vectors)
     return Table(f"Effect of the size, σ and the vectors: {title}", note, CLASS_COLUMNS, rows)
 
