@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resift.contracts.query_dsl import Body, VectorFields
+from resift.contracts.search_options import JUDGED
 from resift.errors import BadInput
 from resift.ranking.feedback import Feedback
 from resift.rewriting.outcome import Note, Outcome
 from resift.sessions.knowledge import Knowledge
-
-JUDGED = ("keep", "demote", "hide")
 
 
 @dataclass(frozen=True)

@@ -252,34 +252,16 @@ class OpenSearchEngine(Engine):
             conditions.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
         if ids is not None:
             conditions.append({"ids": {"values": list(ids)}})
-        return self._scan(index, vector_field, fields, conditions, packs=not missing)
+        body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
+        if fields is not None:
+            body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
+        for hit in scroll(self.client, index, body):
+            (vector,) = take_vectors([hit], vector_field)
+            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def shard_states(self, index: str) -> dict[int, ShardState]:
         """How far the writes of each shard of one index are."""
         return shard_states(self.client, index)
-
-    def scan_shard(
-        self, index: str, shard: int, after: int, vector_field: str, fields: Sequence[str]
-    ) -> Iterator[StoredDocument]:
-        """:meth:`scan` for the documents of one shard that were written after that whose ``_seq_no`` is ``after``."""
-        conditions: list[Body] = [{"range": {"_seq_no": {"gt": after}}}]
-        return self._scan(index, vector_field, fields, conditions, preference=f"_shards:{shard}")
-
-    def _scan(
-        self,
-        index: str,
-        vector_field: str,
-        fields: Sequence[str] | None,
-        conditions: Sequence[Body],
-        packs: bool = True,
-        **params: Any,
-    ) -> Iterator[StoredDocument]:
-        body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
-        if fields is not None:
-            body = sent_body({**body, "_source": list(fields)}, vector_field if packs else None)
-        for hit in scroll(self.client, index, body, **params):
-            (vector,) = take_vectors([hit], vector_field)
-            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request

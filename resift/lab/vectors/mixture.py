@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import (
+from resift.errors import BadInput, DimensionMismatch
+from resift.lab.corpus import (
     MIN_IDF,
     DocumentFrequencies,
     document_frequency,
@@ -24,7 +25,7 @@ from resift.corpus import (
     smoothed_idf,
     sparse_counts,
 )
-from resift.errors import BadInput, DimensionMismatch
+from resift.lab.vectors.tables import in_words
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -54,7 +55,7 @@ def mix_vectors(
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
-    tables = [table.in_words(() if idf is None else idf.frequency) for table in tables]
+    tables = [in_words(table, () if idf is None else idf.frequency) for table in tables]
     words = _all_words(tables, idf)
     parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
     rows = _aggregated(parts, factors, aggregate)

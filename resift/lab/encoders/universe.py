@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.kmeans import FREQUENT, kmeans
 from resift.errors import BadInput, needs_extra
+from resift.lab.encoders.kmeans import FREQUENT, kmeans
 from resift.vectors.similarity import unit_rows
 
 _DENSITY_WORDS = 5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from resift.arrays import Floats
-from resift.encoders.kmeans import FREQUENT, kmeans
+from resift.lab.encoders.kmeans import FREQUENT, kmeans
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -13,7 +13,7 @@ from resift.vectors.table import WordVectors
 def learn_codebook(vectors: WordVectors, size: int, seed: int = 0) -> Floats:
     """Codewords (size, D): k-means of the most frequent 20,000 words' vectors at length 1.
 
-    See :func:`resift.encoders.kmeans.kmeans`; the same ``seed`` gives the same codewords.
+    See :func:`resift.lab.encoders.kmeans.kmeans`; the same ``seed`` gives the same codewords.
     """
     return kmeans(unit_rows(vectors.rows()[: max(FREQUENT, size)]), size, seed)
 
