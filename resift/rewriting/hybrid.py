@@ -58,8 +58,6 @@ def change_in_place(
     ``by_score``: whether its hits are sorted by their scores first; ``rescorable``: whether OpenSearch would.
     """
     query: Body = body["query"]
-    if "hybrid" in query and not isinstance(query["hybrid"].get("queries"), list):
-        return Rewritten(body, Outcome.MALFORMED, knowledge, settings, in_place=True, is_changed=False)
     change = _Change(query, fields, knowledge, settings)
     ranked = by_score and body.get("min_score") is None
     made = change.clause(query) if ranked else query

@@ -121,7 +121,7 @@ def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents
 def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) -> None:
     vector = np.array([0.0, 3.0, 0.0, 0.0])
     assert OWN.bonus(vector, 1.0, space) == 0
-    bonuses = [OWN.bonus(vector, distinction, space) for distinction in (0.8, 0.4, 0.0)]
+    bonuses = [OWN.bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
     assert 0 < bonuses[0] < bonuses[1] < bonuses[2]
     known = replace(KNOWN, mapped={"v": VectorField("v", dim=4, space=space)})
     _, near = queries_of(
@@ -350,6 +350,7 @@ LEAVES = st.sampled_from(
         "malformed",
         {"knn": "malformed"},
         {"hybrid": {"queries": "malformed"}},
+        {"hybrid": "malformed"},
     ]
 )
 CLAUSES = st.recursive(
