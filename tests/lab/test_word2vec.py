@@ -10,14 +10,13 @@ import pytest
 from gensim.models import FastText, KeyedVectors
 from gensim.models.fasttext import save_facebook_model
 from gensim.parsing.preprocessing import STOPWORDS
-from resift.vectors.convert import convert
 
 from resift import WordVectors
 from resift.errors import BadInput
 from resift.lab.training.word2vec import train_word2vec
 from resift.lab.vectors.convert import convert
+from resift.lab.vectors.tables import weights_by_rank
 from resift.stop_words import STOP_WORDS
-from resift.vectors.table import weights_by_rank
 
 
 @pytest.fixture

@@ -9,19 +9,14 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import (
-    checkpoint_beside,
-    combined,
-    option_of,
-    out_option,
-    seed_option,
-    vectors_option,
-)
+from resift.cli.options import combined
 from resift.cli.output import progress_bar, saved_line
 from resift.errors import needs_extra
+from resift.lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
 from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.options import RnBofOptions, RoBoewOptions
+from resift.lab.vectors.tables import quantized
 from resift.vectors.packaged import load_vectors
 
 
@@ -80,7 +75,7 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -
     # None where nothing was held back that could judge
     kept = summary["better"] is not False
     if kept:
-        model.table = model.table.quantized()
+        model.table = quantized(model.table)
         model.save(out)
         lines.append(saved_line(model, out))
     checkpoint.unlink(missing_ok=True)

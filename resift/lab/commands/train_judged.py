@@ -11,16 +11,7 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import (
-    combined,
-    json_option,
-    opened,
-    out_option,
-    search_models,
-    seed_option,
-    shares_of,
-    weighted_names,
-)
+from resift.cli.options import combined, json_option, opened, search_models
 from resift.cli.output import print_report, progress_bar, saved_line
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
@@ -30,6 +21,7 @@ from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.lab.commands.judged_source import JudgedSource, sourced
+from resift.lab.commands.options import out_option, seed_option, shares_of, weighted_names
 from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.evaluation.baselines.late_interaction import SPELLING
