@@ -24,7 +24,6 @@ from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
-from resift.reranker.openapi import document
 from resift.reranker.request_log import add_request_ids, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
@@ -121,6 +120,8 @@ def _add_pages(app: Flask) -> None:
 
     @app.get("/openapi.json")
     def openapi() -> dict[str, Any]:
+        from resift.reranker.openapi import document  # seldom asked for, and made of many types
+
         return document()
 
     @app.get("/resift.js")
