@@ -1,4 +1,4 @@
-"""What `make chaos` breaks: a cluster of several nodes, an index with Resift and its twin without, and two rerankers."""
+"""What `make chaos` breaks: a cluster of nodes, an index with Resift and its twin without, and two rerankers."""
 
 from __future__ import annotations
 

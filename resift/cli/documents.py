@@ -1,4 +1,4 @@
-"""``resift index`` and ``encode``: documents indexed, or only encoded."""
+"""``resift index``: documents read, encoded and indexed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import numpy as np
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
-from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
+from resift.cli.text_fields import Records, choose_fields, with_text
 from resift.contracts.documents import ANALYZERS, check_name
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
-from resift.files import replaced
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
@@ -233,33 +231,3 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
         click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
-
-
-@click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="File to write the float32 matrix to.")
-@fields_option
-@format_option
-@model_option
-@json_option
-def encode(
-    files: tuple[str, ...],
-    out: str,
-    fields: list[str] | None,
-    format_: str | None,
-    model: str,
-    as_json: bool,
-) -> None:
-    """Encode documents into a NumPy file, a row for each document.
-
-    The exit status is 3 if lines held no document: they have no row.
-    """
-    encoder = load_model(model)
-    texts = CorpusTexts(Files(files, format_), fields, "encoding")
-    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts)])
-    with replaced(out) as file:
-        np.save(file, matrix)
-    report = {"vectors": len(matrix), "dim": encoder.dim, "file": out, "left_out": texts.left_out}
-    print_report(report, as_json, f"{len(matrix)} vectors of {encoder.dim} dimensions in {out}")
-    if texts.left_out:
-        sys.exit(NOT_RIGHT)

@@ -41,8 +41,9 @@ class VectorField:
     """A field of documents' vectors, or of the weights of their tokens, whoever makes them.
 
     ``name``: where they stand, which is inside of a ``semantic`` field. ``kind``: ``float``, ``byte`` or ``binary``
-    numbers, ``dim`` of them where the mapping tells, or ``tokens``. ``nested``: whether a document may have several, as
-    objects of its own. ``model``: the id of the engine's model that a ``semantic`` field has queries encoded by.
+    numbers, ``dim`` of them where the mapping tells, in a k-NN ``space``, or ``tokens``. ``nested``: whether a document
+    may have several, as objects of its own. ``model``: the id of the engine's model by which a ``semantic`` field has
+    queries encoded.
     """
 
     name: str
@@ -50,6 +51,7 @@ class VectorField:
     dim: int | None = None
     nested: bool = False
     model: str | None = None
+    space: str = "l2"
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,12 @@ class Engine(ABC):
         """What is wrong with the field of the vectors that ``info`` describes as a whole; "" if nothing is."""
         return ""
 
+    def plain_search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
+        """:meth:`search` for what Resift itself reads, by no search pipeline."""
+        return self.search(index, body, vectors, headers)
+
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
         """The vector (K,) that the engine's own ``model``, by its id, makes of a query text; None without models.
 
@@ -187,16 +193,15 @@ class Engine(ABC):
 
         It may be rounded as those of :meth:`search`, and is there for fields that ``_source`` leaves out too.
         """
-        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False, "search_pipeline": "_none"}
-        result = self.search(index, body, field, headers)
+        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
+        result = self.plain_search(index, body, field, headers)
         held = zip(result.hits, result.vectors, strict=True)
         return {hit["_id"]: vector for hit, vector in held if vector is not None}
 
     def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
         """The values of a ``field`` in the source of each document with one of these ids."""
         query = {"ids": {"values": list(ids)}}
-        body = {"query": query, "size": len(ids), "_source": [field], "search_pipeline": "_none"}
-        hits = self.search(index, body, headers=headers).hits
+        hits = self.plain_search(index, {"query": query, "size": len(ids), "_source": [field]}, headers=headers).hits
         return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
 
     def drop_if_exists(self, index: str) -> None:
@@ -231,8 +236,7 @@ class Engine(ABC):
         source = {"includes": ["*", *vector_field_names(vectors)], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
-        body["search_pipeline"] = "_none"  # the index's default one is not meant for this
-        result = self.search(index, body, vectors, headers)
+        result = self.plain_search(index, body, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
         # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
         if silent := shards["total"] - shards["successful"]:

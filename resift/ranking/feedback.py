@@ -330,17 +330,6 @@ class Feedback:
         moved = prior + self._shrunk.T @ self._ridge_weights(residuals)
         return np.asarray(length * unit_rows(moved), np.float32)
 
-    def blended_query(self, query: NDArray[Any]) -> Floats:
-        """A query (K,) of an index that had its vectors before us, moved, as long as before: (K,), float32.
-
-        It is (1 - t) · q + t · r, where q is the query and r the transformed one, both at length 1, and t = e / (1 + e)
-        for an evidence of e: good vectors know more of a query than one mark does. A zero ``query`` is r itself.
-        """
-        evidence, length = self.evidence, float(np.linalg.norm(query))
-        strength = evidence / (1 + evidence) if length else 1.0
-        both = (1 - strength) * unit_rows(query) + strength * unit_rows(self.transform_query(query))
-        return np.asarray((length or 1.0) * unit_rows(both), np.float32)
-
     @cached_property
     def expansion_terms(self) -> dict[str, float]:
         """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.

@@ -12,22 +12,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resift.contracts.query_dsl import Body
+from resift.ranking.own_vectors import strength
 from resift.rewriting.clauses import document_clauses, named_bool, plain_bool
-from resift.rewriting.knn import VectorQuery, without_documents
+from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
-from resift.rewriting.similarity import demotion
+from resift.rewriting.similarity import demotion, fixed_score, rescores
 from resift.rewriting.sparse import SparseQuery
 from resift.rewriting.text import CLAUSES, asked_fields, text_length, word_clauses
 from resift.rewriting.walk import changed, holds_better, kind_of, vector_clauses
 from resift.sessions.field_knowledge import Needs
-from resift.sessions.knowledge import Knowledge
+from resift.sessions.knowledge import WORD_WEIGHT, Knowledge
 from resift.text import tokenize
 
 # Words of a session in a text clause: more of them cost more than they find.
 WORDS = 25
-# What they weigh there beside the clause's own, whose score counts for the half that vectors do not.
-WORD_WEIGHT = 0.5
+_SMALLEST_SHARE = 0.3
 _UNKNOWN_FIELDS = 50  # where neither a clause nor the index says which fields are searched
 
 
@@ -57,32 +57,28 @@ def change_in_place(
 
     ``by_score``: whether its hits are sorted by their scores first; ``rescorable``: whether OpenSearch would.
     """
-    change = _Change(fields, knowledge, settings)
     query: Body = body["query"]
-    if by_score and body.get("min_score") is None:
-        made = change.clause(query)
-    else:
-        change.notes.append(Note(Outcome.THRESHOLD if by_score else Outcome.SORTED))
-        made = query
-    stages = []
-    if settings.judged == "demote" and knowledge.judged:
-        documents = document_clauses(knowledge.judged, knowledge.homes)
-        if rescorable and kind_of(query) != "hybrid":
-            stages = [demotion(settings.window, documents)]
-        else:
-            change.notes.append(Note(Outcome.NOT_DEMOTED))
-    hidden = document_clauses(knowledge.judged, knowledge.homes) if settings.judged == "hide" else []
-    if made is query and not stages and not hidden:
+    change = _Change(query, fields, knowledge, settings)
+    ranked = by_score and body.get("min_score") is None
+    made = change.clause(query) if ranked else query
+    change.notes += [] if ranked else [Note(Outcome.THRESHOLD if by_score else Outcome.SORTED)]
+    hidden = change.judged if settings.judged == "hide" else []
+    last = change.judged if settings.judged == "demote" else []
+    if last and not (rescorable and kind_of(query) != "hybrid"):
+        change.notes.append(Note(Outcome.NOT_DEMOTED))
+        last = []
+    if made is query and not last and not hidden:
         return _unchanged(body, knowledge, settings, change.notes)
-    whole = {**body, "query": _named(made, hidden)}
-    if stages:
-        own = body.get("rescore") or []
-        whole["rescore"] = [*(own if isinstance(own, list) else [own]), *stages]
+    whole = {
+        **body,
+        "query": _named(made, hidden),
+        **({"rescore": rescores(body, demotion(settings.window, last))} if last else {}),
+    }
     if change.has_words and isinstance(body.get("highlight"), Mapping):
         # what the session's words match is not what was asked for
         whole["highlight"] = {"highlight_query": query, **body["highlight"]}
-    notes = [*change.notes, *([Note(Outcome.MARKS_GONE, knowledge.gone)] if knowledge.gone else [])]
-    return Rewritten(whole, _outcome(notes, knowledge), knowledge, settings, notes, in_place=True)
+    change.notes += [Note(Outcome.MARKS_GONE, knowledge.gone)] * bool(knowledge.gone)
+    return Rewritten(whole, _outcome(change.notes, knowledge), knowledge, settings, change.notes, in_place=True)
 
 
 def _unchanged(body: Body, knowledge: Knowledge, settings: RewriteSettings, notes: Sequence[Note]) -> Rewritten:
@@ -110,24 +106,42 @@ def _named(query: Body, hidden: list[Body]) -> Body:
 
 
 class _Change:
-    """What is known changes in clauses; ``notes`` say what it could not."""
+    """What is known changes in the clauses of a ``query``; ``notes`` say what it could not."""
 
-    def __init__(self, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
+    def __init__(self, query: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> None:
         self.fields, self.knowledge, self.settings = fields, knowledge, settings
         self.notes: list[Note] = []
         self.has_words = False
-        self.excluded = document_clauses(knowledge.judged, knowledge.homes)
+        relevant = knowledge.judged_here(1)
+        self.judged = document_clauses(knowledge.judged, knowledge.homes)
+        self.relevant = document_clauses(relevant, knowledge.homes)
+        self.others = document_clauses([id for id in knowledge.judged if id not in relevant], knowledge.homes)
+        self.moves: dict[int, Moved | Note] = {}
+        for clause in vector_clauses(query) if knowledge.feedback is not None else ():
+            found = VectorQuery.read(clause) or SparseQuery.read(clause)
+            if found is not None:
+                self.moves[id(clause)] = found.moved(knowledge.own)
+
+    @property
+    def share(self) -> float:
+        """The part of the session's words that relevant documents count in a list whose scores are normalised.
+
+        They have most of them: with all they would set the largest score, and press the other documents together, so
+        that a list of vectors that says little takes over. It is max(.3, g) · e / (1 + e), where g is how well the
+        vectors beside it tell documents apart: their mean, 1 without any, and a half where they could not be had.
+        """
+        feedback = self.knowledge.feedback
+        moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
+        distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
+        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
 
     def clause(self, clause: Any, mixed: bool = False) -> Any:
         """A clause that scores, changed. ``mixed``: whether its scores are normalised beside those of other lists."""
         kind = kind_of(clause)
         if kind is None:
             return clause
-        query = VectorQuery.read(clause) or SparseQuery.read(clause)
-        if query is not None:
-            moved = self._noted(query.moved(self.knowledge.own), clause) if self.knowledge.feedback else clause
-            hides = self.settings.judged == "hide" and self.excluded
-            return without_documents(moved, self.excluded) if hides else moved
+        if id(clause) in self.moves:
+            return self._moved(clause, mixed)
         if not holds_better(clause):
             return self._with_words(clause, mixed)
         if kind in ("nested", "has_child", "has_parent"):
@@ -135,14 +149,22 @@ class _Change:
             return clause
         return changed(clause, lambda inner: self.clause(inner, mixed or kind == "hybrid"))
 
-    def _noted(self, moved: Body | Note, clause: Body) -> Body:
+    def _moved(self, clause: Body, mixed: bool) -> Body:
+        """A clause of vectors or tokens, moved; in a mixed list relevant documents have a bonus."""
+        moved = self.moves[id(clause)]
         if isinstance(moved, Note):
             self.notes.append(moved)
-            return clause
-        return moved
+            moved = Moved(clause)
+        hides = self.settings.judged == "hide" and self.judged
+        found = without_documents(moved.clause, self.judged) if hides else moved.clause
+        if not (mixed and moved.bonus and self.relevant):
+            return found
+        bonus = [fixed_score(one, moved.bonus) for one in self.relevant]
+        return plain_bool([found], bonus)  # of what is found: what comes in by it alone would be the smallest score
 
     def _with_words(self, clause: Body, mixed: bool) -> Body:
-        """A text clause with the session's words, which find nothing by themselves."""
+        """A text clause with the session's words, which find nothing by themselves; irrelevant documents, and those
+        that were judged for other queries, go without."""
         asked = asked_fields(clause)
         if asked is None or not self.knowledge.terms:
             return clause
@@ -150,10 +172,11 @@ class _Change:
         room = max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(self.knowledge.text)))
         length = WORD_WEIGHT * text_length(self.knowledge.text)
         words = word_clauses(self.knowledge.terms, fields, length)[: min(WORDS, room)]
-        # Marked documents have all the words: they would set the largest score of a list that is normalised, and press
-        # all others together. Elsewhere only those that were judged for other queries go without.
-        excluded = self.excluded if mixed else document_clauses(list(self.knowledge.kept), self.knowledge.homes)
         if not words:
             return clause
         self.has_words = True
-        return plain_bool([clause], [plain_bool((), words, must_not=excluded)])
+        added = plain_bool((), words, must_not=self.others)
+        if mixed and self.relevant:
+            functions = [{"filter": one, "weight": round(self.share, 4)} for one in self.relevant]
+            added = {"function_score": {"query": added, "functions": functions, "score_mode": "first"}}
+        return plain_bool([clause], [added])

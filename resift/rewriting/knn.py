@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,15 @@ _K = 10  # of neural, where it names none; knn must
 _OF_NEURAL = ("query_text", "query_image", "model_id", "query_tokens", "semantic_field_search_analyzer")
 _THRESHOLDS = ("min_score", "max_distance")
 _SMALLEST, _LARGEST = -128, 127  # of bytes
+
+
+class Moved(NamedTuple):
+    """A ``clause`` whose vector was moved, by the ``distinction`` of its field's vectors, and the ``bonus`` that
+    relevant documents have in a list of its hits, as :class:`resift.ranking.own_vectors.OwnVectors` has both."""
+
+    clause: Body
+    distinction: float = 1.0
+    bonus: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,7 @@ class VectorQuery:
         """Whether a score or a distance decides what matches, which another vector would change."""
         return bool(_thresholds(self.settings))
 
-    def moved(self, known: FieldKnowledge) -> Body | Note:
+    def moved(self, known: FieldKnowledge) -> Moved | Note:
         """The clause with the vector moved, or why it cannot be.
 
         What else it says stays: k, filter, boost and so on. ``neural`` becomes ``knn`` of the same documents.
@@ -76,16 +85,19 @@ class VectorQuery:
             return Note(Outcome.NOT_MOVED, self.name)
         if self.has_threshold:
             return Note(Outcome.THRESHOLD)
-        feedback, asked = known.vectors.get(field.name), self.text(field)
-        if feedback is None:
+        own, asked = known.vectors.get(field.name), self.text(field)
+        if own is None:
             return Note(Outcome.NO_VECTORS, self.name)
         vector = self.given if asked is None else known.encoded.get(asked)
         if vector is None:
             return Note(Outcome.MODEL_UNAVAILABLE, self.name)
         query = _numeric(vector)
-        if query is None or query.shape != (feedback.vectors.shape[1],):
+        if query is None or query.shape != (own.dim,):
             return Note(Outcome.OTHER_DIMENSION, self.name)
-        return self._with(field, feedback.blended_query(query))
+        distinction = own.distinction(query)
+        vector = own.moved(query, distinction)
+        boost = self.settings.get("boost", 1.0)
+        return Moved(self._with(field, vector), distinction, boost * own.bonus(vector, distinction, field.space))
 
     def _with(self, field: VectorField, vector: Floats) -> Body:
         if field.kind == "byte":

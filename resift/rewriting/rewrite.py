@@ -26,6 +26,7 @@ from resift.rewriting.similarity import (
     fixed_score,
     nearest_clauses,
     rescore,
+    rescores,
     similarity_clause,
 )
 from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
@@ -63,9 +64,8 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):
         return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
-    own = body.get("rescore") or []
-    rescores = [*(own if isinstance(own, list) else [own]), *stages]
-    whole = {**body, "query": query, **({"rescore": rescores} if rescores else {})}
+    all_stages = rescores(body, *stages)
+    whole = {**body, "query": query, **({"rescore": all_stages} if all_stages else {})}
     return Rewritten(whole, Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN, knowledge, settings)
 
 
@@ -138,7 +138,7 @@ class _Rewriting:
         self.min_score = body.get("min_score")
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
-        length = text_length(knowledge.text)
+        length = knowledge.word_weight * text_length(knowledge.text)
         width = len(fields) or _UNKNOWN_FIELDS
         self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave
@@ -146,6 +146,8 @@ class _Rewriting:
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
+        # with vectors their similarity says it
+        self.wordless = [*self.kept, *(knowledge.judged_here(-1) if knowledge.vector is None else ())]
         self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
 
     def rewritten_query(self) -> Body:
@@ -169,10 +171,11 @@ class _Rewriting:
         return found
 
     def _words(self, words: list[Body]) -> list[Body]:
-        """Clauses for words, which do not count for documents that keep their places."""
-        if not self.kept or not words:
+        """Clauses for words, which do not count for documents that keep their places, nor for irrelevant ones where
+        nothing else tells them apart."""
+        if not self.wordless or not words:
             return words
-        return [{"bool": {"should": words, "must_not": self._documents(list(self.kept))}}]
+        return [{"bool": {"should": words, "must_not": self._documents(self.wordless)}}]
 
     def query_alone(self, ranked: bool) -> Body | None:
         """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,

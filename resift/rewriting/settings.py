@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from resift.contracts.query_dsl import Body, VectorFields
+from resift.contracts.search_options import JUDGED
 from resift.errors import BadInput
 from resift.ranking.feedback import Feedback
 from resift.rewriting.outcome import Note, Outcome
 from resift.sessions.knowledge import Knowledge
-
-JUDGED = ("keep", "demote", "hide")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Rewritten:
     def field(self) -> tuple[str, Feedback] | None:
         """The first field whose vectors moved a clause of its own, and what they taught."""
         moved = self.knowledge.own.vectors.items() if self.in_place and self.is_changed else ()
-        return next(iter(moved), None)
+        return next(((name, own.feedback) for name, own in moved), None)
 
     def seen(self, searched: VectorFields) -> VectorFields:
         """The field or fields by which hits are compared, of an index whose own that we search are ``searched``."""

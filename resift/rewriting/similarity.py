@@ -25,6 +25,12 @@ def rescore(window: int, query: Body, score_mode: str) -> Body:
     return {"window_size": window, "query": {"rescore_query": query, "score_mode": score_mode}}
 
 
+def rescores(body: Body, *stages: Body) -> list[Body]:
+    """The rescorings of a body, and after them ``stages``."""
+    own = body.get("rescore") or []
+    return [*(own if isinstance(own, list) else [own]), *stages]
+
+
 def demotion(window: int, documents: list[Body]) -> Body:
     """The rescoring that puts ``documents`` behind all others of the first hits."""
     others = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": PROMOTED}}

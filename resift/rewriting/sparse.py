@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.documents import VectorField
-from resift.contracts.query_dsl import Body
 from resift.ranking.tokens import moved_tokens
+from resift.rewriting.knn import Moved
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.walk import kind_of
 from resift.sessions.field_knowledge import FieldKnowledge
@@ -50,7 +50,7 @@ class SparseQuery:
         model = self.settings.get("model_id") or (None if analyzer else field.model)
         return (model, analyzer, text) if isinstance(text, str) and self.given is None else None
 
-    def moved(self, known: FieldKnowledge) -> Body | Note:
+    def moved(self, known: FieldKnowledge) -> Moved | Note:
         """The clause with its tokens moved, or why they cannot be."""
         field = self.field(known.mapped)
         if field is None:
@@ -62,4 +62,4 @@ class SparseQuery:
         if not tokens:
             return Note(Outcome.MODEL_UNAVAILABLE, self.name)
         rest = {name: value for name, value in self.settings.items() if name not in _OF_TEXTS}
-        return {"neural_sparse": {field.name: {**rest, "query_tokens": moved_tokens(tokens, *documents)}}}
+        return Moved({"neural_sparse": {field.name: {**rest, "query_tokens": moved_tokens(tokens, *documents)}}})

@@ -184,19 +184,28 @@ def asked_fields(clause: Any) -> list[str] | None:
     if kind is None:
         return None
     inner = clause[kind]
-    if kind in _TEXT_CLAUSES and kind in _OF_SEVERAL:
-        named = inner.get("fields") or inner.get("default_field") or []
-        return [named] if isinstance(named, str) else [name for name in named if isinstance(name, str)]
     if kind in _TEXT_CLAUSES:
-        ((name, asked),) = inner.items() if len(inner) == 1 else [("", None)]
-        boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
-        return [name if boost == 1 else f"{name}^{boost:g}"] if name else None
+        return _fields_of_several(inner) if kind in _OF_SEVERAL else _field_of_one(inner)
     found = [fields for one in inner_clauses(clause) if (fields := asked_fields(one)) is not None]
     if not found:
         return None
     names = list(dict.fromkeys(name for fields in found for name in fields)) if all(found) else []
     path = inner.get("path")
     return [NestedField(name, path) for name in names] if kind == "nested" and isinstance(path, str) else names
+
+
+def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
+    named = inner.get("fields") or inner.get("default_field") or []
+    return [named] if isinstance(named, str) else [name for name in named if isinstance(name, str)]
+
+
+def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
+    """The field of ``{field: text}`` or ``{field: {"query": text, "boost": 2}}``; None of anything else."""
+    if len(inner) != 1:
+        return None
+    ((name, asked),) = inner.items()
+    boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
+    return [name if boost == 1 else f"{name}^{boost:g}"]
 
 
 def text_length(text: str) -> float:

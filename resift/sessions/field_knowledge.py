@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,13 +14,17 @@ from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, VectorField
 from resift.contracts.engine import Engine, Headers
 from resift.errors import ResiftError
+from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
+from resift.ranking.own_vectors import OwnVectors
 from resift.sessions.samples import Samples
 
 log = logging.getLogger(__name__)
+K = TypeVar("K")
 T = TypeVar("T")
 Tokens = Mapping[str, float]
+Fetch = Callable[[str, Sequence[str], str, Headers], Mapping[str, Any]]  # index, ids, field → values by id
 _SECONDS, _BYTES, _OTHER_BYTES = 300.0, 16_000_000, 200
 _BYTES_A_TOKEN = 100
 _TEXTS, _TEXT_SECONDS = 2000, 3600.0  # of texts that models have encoded
@@ -49,7 +53,7 @@ class FieldKnowledge:
     """
 
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
-    vectors: Mapping[str, Feedback] = field(default_factory=dict)
+    vectors: Mapping[str, OwnVectors] = field(default_factory=dict)
     tokens: Mapping[str, tuple[Sequence[Tokens], Sequence[float]]] = field(default_factory=dict)
     encoded: Mapping[tuple[str, str], Floats] = field(default_factory=dict)
     query_tokens: Mapping[tuple[str | None, str | None, str], Tokens] = field(default_factory=dict)
@@ -86,30 +90,30 @@ class FieldLoader:
         ``documents`` are those that it was learned from, of which those ``here`` are in the index. What the engine
         refuses is left out.
         """
-        vectors, tokens = dict[str, Feedback](), dict[str, tuple[Sequence[Tokens], Sequence[float]]]()
         there = set(map(id, here))
         places = [place for place, position in enumerate(feedback.positions) if id(documents[position]) in there]
         judged = [documents[feedback.positions[place]] for place in places]
-        for name in sorted(needs.vectors):
-            rows = self._read(judged, name, headers, self.engine.field_vectors)
-            rows_by_place = {place: row for place, row in zip(places, rows, strict=True) if row is not None}
-            if rows_by_place:
-                vectors[name] = feedback.by_vectors(rows_by_place, self.samples.draw(info, headers, name))
-        for name in sorted(needs.tokens):
-            values = self._read(judged, name, headers, self._tokens)
-            kept = [(one, float(feedback.grades[place])) for place, one in zip(places, values, strict=True) if one]
-            if kept:
-                tokens[name] = [one for one, _ in kept], [grade for _, grade in kept]
-        encoded = {key: found for key in needs.texts if (found := self._encoded(key, headers)) is not None}
-        expanded = {key: found for key in needs.token_texts if (found := self._expanded(key, headers)) is not None}
-        return FieldKnowledge(info.mapped, vectors, tokens, encoded, expanded)
+
+        def read(names: Iterable[str], fetch: Fetch) -> dict[str, dict[int, Any]]:
+            """By names of fields and places of documents what stands there, without what has nothing."""
+            rows = {name: dict(zip(places, self._read(judged, name, headers, fetch), strict=True)) for name in names}
+            return {name: held for name, one in rows.items() if (held := _held(one))}
+
+        vectors, tokens = read(sorted(needs.vectors), self.engine.field_vectors), read(needs.tokens, self._tokens)
+        return FieldKnowledge(
+            info.mapped,
+            {name: _own(feedback, one, self.samples.draw(info, headers, name)) for name, one in vectors.items()},
+            {name: (list(one.values()), feedback.grades[list(one)].tolist()) for name, one in tokens.items()},
+            _held({key: self._encoded(key, headers) for key in needs.texts}),
+            _held({key: self._expanded(key, headers) for key in needs.token_texts}),
+        )
 
     def _read(
         self,
         judged: Sequence[JudgedDocument],
         name: str,
         headers: Headers,
-        fetch: Callable[[str, Sequence[str], str, Headers], Mapping[str, Any]],
+        fetch: Fetch,
     ) -> list[Any]:
         """What each judged document has in a field; None for one that has nothing, or cannot be read."""
         keys = [(one.judgement.index, one.judgement.document, name, str(headers)) for one in judged]
@@ -159,3 +163,14 @@ class FieldLoader:
             self._failed.put(key, True)
             return None
         return None if made is None else self._texts.put(key, made)
+
+
+def _own(feedback: Feedback, vectors: Mapping[int, Floats], background: Background) -> OwnVectors:
+    """What a feedback's documents teach by other vectors, by their places in it."""
+    lengths = np.array([np.linalg.norm(vector) for vector in vectors.values()])
+    return OwnVectors(feedback.by_vectors(vectors, background), lengths)
+
+
+def _held(values: Mapping[K, T | None]) -> dict[K, T]:
+    """What is there."""
+    return {key: value for key, value in values.items() if value is not None}

@@ -40,6 +40,7 @@ from resift.vectors.similarity import SIMILARITIES
 log = logging.getLogger(__name__)
 _SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned from them
 _OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
+WORD_WEIGHT = 0.5  # of the session's words beside a query's own, where nothing else vouches for them
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
 _MAX_TEXT = 20_000
 Headers = Mapping[str, str] | None
@@ -85,8 +86,18 @@ class Knowledge:
     def share(self) -> float:
         """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
         words: 1 + ‖weights of the terms‖."""
-        share: float = 1 + sum(weight**2 for weight in self.terms.values()) ** 0.5
-        return share
+        length: float = sum(weight**2 for weight in self.terms.values()) ** 0.5
+        return 1 + self.word_weight * length
+
+    @property
+    def word_weight(self) -> float:
+        """What the session's words weigh: a half where no vectors of ours say which documents they are about."""
+        return WORD_WEIGHT if self.vector is None else 1.0
+
+    def judged_here(self, sign: int) -> list[str]:
+        """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
+        grades = {one.judgement.document: one.judgement.grade for one in self.documents}
+        return [id for id in self.judged if id not in self.kept and grades.get(id, 0) * sign > 0]
 
 
 def scoped_feedback(

@@ -25,6 +25,7 @@ from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift.lab.training.rnbof import untrained_network
 from resift.lab.training.supervised import train
 from resift.lab.training.vocabulary import vocabulary
+from resift.lab.vectors.tables import build_table
 from resift.ranking.mask import spherical_entropy
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -45,7 +46,7 @@ def table() -> WordVectors:
     """Twelve dimensions that know nothing of the topics; every third word of a topic has no vector at all."""
     words = [word for word in GREEK + FRUIT + NOISE if word not in GREEK[::3] + FRUIT[::3]] + ["unseen", "other"]
     rows = np.random.default_rng(3).normal(size=(len(words), 12)).astype(np.float32)
-    return WordVectors.build(words, rows, "zipf")
+    return build_table(words, rows, "zipf")
 
 
 @pytest.fixture(scope="module")

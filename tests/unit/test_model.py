@@ -17,6 +17,7 @@ from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
 from resift.lab.encoders.codebook import learn_codebook, membership
 from resift.lab.training.documents import segment_counts
+from resift.lab.vectors.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.table import LOOKUP
@@ -120,7 +121,7 @@ def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
 def test_tables_of_every_type(vectors: WordVectors, kind: str, pool: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     if kind == "int8":
-        table = table.quantized()
+        table = quantized(table)
     else:
         table.matrix = np.asfortranarray(table.matrix) if kind == "columns first" else table.matrix.astype(kind)
     model = Model("x", table, pool, "cosine" if pool == "mean" else "jaccard")
@@ -286,7 +287,7 @@ def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, 
 
 @pytest.mark.parametrize("segments", [1, 2])
 def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) -> None:
-    table = WordVectors.build(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
+    table = build_table(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
     table.weights[:] = 1
     model = Model("x", table, "mean", "cosine", segments=segments)
     text = "hot cold cold hot"

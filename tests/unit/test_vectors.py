@@ -13,11 +13,11 @@ from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.lab.vectors.convert import convert
-from resift.vectors.table import weights_by_rank
+from resift.lab.vectors.tables import build_table, quantized, weights_by_rank
 
 
 def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:
-    for number, original in enumerate([vectors, vectors.quantized()]):
+    for number, original in enumerate([vectors, quantized(vectors)]):
         loaded = WordVectors.load(original.save(tmp_path / f"v{number}"))
         assert loaded.words == original.words
         np.testing.assert_array_equal(loaded.rows(), original.rows())
@@ -28,7 +28,7 @@ def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> 
 
 def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: WordVectors) -> None:
     vectors.save(tmp_path / "v")
-    vectors.quantized().save(tmp_path / "v")
+    quantized(vectors).save(tmp_path / "v")
     assert WordVectors.load(tmp_path / "v").matrix.dtype == np.int8
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("years")
@@ -39,7 +39,7 @@ def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: Word
 
 
 def test_quantization_error_is_half_a_step(vectors: WordVectors) -> None:
-    small = vectors.quantized()
+    small = quantized(vectors)
     assert small.scales is not None
     assert (np.abs(small.rows() - vectors.rows()) <= small.scales[:, None] * 0.5001).all()
 
@@ -85,16 +85,16 @@ def test_another_format_version(tmp_path: Path, vectors: WordVectors) -> None:
 
 def test_build_keeps_words_that_texts_can_ask_for() -> None:
     words = ["The", "the", "New_York", "don't", "", "fire", "é"]
-    found = WordVectors.build(words, np.arange(14, dtype=np.float32).reshape(7, 2))
+    found = build_table(words, np.arange(14, dtype=np.float32).reshape(7, 2))
     assert found.words == ["the", "fire", "é"]
     np.testing.assert_array_equal(found.rows()[:, 0], [0, 10, 12])
 
 
 def test_build_refuses_nan_and_nothing() -> None:
     with pytest.raises(BadInput, match="'b' holds NaN"):
-        WordVectors.build(["a", "b"], np.array([[1.0], [np.nan]]))
+        build_table(["a", "b"], np.array([[1.0], [np.nan]]))
     with pytest.raises(BadInput, match="no usable word"):
-        WordVectors.build(["-", "_"], np.ones((2, 2)))
+        build_table(["-", "_"], np.ones((2, 2)))
     with pytest.raises(BadInput, match="2 words"):
         WordVectors(["a", "b"], np.ones((3, 2), np.float32))
 

@@ -10,19 +10,13 @@ from typing import Any
 
 import click
 
-from resift.cli.options import (
-    checkpoint_beside,
-    json_option,
-    out_option,
-    seed_option,
-    seeded,
-    vectors_option,
-)
+from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
 from resift.contracts.query_dsl import MAX_RESULTS
 from resift.errors import needs_extra
 from resift.ingest.readers import BadLine, Files, Record
+from resift.lab.commands.options import checkpoint_beside, out_option, seed_option, seeded, vectors_option
 from resift.lab.commands.settings import set_option
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.word2doc.model import Word2Doc
@@ -43,16 +37,12 @@ _NOT_TEXT = ("id", "_id", "label")
 )
 @out_option
 @vectors_option
-@click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
 @set_option(Word2DocOptions, "seed")
 @seed_option
-@json_option
 def train_command(
     files: tuple[str, ...],
     out: str,
     vectors: str,
-    title: str,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -66,7 +56,7 @@ def train_command(
 
     started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
     source = Files(files)
-    documents = titled_texts(source, title)
+    documents = titled_texts(source)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
@@ -83,9 +73,8 @@ def train_command(
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    saved = {"documents": len(documents.ids), "hash": model.hash, "folder": out}
     line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
-    print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
+    click.echo("\n".join([*_report_lines(report), line]))
 
 
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")

@@ -30,6 +30,7 @@ from resift.lab.training.judged_queries import bm25_candidates, relevant_documen
 from resift.lab.training.late_interaction import Trainer
 from resift.lab.training.options import LateInteractionOptions
 from resift.lab.training.progress import Progress, StepCounter
+from resift.lab.vectors.tables import quantized
 from resift.ranking.fusion import factors_of
 from resift.ranking.late_interaction import LateInteraction, PreparedDocuments
 from resift.vectors.table import WordVectors
@@ -234,7 +235,7 @@ def _finished(model: LateInteraction, alpha: float) -> LateInteraction:
     """The same reranker with this weight, and its rows in int8."""
     return LateInteraction(
         model.name,
-        model.table if model.table.scales is not None else model.table.quantized(),
+        model.table if model.table.scales is not None else quantized(model.table),
         model.shifts,
         threshold=model.threshold,
         length=model.length,

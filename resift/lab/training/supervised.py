@@ -30,6 +30,7 @@ from resift.lab.training.options import RoBoewOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.rnbof import untrained_network
 from resift.lab.training.vocabulary import vocabulary
+from resift.lab.vectors.tables import in_words
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
@@ -61,7 +62,7 @@ def train(
     """
     if len(texts) != len(labels) or not texts:
         raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
-    vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
+    vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))

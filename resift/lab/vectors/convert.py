@@ -11,6 +11,7 @@ import numpy as np
 
 from resift.errors import BadInput, needs_extra
 from resift.lab.vectors.model2vec import read_static
+from resift.lab.vectors.tables import build_table, in_words
 from resift.vectors.table import WordVectors
 
 _LONGEST_HEADER = 2**20
@@ -25,7 +26,7 @@ def convert(
     Names ending in ``.bin`` are binary: fastText's if they carry its magic number, else word2vec's. Text files may
     have word2vec's header line or, like GloVe's, none, and may be compressed (.gz, .bz2, .xz). ``limit`` keeps that
     many words. ``extra_words``, most frequent first, follow where they are new: fastText's subwords give each a row
-    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.vectors.table.weights_by_rank`; ``zipf`` if None.
+    (Bojanowski et al. 2017). ``weighting``: see :func:`resift.lab.vectors.tables.weights_by_rank`; ``zipf`` if None.
 
     A folder is a static model (:func:`resift.lab.vectors.model2vec.read_static`), whose rows are for pieces of words
     and have their weights; with ``extra_words`` it becomes a table of words, these first.
@@ -58,7 +59,7 @@ def convert(
         if not getattr(keyed, "bucket", 0):
             raise BadInput(f"{path} has no subwords", value=str(path), expected="fastText's .bin for words of a corpus")
         words, rows = words + new, np.vstack([rows, *(keyed.get_vector(word) for word in new)])
-    return WordVectors.build(words, rows, weighting, {"source": path.name, "weighting": weighting})
+    return build_table(words, rows, weighting, {"source": path.name, "weighting": weighting})
 
 
 def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: list[str]) -> WordVectors:
@@ -67,7 +68,7 @@ def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: li
             expected = f"no {name}: its rows stay as they are"
             raise BadInput(f"a {name} for the static model {folder}", value=value, expected=expected)
     table = read_static(folder)
-    return table.in_words(words) if words else table
+    return in_words(table, words) if words else table
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:

@@ -25,6 +25,7 @@ from resift.lab.corpus import (
     smoothed_idf,
     sparse_counts,
 )
+from resift.lab.vectors.tables import in_words
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
@@ -54,7 +55,7 @@ def mix_vectors(
     """
     factors = np.ones(len(tables)) if coefficients is None else np.asarray(coefficients, np.float64)
     _check(tables, factors, aggregate, spelling)
-    tables = [table.in_words(() if idf is None else idf.frequency) for table in tables]
+    tables = [in_words(table, () if idf is None else idf.frequency) for table in tables]
     words = _all_words(tables, idf)
     parts = [factor * _part(table, words, idf) for table, factor in zip(tables, factors, strict=True)]
     rows = _aggregated(parts, factors, aggregate)

@@ -220,7 +220,11 @@ class OpenSearchEngine(Engine):
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
-        # No search pipeline: the index's default one is not meant for this.
+        return self.plain_search(index, body, vectors, headers)
+
+    def plain_search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
         return self.search(index, {**body, "search_pipeline": "_none"}, vectors, headers)
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:

@@ -139,13 +139,15 @@ def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False)
     """The fields of vectors and of tokens in a mapping, by the names that queries have for them.
 
     >>> dict(vector_fields({"properties": {"v": {"type": "knn_vector", "dimension": 3, "data_type": "BYTE"}}}))
-    {'v': VectorField(name='v', kind='byte', dim=3, nested=False, model=None)}
+    {'v': VectorField(name='v', kind='byte', dim=3, nested=False, model=None, space='l2')}
     """
     fields = mapping.get("properties", {})
     for key, field in fields.items():
         name, kind = f"{path}{key}", field.get("type")
         if kind == "knn_vector":
-            yield name, VectorField(name, field.get("data_type", "float").lower(), field.get("dimension"), nested)
+            space = field.get("space_type") or field.get("method", {}).get("space_type") or "l2"
+            numbers = field.get("data_type", "float").lower()
+            yield name, VectorField(name, numbers, field.get("dimension"), nested, space=space)
         elif kind in _TOKENS:
             yield name, VectorField(name, "tokens", nested=nested)
         elif kind == "semantic":

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
@@ -253,7 +255,7 @@ class Reranker:
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
-        search = replace(search, session=asked.session, alpha=asked.alpha)
+        search = structs.replace(search, session=asked.session, alpha=asked.alpha)
         late = self.late_interaction(search.method, info) if asked.text else None
         try:
             query = self.in_session(info, body, asked, search.headers)
