@@ -21,10 +21,9 @@ from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
-from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
-from resift.reranker.request_log import add_request_ids, identified
+from resift.reranker.request_log import add_request_ids, http_error, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
