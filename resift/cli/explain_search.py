@@ -14,17 +14,19 @@ from resift.cli.options import (
     engine_option,
     json_option,
     model_option,
+    option_for,
     service_settings,
     store_for,
     store_option,
 )
 from resift.cli.output import print_report
+from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.rewriting.request import OPTIONS
-from resift.rewriting.rewrite import Rewritten
+from resift.rewriting.settings import Rewritten
+from resift.schema import fields_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 
@@ -36,7 +38,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 @click.argument("index")
 @click.argument("query", required=False)
 @click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
-@click.option("--session", metavar="ID", help="The session whose marks count.")
+@option_for(SearchRequest, "session", metavar="ID")
 @engine_option
 @model_option
 @store_option
@@ -71,7 +73,7 @@ def explain_search(
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
-        search = Search(index, asked, session)
+        search = Search(asked, index=index, session=session)
         body = search_body(search, info, service.search_model.table.idf)
         options = asked_by(search, body)
         named = options.session
@@ -118,6 +120,8 @@ def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
         yield f"Words of the session: {', '.join(words[:_WORDS])}{more}."
     if changed and query.is_scored:
         yield f"Vectors weigh {settings.alpha:.4g} in the first {settings.window} hits of each shard."
+    elif changed and knowledge.own.vectors:
+        yield f"Vectors of clauses are moved by judged documents' own: {', '.join(knowledge.own.vectors)}."
     if knowledge.documents:
         concern = "" if knowledge.feedback else ", none of which concerns this query"
         yield f"Judged documents: {len(knowledge.documents)}{concern}; in later searches: {settings.judged}."
@@ -131,5 +135,6 @@ def _unread(body: dict[str, Any]) -> Iterator[str]:
     """A sentence for each name in ``ext.ml_inference`` that may be a misspelt one."""
     ext = body.get("ext")
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
-    for name in [name for name in given or () if name not in OPTIONS]:
-        yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
+    known = fields_of(PipelineOptions)
+    for name in [name for name in given or () if name not in known]:
+        yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(known)})."

@@ -6,9 +6,10 @@ import csv
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from msgspec import Struct
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
@@ -22,10 +23,8 @@ from resift.plugin.connect import (
     open_session_store,
 )
 from resift.plugin.sqlite.sessions import holds_sessions
-from resift.vectors.packaged import DEFAULT
-
-if TYPE_CHECKING:
-    from resift.reranker.config import Config
+from resift.reranker.config import Config
+from resift.schema import fields_of, plain, schema_of
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -44,24 +43,22 @@ def combined(*options: Decorator) -> Decorator:
     return decorate
 
 
-class ServiceOption(click.Option):
-    """An option for a setting of the service, with the service's default and variable; ``setting`` is its name."""
+def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) -> Decorator:
+    """The option ``--name`` for a declared field: its default, range and help are the field's.
 
-    def __init__(self, *arguments: Any, setting: str, **attributes: Any) -> None:
-        defaults = {"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, "show_default": True}
-        super().__init__(*arguments, **{**defaults, **attributes})
-        self.setting = setting
-
-    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
-        """The service's default, looked up only now: its settings come with Flask, which most commands do not need."""
-        from resift.reranker.config import Config
-
-        return getattr(Config, self.setting)
+    ``names`` are the option's instead, and ``attributes`` win over what is declared.
+    """
+    field = fields_of(kind)[name]
+    schema = schema_of(field.type)
+    numbers = [part for part in (schema, *schema.get("anyOf", ())) if "minimum" in part]
+    ranged = {"type": click.IntRange(numbers[0]["minimum"], numbers[0]["maximum"])} if numbers else {}
+    declared = {"default": field.default, "show_default": True, "help": plain(schema["description"]), **ranged}
+    return click.option(*(names or (f"--{name.replace('_', '-')}",)), **{**declared, **attributes})
 
 
-def service_option(setting: str, *names: str, **attributes: Any) -> Decorator:
-    """A :class:`ServiceOption` as a decorator; ``names`` are the option's, by default ``--setting``."""
-    return click.option(*(names or (f"--{setting}",)), cls=ServiceOption, setting=setting, **attributes)
+def service_option(setting: str, **attributes: Any) -> Decorator:
+    """The option for a setting of the service, with the service's default and variable."""
+    return option_for(Config, setting, **{"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, **attributes})
 
 
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -75,7 +72,6 @@ engine_option = service_option(
     envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
     metavar="URL|FILE",
     callback=checked_address,
-    help="Where the documents are: one or more OpenSearch URLs, separated by commas, or the embedded engine's file.",
 )
 
 
@@ -83,7 +79,7 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
     """Option callback: where the sessions are, by default those of the documents of --engine."""
     if value:
         return checked_address(context, parameter, value)
-    store = default_store(context.params["engine"])
+    store = default_store(context.params.get("engine") or service_settings().engine)
     tell_other_sessions(store)
     return store
 
@@ -105,36 +101,17 @@ store_option = service_option(
     metavar="URL|FILE",
     callback=_chosen_store,
     show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
-    help="Where the sessions are: an OpenSearch URL or an SQLite file.",
 )
 
 
 def service_settings() -> Config:
     """The service's settings by the variables RESIFT_*: what commands share with it and have no options for."""
-    from resift.reranker.config import Config  # with Flask, which most commands do not need
-
     return Config.from_environment()
 
 
-model_option = click.option(
-    "--model",
-    default=DEFAULT,
-    envvar="RESIFT_MODEL",
-    show_envvar=True,
-    metavar="DIR",
-    show_default=True,
-    help="The folder of a saved model, or resift-en, the packaged one.",
-)
+model_option = service_option("model", metavar="DIR")
 # how a search compares texts and documents
-search_models = combined(
-    model_option,
-    service_option(
-        "static_queries",
-        "--static-queries",
-        metavar="DIR",
-        help="Static queries, to search by together with the model: indices need the vectors of both.",
-    ),
-)
+search_models = combined(model_option, service_option("static_queries", metavar="DIR"))
 port_option = click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
 )

@@ -17,7 +17,9 @@ import pytest
 import resift.reranker.request_log as http_errors
 from resift.cli.main import main
 from resift.errors import ResiftError
+from resift.plugin.opensearch.client import ClientSettings
 from resift.reranker import Config
+from resift.schema import fields_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -151,7 +153,7 @@ def test_python_is_python(page: Path) -> None:
 
 def variables_of_the_code() -> set[str]:
     """The variables that the product reads."""
-    found = {f"RESIFT_{name.upper()}" for name in Config.__dataclass_fields__}
+    found = {f"RESIFT_{name.upper()}" for kind in (Config, ClientSettings) for name in fields_of(kind)}
     for file in (ROOT / "resift").glob("**/*.py"):
         found |= set(_VARIABLE.findall(file.read_text("utf-8")))
     return found

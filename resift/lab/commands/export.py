@@ -23,7 +23,6 @@ from resift.vectors.folder import swapped_in
 FORMATS = ("workbench", "trec", "beir")
 _OURS = "resift.json"
 _RELEVANT = 0.75  # the sum of grades from which a document is highly relevant: a mark, a purchase, two clicks
-name_option = click.option("--name", metavar="NAME", show_default="INDEX and what it is", help="The name that it gets.")
 file_option = click.option("--out", type=NewFile(), metavar="FILE", show_default="standard output", help="Its file.")
 ubi_option = click.option("--from-ubi", is_flag=True, help="What clients did, by UBI, in place of the sessions' marks.")
 
@@ -49,12 +48,9 @@ def export() -> None:
     show_default="standard output",
     help="Its file; of trec and beir a folder. An earlier export is replaced.",
 )
-@name_option
 @ubi_option
 @sourced
-def judgments_command(
-    source: JudgedSource, from_ubi: bool, index: str, format_: str, out: str | None, name: str | None
-) -> None:
+def judgments_command(source: JudgedSource, from_ubi: bool, index: str, format_: str, out: str | None) -> None:
     """Export judgements: grades of each query and document, added up over sessions or clients.
 
     The Workbench gets that sum, at least 0. In the other two a document counts 2 from a sum of .75 on, 1 above 0, and 0
@@ -74,7 +70,7 @@ def judgments_command(
     grades = {query: dict(sorted(graded.items())) for query, graded in sorted(sums.items())}
     if format_ == "workbench":
         ratings = {query: {id: max(0.0, grade) for id, grade in graded.items()} for query, graded in grades.items()}
-        named = name or f"{index[:38]} judgements", _described(index, from_ubi)
+        named = f"{index[:38]} {'clicks' if from_ubi else 'judgements'}", _described(index, from_ubi)
         _write(workbench.judgment_list(*named, ratings), out)
     else:
         _write_folder(Path(out or ""), _described(index, from_ubi), grades, texts)
@@ -98,12 +94,9 @@ def _nothing_judged(index: str) -> BadInput:
 @click.argument("index", metavar="INDEX")
 @click.option("--with-sessions", is_flag=True, help="Give each query the session that it was judged in, as a field.")
 @file_option
-@name_option
 @ubi_option
 @sourced
-def query_set_command(
-    source: JudgedSource, from_ubi: bool, index: str, with_sessions: bool, out: str | None, name: str | None
-) -> None:
+def query_set_command(source: JudgedSource, from_ubi: bool, index: str, with_sessions: bool, out: str | None) -> None:
     """Export the queries that were judged, as a query set of the Search Relevance Workbench.
 
     Queries that it does not take (quotes, backslashes, < > # : or more than 2,000 characters) are left out.
@@ -113,7 +106,7 @@ def query_set_command(
         judged = source.judgements(engine, index, from_ubi)
     asked = sorted({(one.query.strip(), id if with_sessions else "") for id, one in judged if one.query.strip()})
     rows = [{"queryText": query} | ({"session": id} if id else {}) for query, id in asked]
-    name = name or f"{index[:42]} queries"
+    name = f"{index[:42]} queries"
     body, left_out = workbench.query_set(name, _described(index, from_ubi), rows)
     if not body["querySetQueries"]:
         raise _nothing_judged(index)
@@ -126,11 +119,8 @@ def query_set_command(
 @click.argument("index", metavar="INDEX")
 @click.option("--with-sessions", is_flag=True, help="Search in the session that a query set's field names.")
 @file_option
-@name_option
 @engine_option
-def search_configuration_command(
-    index: str, with_sessions: bool, out: str | None, name: str | None, engine: str
-) -> None:
+def search_configuration_command(index: str, with_sessions: bool, out: str | None, engine: str) -> None:
     """Export a search configuration of the Search Relevance Workbench: a search through the index's pipeline."""
     with opened(engine) as found:
         fields = found.info(index).fields
@@ -139,7 +129,7 @@ def search_configuration_command(
             f"nothing is known of the text fields of {index}", value=index, expected="resift attach, or index"
         )
     pipeline = f"{PIPELINE_PREFIX}{index}"
-    name = name or pipeline[: workbench.MAX_NAME]
+    name = pipeline[: workbench.MAX_NAME]
     _write(workbench.search_configuration(name, index, fields, pipeline, with_sessions), out)
 
 

@@ -22,7 +22,7 @@ from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.lab.commands.judged_source import JudgedSource, sourced
 from resift.lab.commands.options import out_option, seed_option, shares_of, weighted_names
-from resift.lab.commands.saved import saved_line, saved_model
+from resift.lab.commands.saved import saved_line
 from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.evaluation.baselines.late_interaction import SPELLING
@@ -217,13 +217,11 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
 @judged_options
 @set_option(EmBoostOptions, "seed")
 @seed_option
-@json_option
 def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -252,12 +250,10 @@ def emboost_command(
         for epoch, value in enumerate(curve)
     ]
     lines.append(f"{time.perf_counter() - started:.0f} s")
-    saved = None
     if model is not None:
         model.save(out)
-        saved = saved_model(model, out)
         lines.append(saved_line(model, out))
-    print_report({"recall@1": list(curve), "model": saved}, as_json, *lines)
+    click.echo("\n".join(lines))
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)

@@ -169,7 +169,6 @@ def mix_command(
 @vectors_option
 @fields_option
 @option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
-@seed_option
 @out_option
 def refine_command(
     folder: str,

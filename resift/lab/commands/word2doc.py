@@ -37,16 +37,12 @@ _NOT_TEXT = ("id", "_id", "label")
 )
 @out_option
 @vectors_option
-@click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
 @set_option(Word2DocOptions, "seed")
 @seed_option
-@json_option
 def train_command(
     files: tuple[str, ...],
     out: str,
     vectors: str,
-    title: str,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -60,7 +56,7 @@ def train_command(
 
     started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
     source = Files(files)
-    documents = titled_texts(source, title)
+    documents = titled_texts(source)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
@@ -77,9 +73,8 @@ def train_command(
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    saved = {"documents": len(documents.ids), "hash": model.hash, "folder": out}
     line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
-    print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
+    click.echo("\n".join([*_report_lines(report), line]))
 
 
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
+from msgspec import Struct
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
@@ -17,6 +18,7 @@ from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFoun
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
+from resift.schema import from_environment, said
 
 T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
@@ -64,6 +66,16 @@ def from_json(text: str) -> dict[str, Any]:
     return value
 
 
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """Settings of every connection with a cluster, by variables RESIFT_<NAME>."""
+
+    search_timeout: Annotated[
+        float,
+        said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600),
+    ] = 5.0
+    sniff: Annotated[bool, said("1: ask the cluster for its nodes", "0", title="1 or 0")] = False
+
+
 def connect(address: str, timeout: float) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
@@ -72,7 +84,7 @@ def connect(address: str, timeout: float) -> OpenSearch:
     other credentials come from the environment (:func:`credentials`), and RESIFT_SNIFF=1 has the cluster asked for its
     nodes. Raises BadInput for an address or a variable that does not fit.
     """
-    nodes = nodes_of(address)
+    nodes, settings = nodes_of(address), from_environment(ClientSettings, os.environ)
     hosts = [
         {"host": node.host, "port": node.port, "use_ssl": node.scheme == "https", "url_prefix": node.prefix}
         for node in nodes
@@ -81,8 +93,8 @@ def connect(address: str, timeout: float) -> OpenSearch:
         hosts,
         transport_class=FailoverTransport,
         timeout=timeout,
-        search_timeout=min(timeout, _search_seconds()),
-        sniff=_sniffs(),
+        search_timeout=min(timeout, settings.search_timeout),
+        sniff=settings.sniff,
         use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
@@ -102,24 +114,6 @@ _IMPOSSIBLE = re.compile(
     r"no_such_element|null_pointer|number_format|search|status|string_index_out_of_bounds|too_complex_to_determinize|"
     r"too_many_buckets|unsupported_operation)_)?exception|too_many_(?:nested_)?clauses"
 )
-
-
-def _sniffs() -> bool:
-    value = os.environ.get("RESIFT_SNIFF", "")
-    if value not in ("", "0", "1"):
-        raise BadInput(f"RESIFT_SNIFF is {value!r}", value=value, expected="1 or 0")
-    return value == "1"
-
-
-def _search_seconds() -> float:
-    value = os.environ.get("RESIFT_SEARCH_TIMEOUT", "") or "5"
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0
-    if not 0.1 <= seconds <= 3600:  # which is also false for nan
-        raise BadInput(f"RESIFT_SEARCH_TIMEOUT is {value!r}", value=value, expected="seconds, 0.1 to 3600")
-    return seconds
 
 
 def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:

@@ -39,7 +39,9 @@ from resift.plugin.opensearch.mappings import (
     mappings,
     nested_path,
     vector_fault,
+    vector_fields,
 )
+from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
@@ -135,6 +137,16 @@ class OpenSearchEngine(Engine):
                 return BadInput(f"{name!r} is a text, whose values are not counted", value=name, expected=expected)
         return None
 
+    def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
+        return embedding(self.client, model, text, headers)
+
+    def query_tokens(
+        self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
+    ) -> dict[str, float] | None:
+        if model is None:
+            return analyzed_tokens(self.client, analyzer, text, headers)
+        return sparse_tokens(self.client, model, text, headers)
+
     def vector_fault(self, info: IndexInfo) -> str:
         found = call(self.client.indices.get_mapping, index=info.name)
         faults = (vector_fault(entry["mappings"], info.vector_field, info.dim) for entry in found.values())
@@ -208,7 +220,11 @@ class OpenSearchEngine(Engine):
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
-        # No search pipeline: the index's default one is not meant for this.
+        return self.plain_search(index, body, vectors, headers)
+
+    def plain_search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
         return self.search(index, {**body, "search_pipeline": "_none"}, vectors, headers)
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
@@ -258,7 +274,8 @@ class OpenSearchEngine(Engine):
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     info = IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
-    return replace(_located(info, mappings), others=tuple(_located(other, mappings) for other in info.others))
+    others = tuple(_located(other, mappings) for other in info.others)
+    return replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
 
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:

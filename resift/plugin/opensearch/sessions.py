@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from opensearchpy.helpers import scan
@@ -15,6 +16,8 @@ from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnav
 from resift.plugin.opensearch.client import T, call, connect
 
 _ATTEMPTS = 20
+_FULL = "read-only-allow-delete block"
+_UNBLOCK = "indices:admin/settings/update"
 _WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
 _TIMEOUT = 5.0  # seconds
 SETTINGS = {
@@ -119,8 +122,41 @@ class OpenSearchSessionStore(SessionStore):
         return "error" not in self._call(self.client.get, index=self.index, id=_key(""), params=params)
 
     def delete(self, id: str) -> bool:
-        answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
+        return self._despite_block(lambda: self._delete_key(_key(id)))
+
+    def _delete_key(self, key: str) -> bool:
+        answer = self._call(self.client.delete, index=self.index, id=key, params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
+
+    def _despite_block(self, delete: Callable[[], T]) -> T:
+        """What ``delete`` returns. On a node whose disk is full OpenSearch refuses even that sessions be deleted: the
+        block is lifted for it."""
+        lifted = False
+        try:
+            for _ in range(_ATTEMPTS):
+                try:
+                    return delete()
+                except SessionsUnavailable as error:
+                    if _FULL not in error.message:
+                        raise
+                    refusal = error
+                self._block(None, refusal)
+                lifted = True  # until somebody else, who deletes too, has put it back
+            raise refusal
+        finally:
+            if lifted:
+                with suppress(SessionsUnavailable):  # where it is still needed the cluster sets it again by itself
+                    self._block(True)
+
+    def _block(self, value: bool | None, refusal: SessionsUnavailable | None = None) -> None:
+        """Set the block of a full disk, or lift it with None. Raises SessionsUnavailable, after the ``refusal``."""
+        try:
+            body = {"index.blocks.read_only_allow_delete": value}
+            self._call(self.client.indices.put_settings, index=self.index, body=body)
+        except SessionsUnavailable as error:
+            expected = f"the right {_UNBLOCK} on that index, as resift role serve prints it, or space on the disk"
+            message = f"{(refusal or error).message} It cannot be lifted: {error.message}"
+            raise SessionsUnavailable(message, value=self.index, expected=expected) from error
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
@@ -136,16 +172,24 @@ class OpenSearchSessionStore(SessionStore):
             return []
 
     def delete_index(self, index: str) -> int:
-        return self._delete({"term": {"indices": index}})
+        return self._delete_all({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:
         query = {"range": {"expires": {"lt": round(before * 1000)}}}
-        return self._delete(query, everything=wait)
+        return self._delete_all(query) if wait else self._delete(query, everything=False)
+
+    def _delete_all(self, query: dict[str, Any]) -> int:
+        """Delete the sessions that match; return how many."""
+
+        def delete() -> int:
+            # refused at once where there is a block, for whose end a deletion by query would wait
+            self._delete_key(_key(""))
+            return self._delete(query)
+
+        return self._despite_block(delete)
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
         """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
-        if everything:
-            self.delete("")  # refused at once where there is a block, for whose end a deletion by query would wait
         params: dict[str, Any] = {"conflicts": "proceed"}
         if not everything:
             params |= {"max_docs": PURGED_AT_ONCE}

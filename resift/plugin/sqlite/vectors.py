@@ -1,10 +1,12 @@
-"""The scripts that the embedded engine knows: our own two Painless files, here in numpy.
+"""The vectors of an index: exact k-NN over them, and the scripts that the embedded engine knows, our own two Painless
+files, here in numpy.
 
-Sums are of 64-bit floats, number by number, as in Painless, so that documents which tie there tie here.
+The sums of scripts are of 64-bit floats, number by number, as in Painless, so that documents which tie there tie here.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedQuery
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_vector
 from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import MAX_BETA
 
@@ -35,7 +38,7 @@ class Script:
     mask: Doubles
     beta: float | None
 
-    def scores(self, vectors: Floats, held: NDArray[np.bool_]) -> NDArray[np.float32]:
+    def scores(self, vectors: Floats, held: NDArray[np.bool_]) -> Scores:
         """The scores (n,) of documents, of which those that are ``held`` (n,) have a vector, in ``vectors``."""
         similarity, without = _SCRIPTS[self.name]
         # A document without a vector is as good as any that is similar to nothing, where scores are to be multiplied.
@@ -117,3 +120,57 @@ def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
     if numbers.shape != (dim,) or not (np.abs(numbers) <= np.finfo(np.float32).max).all():
         raise BadInput(f"{name} of shape {numbers.shape}", value=str(values)[:200], expected=f"{dim} finite numbers")
     return numbers
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors (n, K) of an index as they were at a count of its changes, and their rows, in ascending order."""
+
+    changes: int
+    space: str
+    rows: Rows
+    vectors: Floats
+
+    def nearest(self, vector: Floats, k: int | None, least: float, allowed: Rows | None) -> Matches:
+        """The rows of the ``k`` nearest documents, all for None, with a score of ``least``, in ascending order, and
+        Lucene's scores; ``allowed`` may be hits."""
+        near = ((self.vectors - vector) ** 2).sum(axis=1) if self.space == "l2" else self.vectors @ vector
+        scores = lucene_scores(near, self.space)
+        order = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores >= least)]
+        if allowed is not None:
+            order = order[np.isin(self.rows[order], allowed)]
+        order = np.sort(order[:k])
+        return self.rows[order], scores[order]
+
+    def scripted(self, script: Script, rows: Rows) -> Scores:
+        """The scores that a script gives documents; of any other field than VECTOR_FIELD none has a vector."""
+        held = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
+        return script.scores(self.vectors[np.searchsorted(self.rows, rows[held])], held)
+
+
+class VectorCache:
+    """The vectors of indices, which stay in memory until an index changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Vectors] = {}
+
+    def of(self, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
+        """The vectors of an index."""
+        found = self._kept.get(tables.number)
+        if found is None or found.changes != tables.changes:
+            stored = db.execute(
+                f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
+            ).fetchall()
+            vectors = np.empty((len(stored), tables.dim), np.float32)
+            for i, (row, blob) in enumerate(stored):
+                vectors[i] = stored_vector(blob, tables.dim, f"row {row}")
+            rows = np.array([row for row, _ in stored], np.int64)
+            found = self._kept[tables.number] = Vectors(tables.changes, tables.meta["space"], rows, vectors)
+        return found
+
+
+def lucene_scores(near: NDArray[Any], space: str) -> Scores:
+    """Lucene's scores (n,) for squared distances, in the space l2, or else for products."""
+    if space == "l2":
+        return np.asarray(1 / (1 + near), np.float32)
+    return np.asarray(np.where(near > 0, near + 1, 1 / (1 - np.minimum(near, 0))), np.float32)
