@@ -1,15 +1,23 @@
-"""``resift serve`` and ``resift reranker``: the service, and the trained reranker in it."""
+"""``resift serve``: the reranker under gunicorn; the model is loaded once and shared by all workers."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 import click
 
-from resift.cli import serving
 from resift.cli.options import (
     engine_option,
     port_option,
     search_models,
+    tell_other_sessions,
 )
+from resift.errors import BadInput
+from resift.plugin.connect import default_store
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -31,6 +39,58 @@ from resift.cli.options import (
 @search_models
 def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
     """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
-    with serving.shared_metrics():
+    with shared_metrics():
         settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
-        serving.run(settings, host, port, workers)
+        run(settings, host, port, workers)
+
+
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """Let the metrics of all workers be counted together.
+
+    This must begin before prometheus_client is imported, which reads the folder's name then.
+    """
+    folder, maker = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    try:
+        yield
+    finally:
+        # a worker that ends comes by here too, and the others go on counting
+        if os.getpid() == maker:
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
+    """Serve with this many ``workers`` (processes) until a signal ends it.
+
+    ``settings`` are RESIFT_* variables that win over the environment's. Raises BadInput, ModelNotFound or CorruptModel
+    where these cannot be served or nobody can listen on the port, and BadInput if other machines would be served and
+    there are no keys.
+    """
+    os.environ.update(settings)
+    _require_keys_beyond_this_machine(host)
+    if not os.environ.get("RESIFT_STORE"):
+        tell_other_sessions(default_store(os.environ["RESIFT_ENGINE"]))
+
+    from resift.cli.http_server import HttpServer, bind
+
+    # before the model is loaded: whoever mistyped the port need not wait for it
+    HttpServer(bind(host, port), workers).run()
+
+
+def _require_keys_beyond_this_machine(host: str) -> None:
+    from resift.reranker.access.hosts import is_loopback
+    from resift.reranker.access.keys import Keys
+    from resift.reranker.config import Config
+
+    config = Config.from_environment()
+    if Keys.from_config(config).required:
+        return
+    if not is_loopback(host.strip("[]")):
+        raise BadInput(
+            f"without keys only this machine is served, and {host} is for others too",
+            value=host,
+            expected="127.0.0.1, or a key: resift keys create NAME --scopes search,feedback, or RESIFT_API_KEY",
+        )
+    click.echo("no keys: everybody on this machine may do everything, and other machines are not served", err=True)

@@ -70,7 +70,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 def _add_access(app: Flask, config: Config) -> None:
     """Everything that decides whether a request is answered: its host, its origin, its key."""
-    keys = Keys.of(config)
+    keys = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
 
