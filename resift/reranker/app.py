@@ -23,7 +23,6 @@ from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
-from resift.reranker.openapi import document
 from resift.reranker.request_log import add_request_ids, http_error, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
@@ -119,8 +118,9 @@ def _add_pages(app: Flask) -> None:
         return {"status": "ok", "engine": service.engine.ping()}
 
     @app.get("/openapi.json")
-    def openapi() -> dict[str, Any]:
-        return document()
+    def openapi() -> Response:
+        with app.open_resource("openapi.json", "r") as file:
+            return Response(file.read(), content_type="application/json")
 
     @app.get("/resift.js")
     def script() -> Response:
