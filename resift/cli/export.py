@@ -136,7 +136,7 @@ def search_configuration_command(
         fields = found.info(index).fields
     if not fields:
         raise BadInput(
-            f"nothing is known of the text fields of {index}", value=index, expected="resift attach, or index"
+            f"nothing is known of the text fields of {index}", value=index, expected="resift attach --vectors, or index"
         )
     pipeline = f"{PIPELINE_PREFIX}{index}"
     name = name or pipeline[: workbench.MAX_NAME]

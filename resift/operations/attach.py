@@ -1,8 +1,9 @@
-"""An index that exists gets vectors in place, or a copy that has them; and it is given back as it was."""
+"""An index that exists has its searches rewritten, or gets vectors in place; and it is given back as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from resift.contracts.documents import check_name
 from resift.errors import BadInput, EngineError, IndexNotFound
@@ -10,6 +11,7 @@ from resift.operations.attaching import AttachPlan, Options
 from resift.operations.copying import CopyPlan, ReturnPlan
 from resift.operations.detaching import DetachPlan
 from resift.operations.installing import open_cluster
+from resift.operations.searching import SearchPlan
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import Copy
 
@@ -20,27 +22,34 @@ def attach(
     url: str,
     index: str,
     *,
+    pipeline: str | None = None,
+    default_pipelines: bool = False,
+    vectors: bool = False,
     fields: Sequence[str] | None = None,
     model: str | None = None,
     adapt: bool = True,
     field: str | None = None,
     out: str | None = None,
-    default_pipelines: bool = False,
     raise_versions: bool = False,
     copy_to: str | None = None,
     aliases: Sequence[str] = (),
-) -> AttachPlan | CopyPlan:
-    """Plan to add vectors to the documents of an index, an alias, a pattern or a data stream, in place.
+) -> SearchPlan | AttachPlan | CopyPlan:
+    """Plan to have the searches of an index, an alias, a pattern or a data stream rewritten by their sessions.
+
+    One processor is added to the search pipeline that they use, and nothing is written to the index.
 
     Args:
         url: the cluster's address.
         index: what is attached. Clients go on writing and searching meanwhile.
+        pipeline: the search pipeline; by default that of the index, else a new one.
+        default_pipelines: rewrite all searches, also those that name no pipeline, and with ``vectors`` encode all
+            writes, unless the index has another final pipeline.
+        vectors: add vectors of ours to the documents, in place. What follows is for these alone.
         fields: the text fields to encode; by default the mapping's texts that hold some.
         model: the folder of a saved model; by default one is learned from the index.
         adapt: whether one may be learned; else it is the packaged one.
         field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
         out: where the model is saved that is learned; by default the folder ``INDEX-model``.
-        default_pipelines: rewrite all searches and encode all writes, unless the index has other default pipelines.
         raise_versions: attach even an index whose clients set versions (``version_type=external``).
         copy_to: leave the index as it is, and copy it into a new one of this name whose vectors have a graph.
         aliases: with ``copy_to``, the names that clients use for the index, which the copy takes over.
@@ -49,15 +58,29 @@ def attach(
     """
     if model and not adapt:
         raise BadInput("--no-adapt with --model", value=model, expected="one of them")
-    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions)
-    _check_copy_options(copy_to, aliases, field)
+    if not vectors:
+        of_vectors = {
+            "--fields": fields,
+            "--model": model,
+            "--no-adapt": not adapt,
+            "--field": field,
+            "--out": out,
+            "--raise-versions": raise_versions,
+            "--copy-to": copy_to,
+            "--alias": aliases,
+        }
+        if given := next((name for name, value in of_vectors.items() if value), None):
+            raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
+        return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
+    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions, pipeline)
+    _check_copy_options(copy_to, aliases, {"--field": field, "--pipeline": pipeline})
     if copy_to is not None:
         return CopyPlan(open_cluster(url), index, copy_to, aliases, options)
     engine = open_cluster(url)
     for _ in range(_PLANS):
         try:
             plan = AttachPlan(engine, index, options)
-            plan.check_version()
+            plan.check()
             if plan.is_current:
                 return plan
         except IndexNotFound:  # of an index that has gone since its alias was looked up, or of the alias itself
@@ -67,7 +90,7 @@ def attach(
 
 
 def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = True) -> DetachPlan | ReturnPlan:
-    """Plan to undo :func:`attach`: settings, pipelines, vectors and what the index records of them.
+    """Plan to undo :func:`attach`: our processor in search pipelines, settings, vectors, and what records them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. ``model`` is the folder or
     hash of the only one whose vectors are removed. Where ``index`` is a copy, the aliases go back to what it is a copy
@@ -78,7 +101,7 @@ def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = 
     return DetachPlan(engine, index, model) if copy is None else ReturnPlan(engine, copy, copy_back)
 
 
-def _check_copy_options(to: str | None, aliases: Sequence[str], field: str | None) -> None:
+def _check_copy_options(to: str | None, aliases: Sequence[str], others: dict[str, Any]) -> None:
     if to is None:
         if aliases:
             message = f"--alias {', '.join(aliases)} without --copy-to"
@@ -86,7 +109,7 @@ def _check_copy_options(to: str | None, aliases: Sequence[str], field: str | Non
         return
     if not aliases:
         raise BadInput("--copy-to without --alias", value=to, expected="--alias NAME, by which clients find the index")
-    if field is not None:
-        raise BadInput("--field with --copy-to", value=field, expected="one of them")
+    if given := next((name for name, value in others.items() if value is not None), None):
+        raise BadInput(f"{given} with --copy-to", value=others[given], expected="one of them")
     for name in (to, *aliases):
         check_name(name)

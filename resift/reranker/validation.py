@@ -321,7 +321,7 @@ def _matrix(name: str, value: Any, dim: int) -> NDArray[np.float64]:
 def check_model(body: dict[str, Any], model: Model) -> None:
     """Raise ModelNotFound if a request names another model than the one in service."""
     requested = text(body, "model", None)
-    if requested not in (None, model.name, model.hash):
+    if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
             f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
         )

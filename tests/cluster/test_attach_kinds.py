@@ -210,7 +210,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     for index in (plain, f"{plain},{graph}"):
         said = post(wide, "/v1/search", query="fire", index=index, knn=3)
         assert len(ids(said)) == index.count(",") + 1
-        reason = f"knn: the vectors of {index!r} have no graph, as a copy has (resift attach --copy-to)"
+        reason = f"knn: the vectors of {index!r} have no graph, as a copy has (resift attach --vectors --copy-to)"
         assert (said["resift"]["reranked"], said["resift"]["reason"]) == (True, reason)
         assert rewritten(index, knn=3) == (False, {"rewritten": True, "outcome": "in_part", "reason": reason})
 

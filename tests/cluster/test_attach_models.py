@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
-from resift.plugin.cluster.index_pipelines import pipelines_of, remove_pipeline
+from resift.plugin.cluster.index_pipelines import pipelines_of, remove_ingest_pipeline
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -232,7 +232,7 @@ def test_detaching_puts_settings_back_where_a_client_has_replaced_meta(
     run("detach", shop.name, opensearch_url)
     assert shop.settings() == before
     assert pipelines_of(shop.cluster, shop.name) == []
-    remove_pipeline(shop.cluster, "search", shop.name)  # as somebody would who detaches it at the same time
+    remove_ingest_pipeline(shop.cluster, shop.name)  # as somebody would who detaches it at the same time
 
 
 def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Served, opensearch_url: str) -> None:
@@ -295,7 +295,7 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     # somebody else's of that name, in whose place none of ours is made
     cluster.request("PUT", f"/_ingest/pipeline/resift-{name}", {"processors": []})
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
-    assert f"there is no ingest pipeline to be the default: resift attach {name} --default-pipelines" in told
+    assert f"there is no ingest pipeline to be the default: resift attach {name} --vectors --default-pipelines" in told
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{name}"
     assert "index.final_pipeline" not in shop.settings()
     run("detach", name, opensearch_url)
@@ -341,5 +341,5 @@ def test_a_model_beside_that_of_an_installation_needs_a_name(
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
     command = f"resift install --model {folder} --reranker URL --name NAME"
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
-    assert f"{command}, then resift attach {shop.name} --default-pipelines\n" in told
+    assert f"{command}, then resift attach {shop.name} --vectors --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)

@@ -60,7 +60,8 @@ def test_flags_are_remembered_and_overruled(
     name, folder = f"resift-{uuid.uuid4().hex[:8]}", str(model.save(here / "small"))
 
     def resift(command: str, *flags: str, status: int = 0) -> str:
-        result = CliRunner().invoke(main, [command, "--engine", opensearch_url, *flags])
+        agreed = ["--yes"] if command == "install" else []
+        result = CliRunner().invoke(main, [command, "--engine", opensearch_url, *agreed, *flags])
         assert result.exit_code == status, result.output
         return result.output
 
@@ -127,7 +128,7 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             "good": "ok",
         }
         assert {kind for kind in states if found[f"{kind}-{name}"].in_order} == {"good"}
-        change = f"resift attach other-{name} --model DIR, that of {packaged.name} ({packaged.hash})"
+        change = f"resift attach other-{name} --vectors --model DIR, that of {packaged.name} ({packaged.hash})"
         assert found[f"other-{name}"].fix == f"unset its pipeline and use model mean ({model.hash}), or {change}"
     finally:
         for kind in (*bodies, "empty", "other", "good"):

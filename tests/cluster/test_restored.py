@@ -117,7 +117,7 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
             body = {"query": similarity_clause(similarity, fields, vector, None, 2.0)}
             hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
             assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
-        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy}")
+        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy} --vectors")
         assert rows(old, copy)["index"] == wrong
         run("attach", copy, opensearch_url, "--model", old.folder)
         assert rows(old, copy)["index"].state == "ok"

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,17 +15,10 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from resift.contracts.documents import ModelDescription
-from resift.errors import BadInput, EngineError
+from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import (
-    WITHOUT,
-    IndexPipeline,
-    IndexPipelines,
-    SearchPipeline,
-    pipeline_name,
-    search_counts,
-)
+from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
@@ -37,6 +31,15 @@ from resift.plugin.cluster.resources import (
     RemoteModel,
     Resource,
     Script,
+)
+from resift.plugin.cluster.search_pipelines import (
+    SearchPipeline,
+    all_pipelines,
+    pipeline_name,
+    rewriters,
+    search_counts,
+    take_out,
+    would_be_deleted,
 )
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
@@ -169,10 +172,7 @@ class Installer:
         originals = self._settings_before()  # read now: the template that holds them is removed below
         steps = []
         # In reverse, so that clients never meet a pipeline whose model is gone.
-        for pipeline, heir in self._inherited():
-            steps.append(f"{'hand on' if heir else 'remove'} {pipeline.kind} {pipeline.name}")
-            if not dry_run:
-                heir.make() if heir else pipeline.remove()
+        steps += self._release_pipelines(dry_run)
         for resource in reversed(list(self._own_resources())):
             if resource.state() in ("missing", "foreign"):
                 continue
@@ -224,46 +224,66 @@ class Installer:
             reasons = list(pool.map(SearchPipeline.ask, tried))
         rows = {}
         for pipeline, wrong in zip(tried, reasons, strict=True):
-            state = f"{'fails open' if wrong else 'ok'}, {counts.get(pipeline.name, 0)} searches since the node started"
+            scope = pipeline.rewriter.index
+            of = "" if pipeline.name == pipeline_name(scope) else f", of {scope}"
+            told = f"{counts.get(pipeline.name, 0)} searches since the node started{of}"
+            state = f"{'fails open' if wrong else 'ok'}, {told}"
             fix = f"let the nodes reach {self.url}, or {_INSTALL} --reranker URL ({wrong})" if wrong else ""
             rows[pipeline.name] = StatusRow(pipeline.kind, pipeline.name, state, fix)
         return rows
 
-    def _index_pipelines(self) -> list[IndexPipeline]:
-        """The pipelines of indices that are to ask this installation."""
+    def _index_pipelines(self) -> list[Resource]:
+        """The pipelines that are to ask this installation: of searches, and of what is written to indices."""
         ours = {self.name: self.installation}
         ids = {f"{self.name}-{which}": self.values[f"{which}_id"] for which in REMOTE}
         pipelines = IndexPipelines(self.cluster, {**ours, **installations(self.cluster), **ours}, ids)
-        return [
-            pipeline
-            for record in records(self.cluster).values()
-            if record.index not in WITHOUT
-            for pipeline in pipelines.wanted(record)
-            if self.name in pipeline.owners
-        ]
+        known = {name: one for name, one in records(self.cluster).items() if name not in WITHOUT}
+        ingest = [pipelines.ingest(record) for record in known.values()]
+        return [*pipelines.search(self.name, known), *(one for one in ingest if one and self.name in one.owners)]
 
-    def _inherited(self) -> list[tuple[IndexPipeline, IndexPipeline | None]]:
-        """The pipelines of indices that ask this installation, and what is to be in the place of each without it."""
+    def _release_pipelines(self, dry_run: bool) -> list[str]:
+        """Take what asks this installation out of the pipelines of indices; return the steps."""
         if self.missing_plugins:
             return []
+        steps, known = [], records(self.cluster)
         others = {name: one for name, one in installations(self.cluster).items() if name != self.name}
-        pipelines, known = IndexPipelines(self.cluster, others), records(self.cluster)
-        found = []
-        for pipeline in pipelines.asking(self.name):
-            wanted = pipelines.wanted(known.get(pipeline.index) or IndexRecord(pipeline.index))
-            found.append((pipeline, next((one for one in wanted if one.kind == pipeline.kind), None)))
-        return found
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name:
+                steps.append(f"remove search pipeline {name}")
+                if not dry_run:
+                    take_out(self.cluster, name)
+        for index, owners in ingest_pipelines(self.cluster).items():
+            if self.name not in owners:
+                continue
+            # what others encode there goes on
+            left = IndexPipelines(self.cluster, others).ingest(known.get(index) or IndexRecord(index))
+            steps.append(f"{'change' if left else 'remove'} ingest pipeline {pipeline_name(index)}")
+            if not dry_run:
+                left.make() if left else remove_ingest_pipeline(self.cluster, index)
+        return steps
 
     def _left_over_rows(self) -> list[StatusRow]:
         """Pipelines of indices that are gone, or have no vectors of the model any more."""
         # Left where they are: a search that names a pipeline which is gone is refused, and with them it is answered.
         if self.missing_plugins:
             return []
-        wanted = {(one.kind, one.name) for one in self._index_pipelines()}
-        left = [one for one in IndexPipelines(self.cluster, {}).asking(self.name) if (one.kind, one.name) not in wanted]
-        found = pipeline_uses(self.cluster, {one.name for one in left})
-        uses = {(use.pipeline_kind, use.pipeline): use for use in found}
-        return [_left_over_row(one, uses.get((one.kind, one.name))) for one in left]
+        wanted = {one.name for one in self._index_pipelines() if one.kind == "ingest pipeline"}
+        owned = [index for index, owners in ingest_pipelines(self.cluster).items() if self.name in owners]
+        left = [index for index in owned if pipeline_name(index) not in wanted]
+        uses = {
+            use.pipeline: use for use in pipeline_uses(self.cluster, set(map(pipeline_name, left)), "ingest pipeline")
+        }
+        rows = [_left_over_row(index, uses.get(pipeline_name(index))) for index in left]
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name and not self._is_there(rewriter.index):
+                gone, fix = f"no index {rewriter.index}", f"resift detach {rewriter.index}"
+                rows.append(StatusRow(SearchPipeline.kind, name, gone, fix))
+        return rows
+
+    def _is_there(self, index: str) -> bool:
+        with suppress(NotFound):
+            return bool(self.engine.resolve(index))
+        return False
 
     def _reranker_row(self) -> StatusRow:
         """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
@@ -349,13 +369,22 @@ class Installer:
         return IndexTemplate(self.cluster, self.name, self.values).settings_before()
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError for whatever names a pipeline of ours: without it, it would refuse writes or searches."""
-        ours = {("ingest pipeline", f"{self.name}-ingest")} | {
-            ("search pipeline", f"{self.name}-{one}") for one in PIPELINES
+        """Raise EngineError for whatever names a pipeline that is to go, since it would refuse writes or searches, and
+        for pipelines of others that ask us: each of their searches would ask in vain."""
+        ingest = {f"{self.name}-ingest"}
+        ingest |= {
+            pipeline_name(one) for one, owners in ingest_pipelines(self.cluster).items() if owners == {self.name}
         }
-        ours |= {(pipeline.kind, pipeline.name) for pipeline, heir in self._inherited() if heir is None}
-        found = pipeline_uses(self.cluster, {name for _, name in ours})
-        uses = [use for use in found if (use.pipeline_kind, use.pipeline) in ours]
+        search, found = {f"{self.name}-{one}" for one in PIPELINES}, all_pipelines(self.cluster)
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name and not would_be_deleted(found[name]):
+                message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
+                raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
+            search |= {name} if rewriter.installation == self.name else set()
+        uses = [
+            *pipeline_uses(self.cluster, ingest, "ingest pipeline"),
+            *pipeline_uses(self.cluster, search, "search pipeline"),
+        ]
         if uses:
             shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
             more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
@@ -380,13 +409,14 @@ def _resource_row(resource: Resource) -> StatusRow:
     return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
 
 
-def _left_over_row(pipeline: IndexPipeline, use: PipelineUse | None) -> StatusRow:
-    fix = f"index or attach {pipeline.index} with this model"
+def _left_over_row(index: str, use: PipelineUse | None) -> StatusRow:
+    name = pipeline_name(index)
+    fix, delete = f"index or attach {index} with this model", f"DELETE /_ingest/pipeline/{name}"
     if use is None:
-        fix = f"{fix}, or DELETE {pipeline.path}"
-    elif use.name != pipeline.index:  # its searches or writes would be refused without it
-        fix = f"{use.release}; then DELETE {pipeline.path}"
-    return StatusRow(pipeline.kind, pipeline.name, f"no index {pipeline.index} of this model", fix)
+        fix = f"{fix}, or {delete}"
+    elif use.name != index:  # its writes would be refused without it
+        fix = f"{use.release}; then {delete}"
+    return StatusRow("ingest pipeline", name, f"no index {index} of this model", fix)
 
 
 def _change_of(name: str, value: Any) -> str:
