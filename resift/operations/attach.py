@@ -14,6 +14,7 @@ from resift.operations.installing import open_cluster
 from resift.operations.searching import SearchPlan
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.copying import Copy
+from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
 
@@ -36,18 +37,13 @@ def attach(
 ) -> SearchPlan | AttachPlan | CopyPlan:
     """Plan to have the searches of an index, an alias, a pattern or a data stream rewritten by their sessions.
 
-    One processor is added to the search pipeline that they use, and nothing is written to the index.
+    One processor is added to the search ``pipeline`` that they use, by default that of the index, else a new one, and
+    nothing is written to the index; with ``default_pipelines`` searches that name no pipeline are rewritten, too. With
+    ``vectors`` documents get vectors of ours, in place. What follows is for these alone.
 
     Args:
-        url: the cluster's address.
-        index: what is attached. Clients go on writing and searching meanwhile.
-        pipeline: the search pipeline; by default that of the index, else a new one.
-        default_pipelines: rewrite all searches, also those that name no pipeline, and with ``vectors`` encode all
-            writes, unless the index has another final pipeline.
-        vectors: add vectors of ours to the documents, in place. What follows is for these alone.
         fields: the text fields to encode; by default the mapping's texts that hold some.
-        model: the folder of a saved model; by default one is learned from the index.
-        adapt: whether one may be learned; else it is the packaged one.
+        model: the folder of a saved model; by default one is learned from the index, where ``adapt`` allows it.
         field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
         out: where the model is saved that is learned; by default the folder ``INDEX-model``.
         raise_versions: attach even an index whose clients set versions (``version_type=external``).
@@ -56,27 +52,19 @@ def attach(
 
     Raises BadInput for what cannot be done, and UnsupportedCluster where OpenSearch is too old for it.
     """
+    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions, pipeline)
+    if not vectors:
+        _check_no_options(options, copy_to, aliases)
+        return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
     if model and not adapt:
         raise BadInput("--no-adapt with --model", value=model, expected="one of them")
-    if not vectors:
-        of_vectors = {
-            "--fields": fields,
-            "--model": model,
-            "--no-adapt": not adapt,
-            "--field": field,
-            "--out": out,
-            "--raise-versions": raise_versions,
-            "--copy-to": copy_to,
-            "--alias": aliases,
-        }
-        if given := next((name for name, value in of_vectors.items() if value), None):
-            raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
-        return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
-    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions, pipeline)
     _check_copy_options(copy_to, aliases, {"--field": field, "--pipeline": pipeline})
     if copy_to is not None:
         return CopyPlan(open_cluster(url), index, copy_to, aliases, options)
-    engine = open_cluster(url)
+    return _attached_vectors(open_cluster(url), index, options)
+
+
+def _attached_vectors(engine: OpenSearchEngine, index: str, options: Options) -> AttachPlan:
     for _ in range(_PLANS):
         try:
             plan = AttachPlan(engine, index, options)
@@ -87,6 +75,22 @@ def attach(
             if not engine.resolve(index):
                 raise
     raise EngineError(f"{index!r} stands for other indices each time it is planned", value=index)
+
+
+def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[str]) -> None:
+    """Raise BadInput for an option that says how vectors are attached, where none are."""
+    of_vectors = {
+        "--fields": options.fields,
+        "--model": options.model,
+        "--no-adapt": not options.adapt,
+        "--field": options.field,
+        "--out": options.out,
+        "--raise-versions": options.raise_versions,
+        "--copy-to": copy_to,
+        "--alias": aliases,
+    }
+    if given := next((name for name, value in of_vectors.items() if value), None):
+        raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
 
 
 def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = True) -> DetachPlan | ReturnPlan:

@@ -26,7 +26,7 @@ from resift.plugin.cluster.index_pipelines import (
     settle_pipelines,
 )
 from resift.plugin.cluster.index_record import IndexRecord
-from resift.plugin.cluster.search_pipelines import SEARCH, pipeline_name, rewriters
+from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -67,23 +67,21 @@ class DetachPlan(Plan):
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
         hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
         settings = _settings(self.cluster, name)
-        with_vectors = _with_vectors(self.cluster, name) if settings else []
-        # only these have to take writes
-        found = [(one, _record(self.cluster, one)) for own in with_vectors for one in targets(self.cluster, own)]
+        # only those with vectors have to take writes
+        found = _with_vectors(self.cluster, name) if settings else []
         attached = [(target, record) for target, record in found if record.attached]
         self.indices = [_Detaching(self.cluster, target, record, hash) for target, record in attached]
-        names, recorded = {name, *settings}, [target.restored_settings() for target, _ in attached]
-        before = {
-            target.name: was[SEARCH] for (target, _), was in zip(attached, recorded, strict=True) if SEARCH in was
-        }
-        is_all = hash is None or all(one.is_all for one in self.indices)
-        self.searches = Unsearched(self.cluster, names if is_all else (), settings if is_all else {}, before)
+        recorded = {target.name: target.restored_settings() for target, _ in attached}
+        if hash is None or all(one.is_all for one in self.indices):
+            self.searches = Unsearched(self.cluster, {name, *settings}, settings, recorded)
+        else:
+            self.searches = Unsearched(self.cluster, (), {}, {})
         made = [target.name for target, record in found if record.current and not record.attached]
         if not self.indices and (made == [name] or not self.searches):
             self._refuse(made, hash)
         # an alias gets new indices, as by rollover, which nobody has attached
-        self.others = sorted({*settings} - {target.name for target, _ in attached}) if self.indices else []
-        self.question = f"Detach {', '.join(one.target.name for one in self.indices) or name}?"
+        self.others = sorted({*settings}.difference(recorded)) if self.indices else []
+        self.question = f"Detach {', '.join(recorded) or name}?"
 
     def _refuse(self, made: Sequence[str], model: str | None) -> None:
         """Raise BadInput for what is not attached, or has no such vectors."""
@@ -192,15 +190,16 @@ def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
         return {}
 
 
-def _with_vectors(cluster: Cluster, name: str) -> list[str]:
+def _with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
     """The indices behind a name that have vectors of ours, a record of them, or what encodes them."""
     path, ingest = f"/{quote(name, safe=',*')}/_mapping", ingest_pipelines(cluster)
     found = {own: entry["mappings"] for own, entry in cluster.request("GET", path).items()}
-    return [
+    indices = [
         own
         for own, mapping in sorted(found.items())
         if mapping.get("_meta", {}).get("resift") or own in ingest or any(map(is_ours, mapping.get("properties", {})))
     ]
+    return [(target, _record(cluster, target)) for own in indices for target in targets(cluster, own)]
 
 
 def _record(cluster: Cluster, target: Target) -> IndexRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -54,10 +54,22 @@ class Searches:
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
         self.shards = {settings.get("index.number_of_shards") for settings in self.settings.values()}
-        # whose default is to be changed
-        others = [index for index, one in self.settings.items() if one.get(SEARCH, NONE) != self.pipeline]
-        self.without = [] if default else others
-        self.changed = {index: self.settings[index].get(SEARCH) for index in (others if default else ())}
+        others = self._of_other_pipelines()
+        self.without, self.changed = ([], others) if default else (list(others), {})
+
+    def _of_other_pipelines(self) -> dict[str, str | None]:
+        """The indices that have another default pipeline, and what theirs would be by itself."""
+        found: dict[str, str | None] = {}
+        for index, settings in self.settings.items():
+            used = settings.get(SEARCH)
+            if used == self.pipeline and used in self.found:
+                continue
+            rewriter = Rewriter.read(self.found.get(used or NONE))
+            if rewriter is not None and _is_clone(self.cluster, index, rewriter, [self.name]):
+                used = rewriter.defaults.get(rewriter.index)  # as in the index that it comes from
+            # a snapshot brings an index, and not the pipeline that was made for it
+            found[index] = None if used == self.own else used
+        return found
 
     def _used(self) -> str | None:
         """The pipeline that searches use, or that was made for them; None if there is none."""
@@ -248,8 +260,8 @@ class SearchPlan(Plan):
 class Unsearched:
     """How the searches of ``names`` are given back: our processor goes out of pipelines, and default ones are put back.
 
-    ``settings`` are those of the indices behind the names, and ``recorded`` the default pipelines that version 0.1 has
-    changed, as they were before. Raises EngineError for whatever else names a pipeline that is to go.
+    ``settings`` are those of the indices behind the names, and ``recorded`` those that version 0.1 has changed, as they
+    were before. Raises EngineError for whatever else names a pipeline that is to go.
     """
 
     def __init__(
@@ -257,23 +269,32 @@ class Unsearched:
         cluster: Cluster,
         names: Collection[str],
         settings: Mapping[str, Mapping[str, str]],
-        recorded: Mapping[str, str | None],
+        recorded: Mapping[str, Mapping[str, str | None]],
     ) -> None:
         self.cluster, self.found = cluster, all_pipelines(cluster)
         ours = {own: one for own, pipeline in self.found.items() if (one := Rewriter.read(pipeline)) is not None}
         self.pipelines = {own: one for own, one in ours.items() if one.index in names}
-        self.restored: dict[str, str | None] = {}
-        for index in sorted({*settings, *(index for one in self.pipelines.values() for index in one.defaults)}):
-            now = settings[index] if index in settings else _settings_of(cluster, index)
-            rewriter = ours.get(now.get(SEARCH, NONE))
-            if rewriter is not None and (index in rewriter.defaults or _is_clone(cluster, index, rewriter, names)):
+        indices = {*settings, *(index for one in self.pipelines.values() for index in one.defaults)}
+        used = {index: (settings.get(index) or _settings_of(cluster, index)).get(SEARCH, NONE) for index in indices}
+        before = {index: restored[SEARCH] for index, restored in recorded.items() if SEARCH in restored}
+        self.restored = dict(self._to_restore(dict(sorted(used.items())), before, names))
+        self._refuse_if_used()
+
+    def _to_restore(
+        self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
+    ) -> Iterator[tuple[str, str | None]]:
+        """The indices whose default pipeline goes back, and to what (None: unset)."""
+        for index, pipeline in used.items():
+            rewriter = Rewriter.read(self.found.get(pipeline))
+            if rewriter is not None and (index in rewriter.defaults or _is_clone(self.cluster, index, rewriter, names)):
                 before = rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
                 # one of several that go
                 before = recorded.get(index) if before in self.pipelines else before
-                self.restored[index] = before if before in self.found else None
+                yield index, before if before in self.found else None
             elif index in recorded:
-                self.restored[index] = recorded[index]
-        self._refuse_if_used()
+                yield index, recorded[index]
+            elif pipeline in map(pipeline_name, names) and pipeline not in self.found:
+                yield index, None  # as after a snapshot was restored without it
 
     def _refuse_if_used(self) -> None:
         going = {own for own in self.pipelines if would_be_deleted(self.found[own])}

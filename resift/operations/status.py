@@ -19,7 +19,8 @@ from resift.operations.plan import Result
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.vectors.packaged import DEFAULT
@@ -72,7 +73,7 @@ def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
     model = load_model(options.get("model") or DEFAULT)
     with closing(open_cluster(url)) as engine:
         installer = found_installer(engine, **options)
-        parts = installer.status()
+        parts = status_rows(installer)
         rows = {row.name: row for row in parts if row.kind == "index"}
         indices = list(_indices(installer, model, rows))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]

@@ -1,4 +1,4 @@
-"""Searches of an index that nothing is written to: our processor goes into the search pipeline that they use, and out."""
+"""Attaching without vectors: our processor goes into the search pipeline that searches use, and comes out again."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -413,15 +414,18 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
     resift_command("attach", shop.name, opensearch_url)
     with pytest.raises(resift.ResiftError, match=f"{name} has searches of {shop.name} rewritten"):
         served.installer.uninstall()
-    (row,) = (row for row in served.installer.status() if row.name == name)
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
     assert (row.kind, row.state) == ("search pipeline", f"ok, 0 searches since the node started, of {shop.name}")
     # what install replaces, it replaces there too
     model = shop.cluster.named("models", f"{served.installer.name}-rewrite")[0][0]
     there = pipeline(shop, name)
     shop.cluster.request("PUT", f"/_search/pipeline/{name}", json.loads(json.dumps(there).replace(model, "gone")))
-    (row,) = (row for row in served.installer.status() if row.name == name)
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
+    assert row.state == "changed"
+    assert f"replace search pipeline {name} (changed)" in served.installer.install()
+    assert pipeline(shop, name) == there
     shop.engine.drop_if_exists(shop.name)
-    (row,) = (row for row in served.installer.status() if row.name == name and row.fix.startswith("resift detach"))
+    (row,) = (row for row in status_rows(served.installer) if row.name == name and row.fix.startswith("resift detach"))
     assert row.state == f"no index {shop.name}"
     resift_command("detach", shop.name, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["script"]

@@ -15,7 +15,7 @@ from test_attach_models import QUERY, Served, old
 from resift.cli.main import main
 from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
 from resift.plugin.cluster.index_pipelines import remove_pipelines
-from resift.plugin.cluster.install import StatusRow
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.similarity import similarity_clause
 
@@ -38,7 +38,7 @@ def twin(shop: Index, old: Served, opensearch_url: str) -> Iterator[str]:
 
 def rows(served: Served, name: str) -> dict[str, StatusRow]:
     """What the status says of what has a name, by its kind."""
-    return {row.kind: row for row in served.installer.status() if row.name == name}
+    return {row.kind: row for row in status_rows(served.installer) if row.name == name}
 
 
 def defaults(shop: Index, name: str) -> dict[str, Any]:

@@ -100,7 +100,9 @@ class SearchPipeline(Resource):
         settings = _settings(self.found)
         # version 0.1 has described the whole pipeline, and not the processor in it
         told = {} if settings is None else {**self.found, **settings}
-        return self._state_by(str(told.get("description", "")))
+        state = self._state_by(str(told.get("description", "")))
+        is_as_wanted = {**told, **self.body[_KIND], "description": ""} == {**told, "description": ""}
+        return "changed" if state == "ok" and not is_as_wanted else state
 
     def make(self) -> None:
         """Put our processor into the pipeline as it is by now, or make it; all else in it stays."""
