@@ -65,8 +65,7 @@ class DetachPlan(Plan):
 
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
         self.engine, self.cluster, self.name = engine, Cluster(engine), name
-        hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
-        settings = _settings(self.cluster, name)
+        hash, settings = _hash(model), _settings(self.cluster, name)
         # only those with vectors have to take writes
         found = _with_vectors(self.cluster, name) if settings else []
         attached = [(target, record) for target, record in found if record.attached]
@@ -76,15 +75,16 @@ class DetachPlan(Plan):
             self.searches = Unsearched(self.cluster, {name, *settings}, settings, recorded)
         else:
             self.searches = Unsearched(self.cluster, (), {}, {})
-        made = [target.name for target, record in found if record.current and not record.attached]
-        if not self.indices and (made == [name] or not self.searches):
-            self._refuse(made, hash)
+        if not self.indices:
+            self._refuse_unattached([target.name for target, record in found if record.current], hash)
         # an alias gets new indices, as by rollover, which nobody has attached
         self.others = sorted({*settings}.difference(recorded)) if self.indices else []
         self.question = f"Detach {', '.join(recorded) or name}?"
 
-    def _refuse(self, made: Sequence[str], model: str | None) -> None:
-        """Raise BadInput for what is not attached, or has no such vectors."""
+    def _refuse_unattached(self, made: Sequence[str], model: str | None) -> None:
+        """Raise BadInput for what is not attached, or has no such vectors; ``made`` are indices that Resift made."""
+        if self.searches and made != [self.name]:
+            return
         name, expected = self.name, "an index that was attached"
         if model is not None and not made:
             raise BadInput(f"index {name!r} has no vectors of model {model}", value=model, expected="none")
@@ -178,6 +178,11 @@ class _Detaching:
         lines += [f"  the field {name} stays in the mapping, empty" for name in fields]
         documents, refused = emptied.documents, len(emptied.refused)
         return DetachedIndex(**planned, documents=documents, refused=refused, lines=lines, in_order=not refused)
+
+
+def _hash(model: str | None) -> str | None:
+    """The hash of a model that is named by its folder, or by its hash."""
+    return load_model(model).hash if model and Path(model).is_dir() else model
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:

@@ -148,12 +148,7 @@ class Searches:
     def lines(self) -> list[str]:
         """What is to be done, for people."""
         source = self.found.get(self.base or self.pipeline, {})
-        if self.base is not None:
-            users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:5])
-            why = f"which {users} uses too" if users else "which is not this one's alone"
-            lines = [f"  pipeline    {self.pipeline}, a copy of {self.base}, {why}"]
-        else:
-            lines = [f"  pipeline    {self.pipeline}{'' if self.pipeline in self.found else ', a new one'}"]
+        lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
         names = ["ours" if "resift" in one else next(iter(one)) for one in processors]
         if len(names) > 1:
@@ -173,6 +168,13 @@ class Searches:
             hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
             lines.append(f"  note        {hint}")
         return lines
+
+    def _origin(self) -> str:
+        """Whether the pipeline is a copy, and why, or a new one."""
+        if self.base is None:
+            return "" if self.pipeline in self.found else ", a new one"
+        users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:5])
+        return f", a copy of {self.base}, {f'which {users} uses too' if users else 'which is not for this alone'}"
 
     def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
         """Do it: the remote model ``model_id`` of an installation is asked, and the vectors of ``model`` count."""

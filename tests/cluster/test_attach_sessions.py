@@ -26,6 +26,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.templates import fingerprint
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -429,6 +430,60 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
     assert row.state == f"no index {shop.name}"
     resift_command("detach", shop.name, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["script"]
+
+
+def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:
+    """Attach an index as version 0.1 did: vectors, a record of them and of both settings, and a pipeline of its own."""
+    name = f"resift-{index.name}"
+    resift_command("attach", index.name, url, "--vectors", "--model", own[1])
+    ml_inference = {
+        "tag": installer.name,
+        "function_name": "remote",
+        "model_id": index.cluster.named("models", f"{installer.name}-rewrite")[0][0],
+        "model_config": {"index": index.name, "model": own[0].hash},
+        "input_map": [{"body": "$"}],
+        "output_map": [{"body": "$.body"}],
+        "query_template": "${body}",
+        "full_response_path": False,
+        "ignore_failure": True,
+    }
+    body = {"description": "", "request_processors": [{"ml_inference": ml_inference}]}
+    content = fingerprint(json.dumps(body, sort_keys=True))
+    stamp = f"Resift 0.1.0, model {own[0].hash}, content {content}"
+    index.cluster.request("PUT", f"/_search/pipeline/{name}", {**body, "description": stamp})
+    meta = index.mapping()["_meta"]
+    meta["resift"]["attached"]["settings"] = {"index.search.default_pipeline": None}
+    index.cluster.request("PUT", f"/{index.name}/_mapping", {"_meta": meta})
+    set_default(index, name)
+
+
+def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
+    shop: Index, own: tuple[Model, str], served: Served, opensearch_url: str
+) -> None:
+    name, before = f"resift-{shop.name}", (shop.mapping(), shop.settings(), shop.documents())
+    as_in_version_0_1(shop, own, opensearch_url, served.installer)
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
+    assert row.state == "other version 0.1.0"
+    there = contents(shop)
+    told = resift_command("attach", shop.name, opensearch_url).output
+    assert f"{shop.name} keeps those that it has, of mean ({own[0].hash})" in told
+    assert contents(shop) == there
+    assert asked(shop, name)["index"] == shop.name
+    for again in (False, True):
+        if again:
+            as_in_version_0_1(shop, own, opensearch_url, served.installer)
+        assert "back to unset" in resift_command("detach", shop.name, opensearch_url).output
+        mapping = shop.mapping()
+        mapping["properties"].pop("resift_vector")
+        assert (mapping, shop.settings(), shop.documents()) == before
+        assert pipeline(shop, name) is None
+
+
+def test_there_is_nothing_to_verify(shop: Index, served: Served, opensearch_url: str) -> None:
+    resift_command("attach", shop.name, opensearch_url)
+    told = CliRunner().invoke(main, ["verify", shop.name, "--engine", opensearch_url])
+    assert (told.exit_code, told.output) == (0, f"index {shop.name} has no vectors of Resift's: nothing to verify\n")
+    resift_command("detach", shop.name, opensearch_url)
 
 
 OF_VECTORS = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cluster_snapshot import snapshot
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
@@ -16,29 +17,6 @@ from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import REMOTE
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
-
-
-def snapshot(cluster: Cluster) -> dict[str, Any]:
-    """Everything in a cluster that an installation may touch."""
-
-    def every(kind: str) -> list[str]:
-        try:
-            found = cluster.request("POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000})
-        except LookupError:
-            return []
-        known = (hit["_id"] for hit in found["hits"]["hits"])
-        # a search still finds for a second what was deleted, as by the tests before; a read by its id does not
-        return sorted(id for id in known if cluster.find(f"/_plugins/_ml/{kind}/{id}"))
-
-    state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]
-    return {
-        "settings": cluster.persistent(),
-        "scripts": sorted(state.get("stored_scripts", {})),
-        "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
-        "ingest": sorted(cluster.find("/_ingest/pipeline") or {}),
-        "search": sorted(cluster.find("/_search/pipeline") or {}),
-        **{kind: every(kind) for kind in ("models", "connectors", "model_groups")},
-    }
 
 
 def own_states(installer: Installer) -> set[str]:
