@@ -3,8 +3,8 @@
 A cluster of three nodes, an index with Resift and its default search pipeline, a twin of it without, two rerankers with
 their sessions in the cluster. Clients search, write and mark in one rhythm on both while one thing after the other
 breaks. Prints what each kind of client met, and a verdict line by line; the exit status is 1 if one of them fails, and
-2 where no node can be had. The steps take four minutes, those of ``--short`` half a minute; starting nodes comes on
-top.
+2 where no node can be had. The steps take four minutes, those of ``--short`` half a minute, with two nodes; starting
+nodes comes on top.
 """
 
 from __future__ import annotations
@@ -161,8 +161,9 @@ def run(steps: list[Step], say: Callable[[str], None] = print) -> list[Line]:
         say(f"{time.monotonic() - log.began:6.1f} s  {text}")
 
     documents = short_documents(8000)
-    with set_up(documents[:FIRST], documents[:LATER_COUNT]) as cluster:
-        tell(f"three nodes, two rerankers, {FIRST} documents on either side")
+    nodes = 2 if steps is SHORT else 3
+    with set_up(documents[:FIRST], documents[:LATER_COUNT], nodes) as cluster:
+        tell(f"{nodes} nodes, two rerankers, {FIRST} documents on either side")
         texts = itertools.cycle(documents[FIRST:])
         counts = Counts()
         indexing = Indexing(cluster, iter(texts), 30)

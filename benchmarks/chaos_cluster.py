@@ -1,4 +1,4 @@
-"""What `make chaos` breaks: a cluster of three nodes, an index with Resift and its twin without, and two rerankers."""
+"""What `make chaos` breaks: a cluster of nodes, an index with Resift and its twin without, and two rerankers."""
 
 from __future__ import annotations
 
@@ -113,20 +113,20 @@ def _number(tree: dict[str, Any], *path: str) -> int:
 
 
 @contextlib.contextmanager
-def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]]) -> Iterator[Cluster]:
-    """Three nodes and two rerankers, indices made by hand, of which one is attached; everything ends with the block.
+def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes: int) -> Iterator[Cluster]:
+    """So many nodes and two rerankers, indices made by hand, of which one is attached; everything ends with the block.
 
     ``documents`` of a title and a text are in the index and its twin, ``later`` in one that is not attached yet.
     """
     folder = Path(tempfile.mkdtemp(prefix="resift-chaos-"))
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
-        nodes = node.start_cluster()
-        for one in nodes:
+        started = node.start_cluster(nodes)
+        for one in started:
             undone.callback(one.stop)
-        engine = OpenSearchEngine(",".join(one.url for one in nodes), timeout=60)
+        engine = OpenSearchEngine(",".join(one.url for one in started), timeout=60)
         undone.callback(engine.close)
-        cluster = Cluster(folder, nodes, engine, load_model())
+        cluster = Cluster(folder, started, engine, load_model())
         for _ in range(2):
             cluster.rerankers.append(Reranker(folder, cluster.address, SESSIONS))
             undone.callback(cluster.rerankers[-1].kill)

@@ -81,7 +81,6 @@ TARGETS = {
     "feedback": Target(
         ["resift/ranking/feedback.py"],
         ["test_feedback", "test_explain"],
-        f"{FILE_ONLY} and not autograd and not adam",  # those are of the mask
     ),
     "judgements": Target(["resift/ranking/judgements.py"], ["test_judgements"]),
     "similarity": Target(["resift/vectors/similarity.py"], ["test_similarity"]),

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import paper_plots
-from paper_rows import WORK, Figure, Report, Row, Table
+from paper_rows import WORK, Figure, Report, Row, Table, model_folder
+from paper_tables import refined
 
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
+from resift.lab.encoders.builders import build_model
 from resift.vectors.table import WordVectors
 
 MAP_DOCUMENTS = 2000
+REFINED = model_folder(refined(), 0)
 
 
 def percent(values: Sequence[float]) -> str:
@@ -24,27 +29,52 @@ def percent(values: Sequence[float]) -> str:
     return mean if len(values) < 2 else f"{mean} ± {100 * np.std(values, ddof=1):.1f}"
 
 
-def line(row: Row, columns: dict[str, Figure], reports: Sequence[Report]) -> str:
-    """One line of a table in Markdown; without reports our figures are dashes."""
+def line(row: Row, columns: dict[str, Figure], reports: Sequence[Report], run: str) -> list[str]:
+    """The cells of a row: its name, the paper's figure and ours for each column (dashes for none), its command."""
     cells = [row.name]
     for position, figure in enumerate(columns.values()):
         paper = row.paper[position] if position < len(row.paper) else None
         cells.append("–" if paper is None else f"{paper:.2f}")
         cells.append(percent([figure(report) for report in reports]) if reports else "–")
-    commands = [f"`resift {command}`" for command in row.commands(row.seeds[0]) if command]
-    seeds = f" (seeds {', '.join(map(str, row.seeds))})" if len(row.seeds) > 1 else ""
-    cells.append("<br>".join(commands) + seeds)
-    return f"| {' | '.join(cells)} |"
+    return [*cells, command(*row.commands(row.seeds[0]), run)]
+
+
+def shared(evaluations: Sequence[str]) -> str:
+    """The words that all evaluation commands of a table begin with."""
+    columns = zip(*(evaluation.split() for evaluation in evaluations), strict=False)
+    words = [column[0] for column in itertools.takewhile(lambda column: len(set(column)) == 1, columns)]
+    return " ".join(words[:-1] if words[-1].startswith("--") else words)
+
+
+def command(train: str, evaluate: str, run: str) -> str:
+    """A row's commands in the shell variables that the page explains, without what is the same in every row."""
+    names = {run: "$run", REFINED: "$refined", f"--vectors {WORK}/vectors/glove.6B.50d": "$glove"}
+    if (model := train.rpartition(" --out ")[2]) not in ("", REFINED):
+        names[model] = "$model"
+    for text, name in names.items():
+        train, evaluate = train.replace(text, name), evaluate.replace(text, name)
+    trained = [f"`resift {train}`"] if train and not train.startswith("vectors refine") else []
+    if trained and re.fullmatch(r"\$run --(model|vectors) \$model( --seed 0)?", evaluate):
+        return trained[0]
+    return "<br>".join([*trained, f"`{evaluate}`"])
 
 
 def section(table: Table, reports: dict[str, list[Report]], plots: Sequence[paper_plots.Plot]) -> str:
     """A table with its title, note and plots; ``reports`` by the rows' names."""
-    head = ["", *(text for column in table.columns for text in (f"{column}, paper", f"{column}, ours")), "command"]
-    lines = [f"## {table.title}", "", table.note, ""]
-    lines += [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [line(row, table.columns, reports[row.name]) for row in table.rows]
+    run = shared([row.commands(row.seeds[0])[1] for row in table.rows])
+    rows = [line(row, table.columns, reports[row.name], run) for row in table.rows]
+    lines = layout(table.title, table.note, run, list(table.columns), rows)
     lines += [text for file, words in plots for text in ("", f"![{words}]({file.parent.name}/{file.name})")]
     return "\n".join(lines)
+
+
+def layout(title: str, note: str, run: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of Markdown, without the paper's columns that hold no figure."""
+    head = ["", *(text for name in columns for text in (f"{name}, paper", name)), "command"]
+    shown = [i for i in range(len(head)) if not head[i].endswith(", paper") or any(row[i] != "–" for row in rows)]
+    lines = [f"## {title}", "", note, "", "```", f'run="resift {run}"', "```", ""]
+    lines += [f"| {' | '.join(head[i] for i in shown)} |", f"|{'---|' * len(shown)}"]
+    return lines + [f"| {' | '.join(row[i] for i in shown)} |" for row in rows]
 
 
 def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:

@@ -47,11 +47,13 @@ def tables() -> list[Table]:
 def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
     """Same-class retrieval on one corpus, with ``size`` codewords."""
     note = (
-        "Train split as database, test split as queries. RO-BoEW ties a cluster to a class (tied, the default); the "
-        "published entropy, which asks for pure clusters only, is tied=false. The paper's top-k precision is the "
-        "interpolated one (the best at rank k or later), as its equation in 4.2 says; p@20 is the plain one. "
-        "temperature=0.5 was chosen on the train splits."
+        "The train split is the database, the test split has the queries. RO-BoEW ties a cluster to a class; with "
+        "tied=false it has the published entropy, which asks for pure clusters only. top-k is the paper's interpolated "
+        "precision (the best at rank k or later, its section 4.2), p@20 the plain one. temperature=0.5 was chosen on "
+        "the train splits."
     )
+    if name != "20ng":
+        note = "As for 20 Newsgroups."
     run = f"eval classes {splits(name)}"
     rows = (*untrained_class_rows(run, size, paper), *trained_class_rows(run, name, size, paper))
     return Table(title, note, CLASS_COLUMNS, rows, name)
@@ -250,9 +252,8 @@ def question_table() -> Table:
     )
     return Table(
         "Questions to sentences (Cakaloglu et al. 2022, table 4)",
-        "A part of SQuAD's train split: 6,652 sentences of 44 articles; questions of the last 30 % (by the order of "
-        "their sentences), nothing of which was trained or chosen on. The paper's figures are of the whole of SQuAD, "
-        "another and larger set of questions and sentences.",
+        "Part of SQuAD's train split: 6,652 sentences of 44 articles, and the questions about the last 30 % of them, "
+        "on which nothing was trained or chosen. The paper's figures are for all of SQuAD, a larger set.",
         {f"R@{k}": metric(f"recall@{k}") for k in (1, 3, 5)},
         rows,
     )
@@ -275,7 +276,7 @@ def keyword_table() -> Table:
     run = "eval word2doc {model} --seed {seed}"
     return Table(
         "Keywords to documents (word2doc)",
-        "Keywords that were held back from training, each with four kinds of slips (typos, a word left out, two words "
+        "Keywords held back from training, each with four kinds of slips (typos, a word left out, two words "
         "joined, other endings). The thesis: 50 to 55 against the retriever's 20 to 30, on a set that is not at hand.",
         columns,
         (

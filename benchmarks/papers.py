@@ -24,7 +24,7 @@ from paper_report import percent, plots, section
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
-from resift.vectors.table import WordVectors
+from resift.lab.vectors.tables import build_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESIFT = [sys.executable, "-m", "resift"]
@@ -47,7 +47,7 @@ def prepare_vectors(source: Path, folder: Path) -> None:
             words = held["words"].tobytes().decode("utf-8").split("\n")
             matrix = held["vectors"].astype(np.float32)
             matrix = matrix[held["rows"]] if "rows" in held else matrix
-        WordVectors.build(words, matrix, "none", {"source": source.stem}).save(folder)
+        build_table(words, matrix, "none", {"source": source.stem}).save(folder)
 
 
 def prepare_classes(source: Path, target: Path, inside: bool) -> None:

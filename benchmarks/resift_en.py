@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
-from resift.encoders.registry import build_model
+from resift.lab.encoders.builders import build_model
 from resift.vectors.table import WordVectors
 
 Floats = NDArray[Any]

@@ -48,7 +48,7 @@ def target(nodes: int, heap: str) -> Iterator[Target]:
     folder = Path(tempfile.mkdtemp(prefix="resift-scale-"))
     with contextlib.ExitStack() as undone:
         undone.callback(shutil.rmtree, folder, ignore_errors=True)
-        started = node.start_cluster(nodes, heap, compiler="")
+        started = node.start_cluster(nodes, heap, quick=False)
         for one in started:
             undone.callback(one.stop)
         urls = [one.url for one in started]

@@ -25,6 +25,7 @@ from speed_data import documents, messages
 from speed_timing import Spread, processor_seconds, rates
 
 from resift import Model, WordVectors, load_model
+from resift.lab.vectors.tables import quantized
 
 Points = list[dict[str, Any]]
 
@@ -47,7 +48,7 @@ def over_dimensions(model: Model, texts: Sequence[str], rounds: int) -> Iterator
     scan = Spread.of(rates({"scan": peers.scan_and_hash()}, texts, rounds)["scan"]).median
     for dim in (16, 32, 64, 128, 256, 512, 1024):
         dense = WordVectors(words, rng.normal(size=(len(words), dim)).astype(np.float32))
-        tables = {"float32": dense, "int8": dense.quantized()}
+        tables = {"float32": dense, "int8": quantized(dense)}
         encoders = {f"mean, {kind}": Model("", table, "mean", "cosine") for kind, table in tables.items()}
         encoders["max, int8"] = Model("", tables["int8"], "max", "jaccard")
         found = rates({name: one.encode for name, one in encoders.items()}, texts, rounds)

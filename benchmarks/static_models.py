@@ -16,10 +16,12 @@ import numpy as np
 from model2vec import StaticModel
 from speed_timing import rates, ratio
 
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.data import read_collection
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.tables import in_words
 from resift.text import tokenize
-from resift.vectors.convert import convert
 
 if __name__ == "__main__":
     # in float32, for the sums of a model in float16 lose digits there
@@ -28,7 +30,7 @@ if __name__ == "__main__":
     print(f"{sys.argv[1]}: {len(table)} pieces x {table.dim}, {table.matrix.dtype}")
     for name in ("cranfield", "cisi"):
         texts = read_collection(Path(os.environ["RESIFT_DATA"], name)).documents
-        words = table.in_words(chain.from_iterable(map(tokenize, texts)))
+        words = in_words(table, chain.from_iterable(map(tokenize, texts)))
         models = {"as it is": build_model("mean", table), "in words": build_model("mean", words)}
         ours, oracle = (encode(texts[:500]) for encode in (models["as it is"].encode, theirs.encode))
         oracle /= np.maximum(np.linalg.norm(oracle, axis=1, keepdims=True), 1e-12)

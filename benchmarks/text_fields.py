@@ -25,7 +25,7 @@ import numpy as np
 
 from resift import load_model
 from resift.contracts.documents import Document
-from resift.corpus import lucene_idf
+from resift.lab.corpus import lucene_idf
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.data.collection import corpus_file, with_queries
 from resift.lab.evaluation.data.lines import json_objects

@@ -25,6 +25,7 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from resift.lab.training.principal import principal_components
+from resift.lab.vectors.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
@@ -133,7 +134,7 @@ def first_table(folder: Path, pieces: list[tuple[str, float]]) -> WordVectors:
     words = whole_words(pieces)
     rows = load_file(folder / "model.safetensors")[EMBEDDINGS["emb.word"]][list(words.values())]
     info = {"source": "multilingual-e5-small", "licence": "mit", "recipe": "input embeddings, principal components"}
-    return WordVectors.build(list(words), principal_components(unit_rows(rows), 256, 3), "zipf", info).quantized()
+    return quantized(build_table(list(words), principal_components(unit_rows(rows), 256, 3), "zipf", info))
 
 
 def write(folder: Path, name: str, content: Any) -> None:

@@ -20,7 +20,6 @@ OUTSIDE = {
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "SECURITY.md": "security-policy.md",  # not beside security.md, which is the same name on some disks
-    "resift/reranker/openapi.json": "openapi.json",
     "resift/data/demo/NOTICE": "NOTICE.txt",
     "docs/README.md": "contents.md",  # MkDocs would take it for the home page
 }

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import ResiftError
 from resift.ranking.feedback import Feedback
 from resift.vectors.packaged import load_vectors
@@ -14,6 +14,7 @@ from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
+    from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
     from resift.operations.indices import drop, verify
@@ -47,14 +48,16 @@ __all__ = [
     "uninstall",
     "verify",
 ]
-_OPERATIONS = {"attach": "attach", "detach": "attach", "drop": "indices", "status": "status", "verify": "indices"}
-_OPERATIONS |= dict.fromkeys(("guard", "install", "uninstall"), "installing")
+_HOMES = {"build_model": "lab.encoders.builders", "status": "operations.status"}
+_HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
+    ("drop", "verify"), "operations.indices"
+)
+_HOMES |= dict.fromkeys(("guard", "install", "uninstall"), "operations.installing")
 
 if not TYPE_CHECKING:  # to whom a module that may have any name has all of them
 
     def __getattr__(name: str) -> Any:
         # encoding needs no engine, so the engines and the reranker are imported when the first one is opened
         if name in __all__:
-            module = f"resift.operations.{_OPERATIONS[name]}" if name in _OPERATIONS else "resift.library"
-            return getattr(import_module(module), name)
+            return getattr(import_module(f"resift.{_HOMES.get(name, 'library')}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

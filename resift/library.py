@@ -8,15 +8,17 @@ Every object may be used from several threads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from resift.contracts.query_dsl import MAX_WINDOW, document_text
+from msgspec import structs
+
+from resift.contracts.query_dsl import document_text
+from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model, load_queries
-from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound, TextTooLong
+from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
 from resift.plugin.connect import open_engine, open_session_store
@@ -25,31 +27,13 @@ from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.rewriting.rewrite import JUDGED
 from resift.rewriting.text import find_text
+from resift.schema import check_text, fields_of, takes
 from resift.sessions.sessions import Sessions, check_id
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-_RANGES = {"size": (0, 10**4), "start": (0, 10**4), "window": (1, MAX_WINDOW), "knn": (0, MAX_WINDOW), "alpha": (0, 1)}
-
-
-class SearchOptions(TypedDict, total=False):
-    """What a search may say beside its query and size; see :class:`resift.reranker.search.request.Search`."""
-
-    start: int
-    window: int | None
-    alpha: float | None
-    method: str
-    widen: bool | None
-    knn: int | None
-    judged: str
-    reasons: bool
-    baseline: bool
-    highlight: bool
-    filter: dict[str, Any] | None
+    from typing_extensions import Self
 
 
 class Hit(dict[str, Any]):
@@ -230,13 +214,14 @@ class Index:
         self.library.service.knowledge.forget()
         return deleted
 
-    def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
+    @takes(SearchOptions)
+    def search(self, options: SearchOptions) -> Hits:
         """The best ``size`` hits for a query text, a query clause or a search body, without any session.
 
         Raises BadInput for a malformed query, an unknown option or one out of its range, TextTooLong for a query beyond
         the configured ``max_text``, and EngineError where the engine refuses the search.
         """
-        return self._search(query, None, size, options)
+        return self._search(options, None)
 
     def session(self, id: str) -> Session:
         """A person's session, 1 to 128 letters, digits and ``_ . : -``. Raises BadInput for another id.
@@ -245,14 +230,12 @@ class Index:
         """
         return Session(self, check_id(id))
 
-    def _search(self, query: str | dict[str, Any], session: str | None, size: int, options: SearchOptions) -> Hits:
+    def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service
-        if not isinstance(query, dict):
-            _check_text("query", query, service.config.max_text)
-        values: dict[str, Any] = {"size": size, **options}
-        _check_options(values)
-        answer = service.search(Search(self.name, query, session, **values))
-        return Hits(answer.body, self.fields, values.get("start", 0))
+        if isinstance(options.query, str):
+            check_text("query", options.query, service.config.max_text)
+        answer = service.search(Search(**structs.asdict(options), index=self.name, session=session))
+        return Hits(answer.body, self.fields, options.start)
 
 
 class Session:
@@ -267,9 +250,10 @@ class Session:
         self._service = index.library.service
         self._query = ""
 
-    def search(self, query: str | dict[str, Any], size: int = 10, **options: Unpack[SearchOptions]) -> Hits:
+    @takes(SearchOptions)
+    def search(self, options: SearchOptions) -> Hits:
         """The best hits as :meth:`Index.search` finds them, by all that this session has marked so far."""
-        hits = self.index._search(query, self.id, size, options)
+        hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else find_text(query.get("query", query))
         return hits
 
@@ -296,7 +280,9 @@ class Session:
         given = {name: _listed(name, documents) for name, documents in {**marked, "neutral": neutral}.items()}
         marks = collect_marks({name: _ids(name, documents) for name, documents in given.items()}, scores)
         query = self._query if query is None else query
-        _check_text("query", query, self._service.config.max_text)
+        if not isinstance(query, str):
+            raise BadInput("query is not a text", value=query, expected="a text")
+        check_text("query", query, self._service.config.max_text)
         try:
             return Explanation(self._service.feedback(self.id, self.index.name, query, marks))
         except AmbiguousDocument:
@@ -339,7 +325,7 @@ def open(
     Raises BadInput for an unknown setting or one out of its range, ModelNotFound and CorruptModel for a model that is
     none, and EngineUnavailable or BadInput for a file that cannot be opened. A cluster is first asked when an index is.
     """
-    names = [one.name for one in fields(Config) if one.name not in ("engine", "model", "store", "index", "max_body")]
+    names = [name for name in fields_of(Config) if name not in ("engine", "model", "store", "index", "max_body")]
     for name in settings.keys() - set(names):
         raise BadInput(f"unknown setting {name!r}", value=name, expected=" | ".join(names))
     if not isinstance(url, (str, Path)):  # of None, as of a variable that is not set, a file would be made
@@ -367,33 +353,3 @@ def _ids(name: str, given: Iterable[str | int | Hit]) -> list[str]:
     if wrong := [id for id in ids if not isinstance(id, str) or not id]:
         raise BadInput(f"{name} holds what is no document id", value=wrong[0], expected="document ids or hits")
     return list(map(str, ids))
-
-
-def _check_text(name: str, text: Any, limit: int) -> None:
-    if not isinstance(text, str):
-        raise BadInput(f"{name} is not a text", value=text, expected="a text or a search body")
-    if len(text) > limit:
-        raise TextTooLong(f"{name} has {len(text)} characters", value=len(text), expected=f"at most {limit}")
-    if text != text.encode("utf-8", "replace").decode():
-        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")
-
-
-def _check_options(values: Mapping[str, Any]) -> None:
-    known = ["size", *SearchOptions.__annotations__]
-    for name in values.keys() - set(known):
-        raise BadInput(f"unknown option {name!r}", value=name, expected=" | ".join(known))
-    for name, (low, high) in _RANGES.items():
-        value = values.get(name, low)
-        kind = (int, float) if name == "alpha" else int
-        if value is None and name not in ("size", "start"):
-            continue
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-            raise BadInput(f"{name} is {value!r}", value=value, expected=f"{low} to {high}")
-    for name, choices in (("method", ("auto", "vectors", "late")), ("judged", JUDGED)):
-        if values.get(name, choices[0]) not in choices:
-            raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected=" | ".join(choices))
-    for name in ("widen", "reasons", "baseline", "highlight"):
-        if not isinstance(values.get(name), (bool, NoneType)):
-            raise BadInput(f"{name} is {values[name]!r}", value=values[name], expected="True or False")
-    if not isinstance(values.get("filter") or {}, dict):
-        raise BadInput(f"filter is {values['filter']!r}", value=values["filter"], expected="a query clause")

@@ -18,6 +18,7 @@ from clock import Clock
 from engine_documents import CONTENT_WORDS
 
 from resift import Model, WordVectors, build_model, load_model
+from resift.lab.vectors.tables import build_table
 
 # A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,7 +56,7 @@ def vectors() -> WordVectors:
         next((centres[t] for t, members in TOPICS.items() if word in members.split()), 0) + 0.3 * rng.normal(size=8)
         for word in WORDS
     ]
-    return WordVectors.build(WORDS, np.asarray(rows, np.float32))
+    return build_table(WORDS, np.asarray(rows, np.float32))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""``resift index`` and ``encode``: documents indexed, or only encoded."""
+"""``resift index``: documents read, encoded and indexed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import click
-import numpy as np
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
-from resift.cli.text_fields import CorpusTexts, Records, choose_fields, with_text
+from resift.cli.text_fields import Records, choose_fields, with_text
 from resift.contracts.documents import ANALYZERS, check_name
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound, ResiftError, shorten
-from resift.files import replaced
+from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
-from resift.ingest.readers import ClaimedFiles, Columns, Files, Record
+from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
 from resift.lab.commands.train_self import adapt_files
 
@@ -105,18 +102,18 @@ def index(
     if adapt and "-" in files:
         raise BadInput("stdin cannot be read twice, to adapt and to index", value="-", expected="files")
     stop = Stop()
-    source = ClaimedFiles(files, format_, Columns(id_column, renames), stop)
+    source = Files(files, format_, Columns(id_column, renames), stop)
     refused = DeadLetters(Path(NewFile()(dead_letters or f"{check_name(index)}.dead.jsonl")))
     if not adapt:
         encoder = load_model(model)
         encoder.require_documents()
-    with opened(engine) as target, _unclaimed_kept(source, refused):
+    with opened(engine) as target:
         own = _existing_fields(target, index, fields)
         with stop.at_signals():
             chosen, records = choose_fields(source, fields) if own is None else with_text(source, own, index)
         if adapt:
             encoder, records = adapt_files(source, chosen, adapt), iter(source)
-        counted = _Counted(records, source)
+        counted = _Counted(records)
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
@@ -146,16 +143,10 @@ def _add_pipelines(engine: Engine, index: str) -> None:
 def _end(report: Report, stop: Stop) -> None:
     """Exit with the status of a signal, or of an indexing that is not right."""
     if stop.signal is not None:
-        _leave(stop, f"{_place(report)}, and nothing behind it")
+        click.echo(f"ended by {signal.Signals(stop.signal).name}; {_place(report)}, and nothing behind it", err=True)
+        sys.exit(128 + stop.signal)
     if report.dead or (report.without_text and report.without_text == report.indexed):
         sys.exit(NOT_RIGHT)
-
-
-def _leave(stop: Stop, place: str) -> NoReturn:
-    """Exit with the status of the signal that a stop was requested by, and say how far the documents were read."""
-    number = stop.signal or signal.SIGINT
-    click.echo(f"ended by {signal.Signals(number).name}; {place}", err=True)
-    sys.exit(128 + number)
 
 
 @contextmanager
@@ -177,50 +168,27 @@ def _place(report: Report) -> str:
     return f"read up to line {line} of {file}"
 
 
-@contextmanager
-def _unclaimed_kept(source: ClaimedFiles, refused: DeadLetters) -> Iterator[None]:
-    """Where the block raises, put what was read of stdin and is nowhere yet into the dead-letter file, and say so."""
-    try:
-        yield
-    except BaseException as error:
-        if lost := source.unclaimed:
-            refused.add_unclaimed(lost, error)
-            last = lost[-1]
-            told = f"read up to line {last.line} of {last.file}, and nothing behind it: "
-            click.echo(f"{told}{len(lost)} documents are in {refused.path}", err=True)
-        raise
-
-
 class _Counted:
-    """Records that are claimed from their source, and how many have no id of their own, or the id of an earlier one (of
-    the first million)."""
+    """Records, and how many have no id of their own, or that of an earlier one (of the first million)."""
 
-    def __init__(self, records: Records, source: ClaimedFiles) -> None:
-        self._records, self._source, self.unnamed = records, source, 0
-        self._ids: set[int] = set()  # as hashes, which are small
-        self.repeated, self._first = 0, ""
+    def __init__(self, records: Records) -> None:
+        self._records, self.unnamed, self.repeated = records, 0, 0
 
     def __iter__(self) -> Records:
+        ids: set[int] = set()  # as hashes, which are small
         for record in self._records:
-            self._source.claim(record)
             if isinstance(record, Record):
+                known = hash(record.id)
                 self.unnamed += not record.named
-                self._compare(record)
+                self.repeated += known in ids
+                if len(ids) < _REMEMBERED:
+                    ids.add(known)
             yield record
-
-    def _compare(self, record: Record) -> None:
-        known = hash(record.id)
-        if known in self._ids:
-            self.repeated += 1
-            self._first = self._first or f"{shorten(record.id)!r} in line {record.line} of {record.file}"
-        elif len(self._ids) < _REMEMBERED:
-            self._ids.add(known)
 
     def tell_ids(self) -> None:
         """Say on standard error how many have no id of their own, or another one's, if any do, and what that means."""
         if self.repeated:
-            told = f"{self.repeated} documents have the id of an earlier one, as {self._first}, and replace it"
-            click.echo(f"warning: {told}", err=True)
+            click.echo(f"warning: {self.repeated} documents have the id of an earlier one, and replace it", err=True)
         if self.unnamed:
             click.echo(
                 f"{self.unnamed} documents have no id of their own (_id, id, or what --id names) and are known by a "
@@ -263,35 +231,3 @@ def _print_indexed(report: Report, index: str, fields: Sequence[str], refused: D
         click.echo(f"warning: {report.without_text} documents have no text in {names}; no words find them", err=True)
     if report.dead:
         click.echo(f"{report.dead} refused: see {refused.path}", err=True)
-
-
-@click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--out", required=True, type=NewFile(), metavar="FILE.npy", help="File to write the float32 matrix to.")
-@fields_option
-@format_option
-@model_option
-@json_option
-def encode(
-    files: tuple[str, ...],
-    out: str,
-    fields: list[str] | None,
-    format_: str | None,
-    model: str,
-    as_json: bool,
-) -> None:
-    """Encode documents into a NumPy file, a row for each document.
-
-    The exit status is 3 if lines held no document: they have no row.
-    """
-    encoder = load_model(model)
-    texts = CorpusTexts(Files(files, format_), fields, "encoding")
-    matrix = np.concatenate([np.zeros((0, encoder.dim), np.float32), *encoder.encode_batches(texts)])
-    with replaced(out) as file:
-        # not by np.save, whose error for a full disk is two numbers of bytes
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(matrix))
-        file.write(matrix.data)
-    report = {"vectors": len(matrix), "dim": encoder.dim, "file": out, "left_out": texts.left_out}
-    print_report(report, as_json, f"{len(matrix)} vectors of {encoder.dim} dimensions in {out}")
-    if texts.left_out:
-        sys.exit(NOT_RIGHT)

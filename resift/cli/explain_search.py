@@ -14,18 +14,19 @@ from resift.cli.options import (
     engine_option,
     json_option,
     model_option,
+    option_for,
     service_settings,
     store_for,
     store_option,
 )
 from resift.cli.output import print_report
+from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
 from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
-from resift.rewriting.request import OPTIONS
-from resift.rewriting.rewrite import Rewritten
-from resift.vectors.similarity import beta_of
+from resift.rewriting.settings import Rewritten
+from resift.schema import fields_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 
@@ -37,7 +38,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 @click.argument("index")
 @click.argument("query", required=False)
 @click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
-@click.option("--session", metavar="ID", help="The session whose marks count.")
+@option_for(SearchRequest, "session", metavar="ID")
 @engine_option
 @model_option
 @store_option
@@ -72,7 +73,7 @@ def explain_search(
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
-        search = Search(index, asked, session)
+        search = Search(asked, index=index, session=session)
         body = search_body(search, info, service.search_model.table.idf)
         options = asked_by(search, body)
         named = options.session
@@ -113,18 +114,20 @@ def _shortened(value: Any) -> Any:
 
 def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
     """In a sentence each, what was added to a search ``before``, and why something was not."""
-    after = query.body
-    if after != before:
-        yield from _words(query, after)
-        if query.is_scored:
-            yield from _similarity(query)
-        yield from _judged(query)
-    count = len(query.knowledge.documents)
-    if count and query.knowledge.feedback is None:
-        yield f"Nothing that the session learned of its {count} judged documents concerns this query."
+    knowledge, settings, changed = query.knowledge, query.settings, query.body != before
+    if changed and (words := list(knowledge.terms)):
+        more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
+        yield f"Words of the session: {', '.join(words[:_WORDS])}{more}."
+    if changed and query.is_scored:
+        yield f"Vectors weigh {settings.alpha:.4g} in the first {settings.window} hits of each shard."
+    elif changed and knowledge.own.vectors:
+        yield f"Vectors of clauses are moved by judged documents' own: {', '.join(knowledge.own.vectors)}."
+    if knowledge.documents:
+        concern = "" if knowledge.feedback else ", none of which concerns this query"
+        yield f"Judged documents: {len(knowledge.documents)}{concern}; in later searches: {settings.judged}."
     if query.obstacle:
-        yield f"{'Not added to' if after != before else 'Left as it was'}: {query.obstacle}."
-    for note in query.knowledge.notes:
+        yield f"{'Not added to' if changed else 'Left as it was'}: {query.obstacle}."
+    for note in knowledge.notes:
         yield f"Note: {note}."
 
 
@@ -132,39 +135,6 @@ def _unread(body: dict[str, Any]) -> Iterator[str]:
     """A sentence for each name in ``ext.ml_inference`` that may be a misspelt one."""
     ext = body.get("ext")
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
-    for name in [name for name in given or () if name not in OPTIONS]:
-        yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(OPTIONS)})."
-
-
-def _words(query: Rewritten, after: dict[str, Any]) -> Iterator[str]:
-    words = list(query.knowledge.terms)
-    if not words:
-        return
-    more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
-    yield f"Words of the session: {', '.join(words[:_WORDS])}{more}."
-    if "should" in after["query"].get("bool", {}):
-        yield "The strongest of them are in the query, the others in the rescoring of its first hits."
-
-
-def _similarity(query: Rewritten) -> Iterator[str]:
-    knowledge, settings = query.knowledge, query.settings
-    if knowledge.vector is None or not settings.alpha:
-        return
-    measure = "1 + cosine" if knowledge.similarity == "cosine" else "fuzzy Jaccard similarity"
-    yield (
-        f"The first {settings.window} hits of each shard have their scores multiplied by "
-        f"exp({beta_of(settings.alpha):.4g} · ({measure})), for an alpha of {settings.alpha:.4g}."
-    )
-    if knowledge.feedback is not None:
-        how = "moved" if knowledge.mask is None else "moved, and weighed by a mask,"
-        count = len(knowledge.documents)
-        yield f"The query's vector is {how} by what the session learned of its {count} judged documents."
-
-
-def _judged(query: Rewritten) -> Iterator[str]:
-    knowledge, judged = query.knowledge, query.settings.judged
-    if judged == "keep" and knowledge.kept:
-        yield f"Documents judged for other queries keep about the place that they have without: {len(knowledge.kept)}."
-    elif judged != "keep" and knowledge.judged:
-        what = "are left out" if judged == "hide" else "come after all others of these hits"
-        yield f"Judged documents {what}: {len(knowledge.judged)}."
+    known = fields_of(PipelineOptions)
+    for name in [name for name in given or () if name not in known]:
+        yield f"Note: Resift reads no {name!r} in ext.ml_inference ({', '.join(known)})."

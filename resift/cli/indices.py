@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-from resift.cli.failures import INTERRUPTED, NOT_RIGHT
+from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import engine_option, json_option, model_option, opened, service_settings
 from resift.cli.output import print_report, print_table, require_consent, shown_progress
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, IndexNotFound
+from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
-from resift.ingest.verify import Verification
 from resift.operations import indices as operations
 from resift.operations.plan import count_documents
-
-SECONDS = 30  # between two rounds of watching
 
 
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")
@@ -84,18 +79,10 @@ def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
 @click.command(epilog="Example: resift verify news --repair")
 @click.argument("index", nargs=-1, metavar="[INDEX]...")
 @click.option("--repair", is_flag=True, help="Encode documents again if their vector is missing or another text's.")
-@click.option(
-    "--watch",
-    is_flag=False,
-    flag_value=SECONDS,
-    type=click.IntRange(1, 86_400),
-    metavar="[SECONDS]",
-    help=f"Go on until a signal ends it: repair what was written since, every {SECONDS} seconds if not given.",
-)
 @engine_option
 @model_option
 @json_option
-def verify(index: tuple[str, ...], repair: bool, watch: int | None, engine: str, model: str, as_json: bool) -> None:
+def verify(index: tuple[str, ...], repair: bool, engine: str, model: str, as_json: bool) -> None:
     """Check that every vector of --model belongs to the text beside it, by encoding all texts again.
 
     INDEX is an index, an alias, a data stream or a pattern, and there may be several; without any all indices that have
@@ -104,10 +91,6 @@ def verify(index: tuple[str, ...], repair: bool, watch: int | None, engine: str,
     The exit status is 3 if vectors are missing or stale and were not repaired.
     """
     stop = Stop()
-    if watch is not None:
-        with opened(engine) as target:
-            _watch(target, model, index, watch, stop, as_json)
-        return
     with stop.at_signals(), shown_progress("documents") as progress:
         found = operations.verify(engine, *index, model=model, repair=repair, progress=progress, stop=stop)
     print_report(found.to_dict(), as_json, *found.lines)
@@ -118,24 +101,3 @@ def verify(index: tuple[str, ...], repair: bool, watch: int | None, engine: str,
         sys.exit(128 + stop.signal)
     if not found.in_order:
         sys.exit(NOT_RIGHT)
-
-
-def _watch(engine: Engine, model: str, names: Sequence[str], seconds: int, stop: Stop, as_json: bool) -> None:
-    """Mend until a signal comes. Raises BadInput for the embedded engine."""
-    from resift.ingest.watching import Watch
-    from resift.plugin.opensearch.engine import OpenSearchEngine
-
-    if not isinstance(engine, OpenSearchEngine):
-        raise BadInput(
-            "the embedded engine cannot be watched: it is written to through Resift alone, with vectors",
-            expected="an OpenSearch cluster; or resift verify without --watch",
-        )
-
-    def found(what: Verification) -> None:
-        print_report(asdict(what), as_json, *operations.found_lines(what, True))
-        sys.stdout.flush()  # who reads a pipe is to see it now
-
-    with stop.at_signals():
-        Watch(engine, load_model(model), names, stop, found, lambda line: click.echo(line, err=True)).run(seconds)
-    if stop.signal == signal.SIGINT:
-        sys.exit(INTERRUPTED)

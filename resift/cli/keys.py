@@ -61,11 +61,10 @@ def list_keys(as_json: bool) -> None:
 
 @keys.command(epilog="Example: resift keys delete shop")
 @click.argument("name")
-@json_option
-def delete(name: str, as_json: bool) -> None:
+def delete(name: str) -> None:
     """Delete a key. Its sessions stay, for a new key of the same name or one with the scope admin."""
     from resift.reranker.access.keys import KeyFile
 
     path = service_settings().keys
     KeyFile(path).delete(name)
-    print_report({"name": name, "deleted": True, "file": path}, as_json, f"{name} is deleted from {path}")
+    click.echo(f"{name} is deleted from {path}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from resift.cli import cluster, demo, documents, indices, search, serve
+from resift.cli import cluster, documents, indices, search, serve
 from resift.cli.explain_search import explain_search
-from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
 from resift.cli.mcp import mcp
@@ -14,7 +13,10 @@ from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
 from resift.lab.commands import vectors, word2doc
+from resift.lab.commands.demo import demo
+from resift.lab.commands.encode import encode
 from resift.lab.commands.evaluate import evaluate
+from resift.lab.commands.export import export
 from resift.lab.commands.train import train
 from resift.lab.commands.train_judged import emboost_command, reranker_command
 from resift.lab.commands.train_queries import queries_command
@@ -35,7 +37,7 @@ def main() -> None:
 for command in (
     documents.index,
     indices.verify,
-    documents.encode,
+    encode,
     search.search,
     explain_search,
     indices.indices,
@@ -57,7 +59,7 @@ for command in (
     status,
     cluster.guard,
     role_command,
-    demo.demo,
+    demo,
 ):
     main.add_command(command)
 for command in (self_command, queries_command, reranker_command, emboost_command, word2doc.train_command):

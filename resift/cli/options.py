@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import csv
-import inspect
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from msgspec import Struct
 
-from resift.cli.paths import NewFolder, ParameterType
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
-from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
@@ -25,62 +21,15 @@ from resift.plugin.connect import (
     default_store,
     open_engine,
     open_session_store,
-    open_ubi_log,
-    ubi_address,
 )
 from resift.plugin.sqlite.sessions import holds_sessions
-from resift.vectors.packaged import DEFAULT
-
-if TYPE_CHECKING:
-    from resift.reranker.config import Config
+from resift.reranker.config import Config
+from resift.schema import fields_of, plain, schema_of
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 PORT = 8080
 ELSEWHERE = "(--store names another place)"
-
-
-class WholeNumber(ParameterType):
-    """A whole number, ``least`` or more, that libraries written in C can hold.
-
-    Without ``least`` the setting itself says what is too small for it.
-    """
-
-    name = "integer"
-
-    def __init__(self, least: int = -(2**31)) -> None:
-        self.least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Fails for what is none, and for one that is too small or too large."""
-        number: int = click.IntRange(self.least, 2**31 - 1).convert(value, param, ctx)
-        return number
-
-
-class Fraction(ParameterType):
-    """A number from 0 to 1."""
-
-    name = "float"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number. Fails for what is none, NaN, and one beyond."""
-        number = float(click.FLOAT.convert(value, param, ctx))
-        if not 0 <= number <= 1:  # click.FloatRange lets NaN pass
-            self.fail(f"{value} is not in the range 0<=x<=1.", param, ctx)
-        return number
-
-
-def option_of(settings: Callable[..., Any], name: str, help: str, **attributes: Any) -> Decorator:
-    """The option ``--name`` for a parameter ``name`` of ``settings``, a dataclass of settings or a function.
-
-    The default and, unless ``type`` is among the ``attributes`` of the click option, its type are the parameter's.
-    """
-    default = inspect.signature(settings).parameters[name].default
-    if attributes.get("type", type(default)) is int:
-        attributes["type"] = WholeNumber()
-    return click.option(
-        f"--{name.replace('_', '-')}", name, **{"default": default, "show_default": True, "help": help, **attributes}
-    )
 
 
 def combined(*options: Decorator) -> Decorator:
@@ -94,24 +43,22 @@ def combined(*options: Decorator) -> Decorator:
     return decorate
 
 
-class ServiceOption(click.Option):
-    """An option for a setting of the service, with the service's default and variable; ``setting`` is its name."""
+def option_for(kind: type[Struct], name: str, *names: str, **attributes: Any) -> Decorator:
+    """The option ``--name`` for a declared field: its default, range and help are the field's.
 
-    def __init__(self, *arguments: Any, setting: str, **attributes: Any) -> None:
-        defaults = {"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, "show_default": True}
-        super().__init__(*arguments, **{**defaults, **attributes})
-        self.setting = setting
-
-    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
-        """The service's default, looked up only now: its settings come with Flask, which most commands do not need."""
-        from resift.reranker.config import Config
-
-        return getattr(Config, self.setting)
+    ``names`` are the option's instead, and ``attributes`` win over what is declared.
+    """
+    field = fields_of(kind)[name]
+    schema = schema_of(field.type)
+    numbers = [part for part in (schema, *schema.get("anyOf", ())) if "minimum" in part]
+    ranged = {"type": click.IntRange(numbers[0]["minimum"], numbers[0]["maximum"])} if numbers else {}
+    declared = {"default": field.default, "show_default": True, "help": plain(schema["description"]), **ranged}
+    return click.option(*(names or (f"--{name.replace('_', '-')}",)), **{**declared, **attributes})
 
 
-def service_option(setting: str, *names: str, **attributes: Any) -> Decorator:
-    """A :class:`ServiceOption` as a decorator; ``names`` are the option's, by default ``--setting``."""
-    return click.option(*(names or (f"--{setting}",)), cls=ServiceOption, setting=setting, **attributes)
+def service_option(setting: str, **attributes: Any) -> Decorator:
+    """The option for a setting of the service, with the service's default and variable."""
+    return option_for(Config, setting, **{"envvar": f"RESIFT_{setting.upper()}", "show_envvar": True, **attributes})
 
 
 def checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -125,7 +72,6 @@ engine_option = service_option(
     envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
     metavar="URL|FILE",
     callback=checked_address,
-    help="Where the documents are: one or more OpenSearch URLs, separated by commas, or the embedded engine's file.",
 )
 
 
@@ -133,7 +79,7 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
     """Option callback: where the sessions are, by default those of the documents of --engine."""
     if value:
         return checked_address(context, parameter, value)
-    store = default_store(context.params["engine"])
+    store = default_store(context.params.get("engine") or service_settings().engine)
     tell_other_sessions(store)
     return store
 
@@ -155,36 +101,17 @@ store_option = service_option(
     metavar="URL|FILE",
     callback=_chosen_store,
     show_default=f"the embedded engine's file, {SESSIONS_FILE} for a cluster",
-    help="Where the sessions are: an OpenSearch URL or an SQLite file.",
 )
 
 
 def service_settings() -> Config:
     """The service's settings by the variables RESIFT_*: what commands share with it and have no options for."""
-    from resift.reranker.config import Config  # with Flask, which most commands do not need
-
     return Config.from_environment()
 
 
-model_option = click.option(
-    "--model",
-    default=DEFAULT,
-    envvar="RESIFT_MODEL",
-    show_envvar=True,
-    metavar="DIR",
-    show_default=True,
-    help="The folder of a saved model, or resift-en, the packaged one.",
-)
+model_option = service_option("model", metavar="DIR")
 # how a search compares texts and documents
-search_models = combined(
-    model_option,
-    service_option(
-        "static_queries",
-        "--static-queries",
-        metavar="DIR",
-        help="Static queries, to search by together with the model: indices need the vectors of both.",
-    ),
-)
+search_models = combined(model_option, service_option("static_queries", metavar="DIR"))
 port_option = click.option(
     "--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="Port to listen on."
 )
@@ -228,60 +155,7 @@ format_option = click.option(
     show_default="by the file's ending; jsonl for stdin",
     help="Format of the documents.",
 )
-vectors_option = click.option(
-    "--vectors",
-    default=DEFAULT,
-    show_default=True,
-    metavar="DIR",
-    help="The folder of the word vectors to start from, or resift-en, the packaged ones.",
-)
-out_option = click.option("--out", required=True, type=NewFolder(), metavar="DIR", help="The folder to write.")
-
-
-def seeded(help: str) -> Decorator:
-    """The option ``--seed``; ``help`` says what the seed is of."""
-    return click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help=help)
-
-
-seed_option = seeded("Number that random choices start from; the same one repeats a result.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
-
-
-def weighted_name(text: str) -> tuple[str, float]:
-    """``NAME`` or ``NAME=WEIGHT`` as a pair; without a weight it is 1. Raises BadInput if the weight is no number."""
-    name, equals, weight = text.rpartition("=")
-    try:
-        number = float(weight) if equals else 1.0
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadInput(f"{text} has no weight", value=text, expected="NAME or NAME=WEIGHT")
-    return name if equals else text, number
-
-
-def weighted_names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[Any]:
-    """Option callback: ``NAME[=WEIGHT]`` several times, as a list of pairs."""
-    return [weighted_name(text) for text in value]
-
-
-def shares_of(context: Any, parameter: Any, value: str | None) -> tuple[float, ...] | None:
-    """Option callback: the numbers of ``--split``."""
-    if value is None:
-        return None
-    try:
-        shares = tuple(float(part) for part in value.split(","))
-    except ValueError:
-        shares = ()
-    if len(shares) != 3 or not all(0 <= share < math.inf for share in shares):
-        raise BadInput(f"--split {value}", value=value, expected="three numbers, as 60,10,30")
-    return shares
-
-
-def checkpoint_beside(out: str) -> Path:
-    """The file that a training into the folder ``out`` keeps its state in; the folder around it is created."""
-    checkpoint = Path(f"{out.rstrip('/')}.checkpoint")
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    return checkpoint
 
 
 @contextmanager
@@ -298,17 +172,6 @@ def opened(url: str) -> Iterator[Engine]:
 def opened_store(store: str) -> Iterator[SessionStore]:
     """The store of sessions at a URL or in a file, closed at the end."""
     found = open_session_store(store, service_settings().session_index)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@contextmanager
-def opened_ubi_log(engine: str, store: str) -> Iterator[UbiLog]:
-    """UBI's log beside an engine and its sessions, closed at the end."""
-    settings = service_settings()
-    found = open_ubi_log(ubi_address(engine, store), settings.ubi_events, settings.ubi_queries)
     try:
         yield found
     finally:

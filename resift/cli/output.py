@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from typing import Any, NoReturn
@@ -17,11 +16,9 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.errors import BadInput, Interrupted
-from resift.ingest.readers import BadLine, Files, Record
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Step
 
-_NARROWEST = 8  # columns of a terminal that a cut cell has
 _NO_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories
 _JOINERS = "\u200c\u200d"  # without which words of Persian or Hindi, and many an emoji, fall apart
 
@@ -94,14 +91,6 @@ def require_consent(yes: bool, question: str) -> None:
     raise BadInput("not confirmed: nothing was changed", value="no", expected="y, or --yes")
 
 
-def read_with_progress(records: Iterable[Record | BadLine], files: Files, label: str) -> Iterator[Record | BadLine]:
-    """The ``records`` of ``files``, with a progress bar by the bytes that have been read."""
-    with progress_bar(label) as progress:
-        for record in records:
-            progress(files.position, files.total)
-            yield record
-
-
 def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
     """Print a report: as one JSON object, or else as ``lines`` of text."""
     if as_json:
@@ -112,30 +101,15 @@ def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    """Print rows below their head, in columns as wide as they have to be; below each row its lines of ``notes``.
-
-    On a terminal the head is bold, and the widest columns are cut where the table would be wider than it.
-    """
-    widths = _fitting([max(map(display_width, column)) for column in zip(head, *rows, strict=True)])
+    """Print rows below their head, which is bold on a terminal, in columns as wide as they have to be; below each row
+    its lines of ``notes``."""
+    widths = [max(map(display_width, column)) for column in zip(head, *rows, strict=True)]
     for number, (row, note) in enumerate(zip_longest((head, *rows), ("", *notes), fillvalue="")):
-        fitted = zip(row, widths, strict=True)
-        cells = [cell if display_width(cell) <= width else cut(cell, width) for cell, width in fitted]
-        padded = (cell + " " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True))
+        padded = (cell + " " * (width - display_width(cell)) for cell, width in zip(row, widths, strict=True))
         line = "  ".join(padded).rstrip()
         click.echo(line if number else click.style(line, bold=True))  # echo takes the style out of what is no terminal
         for line in note.splitlines():
             click.echo(f"  {line}")
-
-
-def _fitting(widths: list[int]) -> list[int]:
-    """The widths of columns, the widest made narrower until all of them fit the terminal, if there is one."""
-    if not sys.stdout.isatty():
-        return widths
-    room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
-    fitting = list(widths)
-    while sum(fitting) > room and max(fitting) > _NARROWEST:
-        fitting[fitting.index(max(fitting))] -= 1
-    return fitting
 
 
 def display_width(text: str) -> int:

@@ -14,12 +14,14 @@ from resift.cli.options import (
     engine_option,
     json_option,
     model_option,
+    option_for,
     service_settings,
     store_for,
     store_option,
 )
 from resift.cli.output import cut, display_width
-from resift.contracts.query_dsl import MAX_RESULTS, document_text
+from resift.contracts.query_dsl import document_text
+from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
 
@@ -30,8 +32,9 @@ _ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
 @click.command(epilog="Example: resift search news 'bush fire' --session anna")
 @click.argument("index")
 @click.argument("query")
-@click.option("--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Hits to show.")
-@click.option("--session", metavar="ID", help="Search in this session, following what was marked in it.")
+@option_for(SearchRequest, "size")
+@option_for(SearchRequest, "knn", metavar="N", show_default="RESIFT_KNN")
+@option_for(SearchRequest, "session", metavar="ID")
 @engine_option
 @model_option
 @store_option
@@ -40,6 +43,7 @@ def search(
     index: str,
     query: str,
     size: int,
+    knn: int | None,
     session: str | None,
     engine: str,
     model: str,
@@ -63,12 +67,12 @@ def search(
         # There is no second search that could show what is read in the background of this one.
         opened.service.did_you_mean.patience = _SUGGESTION_SECONDS
         if session is None:
-            hits = found.search(query, size)
+            hits = found.search(query, size, knn=knn)
         else:
             asker = found.session(session)
             if not asker.explain()["judgements"]:
                 click.echo(f"session {session} has no marks in {store} {ELSEWHERE}", err=True)
-            hits = asker.search(query, size)
+            hits = asker.search(query, size, knn=knn)
     if as_json:
         click.echo(json.dumps(hits.response, ensure_ascii=False))
         return

@@ -7,12 +7,11 @@ import click
 from resift.cli import serving
 from resift.cli.options import (
     engine_option,
-    json_option,
+    model_option,
     port_option,
     search_models,
     service_settings,
 )
-from resift.cli.output import print_report
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -57,32 +56,29 @@ def reranker_group() -> None:
     show_default="those that it learned from, else all",
     help="An index whose searches it orders. May be repeated.",
 )
-@search_models
-@json_option
-def use_reranker(source: str, indices: tuple[str, ...], model: str, static_queries: str, as_json: bool) -> None:
+@model_option
+def use_reranker(source: str, indices: tuple[str, ...], model: str) -> None:
     """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
 
-    --model and --static-queries are those of the service: beside others than it was judged with it is an unknown.
+    --model and RESIFT_STATIC_QUERIES are those of the service: beside others than it was judged with it is an unknown.
     """
     from resift.encoders.registry import load_model, load_queries, search_model
     from resift.reranker.late_reranker import doubts, put_into_service
 
-    folder = service_settings().reranker
-    hash = search_model(load_model(model), load_queries(static_queries)).hash
+    settings = service_settings()
+    folder, hash = settings.reranker, search_model(load_model(model), load_queries(settings.static_queries)).hash
     found = put_into_service(source, folder, indices)
     of = ", ".join(found.indices) or "all indices"
-    report = {"name": found.name, "hash": found.hash, "folder": folder, "indices": list(found.indices)}
-    print_report(report, as_json, f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
+    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
     for doubt in doubts(found, hash):
         click.echo(f"warning: {doubt}", err=True)
 
 
 @reranker_group.command("drop", epilog="Example: resift reranker drop")
-@json_option
-def drop_reranker(as_json: bool) -> None:
+def drop_reranker() -> None:
     """Take the trained reranker out of service."""
     from resift.reranker.late_reranker import take_out_of_service
 
     folder = service_settings().reranker
     take_out_of_service(folder)
-    print_report({"dropped": folder}, as_json, f"nothing is in service from {folder}")
+    click.echo(f"nothing is in service from {folder}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import ELSEWHERE, engine_option, json_option, opened_store, store_option
+from resift.cli.options import ELSEWHERE, json_option, opened_store, store_option
 from resift.cli.output import print_report, print_table
 from resift.errors import BadInput, SessionNotFound
 
@@ -19,10 +19,9 @@ def sessions() -> None:
 
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
-@engine_option
 @store_option
 @json_option
-def list_command(engine: str, store: str, as_json: bool) -> None:
+def list_command(store: str, as_json: bool) -> None:
     """List the sessions that have not expired, the one used last first.
 
     JUDGEMENTS counts the documents whose judgement is in force.
@@ -66,23 +65,18 @@ def _moment(seconds: float) -> str:
 
 
 @sessions.command(epilog="Example: resift sessions purge")
-@engine_option
 @store_option
-@json_option
-def purge(engine: str, store: str, as_json: bool) -> None:
+def purge(store: str) -> None:
     """Delete expired sessions. The reranker does so too, a few at a time."""
     with opened_store(store) as found:
-        report = {"deleted": found.purge(time.time()), "kept": found.count()}
-    print_report(report, as_json, f"{report['deleted']} expired sessions deleted, {report['kept']} kept")
+        click.echo(f"{found.purge(time.time())} expired sessions deleted, {found.count()} kept")
 
 
 @sessions.command(epilog="Example: resift sessions delete anna")
 @click.argument("session", required=False)
 @click.option("--index", help="Delete all sessions with a judgement in this index.")
-@engine_option
 @store_option
-@json_option
-def delete(session: str | None, index: str | None, engine: str, store: str, as_json: bool) -> None:
+def delete(session: str | None, index: str | None, store: str) -> None:
     """Delete one session, or all sessions of an index."""
     if (session is None) == (index is None):
         raise BadInput("name a session, or an index with --index", value=session, expected="one of the two")
@@ -91,4 +85,4 @@ def delete(session: str | None, index: str | None, engine: str, store: str, as_j
             expected = f"a session of {store} {ELSEWHERE}"
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
         deleted = 1 if index is None else found.delete_index(index)
-    print_report({"deleted": deleted}, as_json, f"{deleted} sessions deleted")
+    click.echo(f"{deleted} sessions deleted")

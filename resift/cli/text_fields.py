@@ -9,12 +9,10 @@ import click
 
 from resift.cli.failures import NOT_RIGHT, Failure
 from resift.cli.options import joined_names
-from resift.cli.output import read_with_progress
 from resift.contracts.query_dsl import document_text
 from resift.errors import BadInput
 from resift.ingest.fields import fields_of, guess_fields, sample
 from resift.ingest.readers import BadLine, Files, Record
-from resift.ingest.texts import texts_of
 
 _SHOWN, _NONE = 20, "none that holds a text"
 Fields = Sequence[str]
@@ -91,30 +89,3 @@ def _available(documents: Sequence[Source]) -> str:
 
 def _names(documents: Sequence[Source]) -> str:
     return ", ".join(fields_of(documents)[:_SHOWN]) or _NONE
-
-
-class CorpusTexts:
-    """The texts of documents, with a progress bar if it has a ``label``.
-
-    ``left_out`` counts the lines that held no document.
-    """
-
-    def __init__(self, files: Files, fields: Fields | None, label: str | None = None) -> None:
-        self._files, self._fields, self._label = files, fields, label
-        self.left_out = 0
-
-    def __iter__(self) -> Iterator[str]:
-        fields, records = choose_fields(self._files, self._fields)
-        if self._label is not None:
-            records = read_with_progress(records, self._files, self._label)
-        yield from texts_of(self._counted(records), fields)
-
-    def _counted(self, records: Records) -> Records:
-        first = ""
-        for record in records:
-            if isinstance(record, BadLine):
-                self.left_out += 1
-                first = first or f"line {record.line} of {record.file}: {record.reason}"
-            yield record
-        if self.left_out:
-            click.echo(f"warning: {self.left_out} lines contain no document and were skipped: {first}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +37,24 @@ MAX_ID_BYTES = 512  # OpenSearch's limit; the embedded engine keeps it too
 
 
 @dataclass(frozen=True)
+class VectorField:
+    """A field of documents' vectors, or of the weights of their tokens, whoever makes them.
+
+    ``name``: where they stand, which is inside of a ``semantic`` field. ``kind``: ``float``, ``byte`` or ``binary``
+    numbers, ``dim`` of them where the mapping tells, in a k-NN ``space``, or ``tokens``. ``nested``: whether a document
+    may have several, as objects of its own. ``model``: the id of the engine's model by which a ``semantic`` field has
+    queries encoded.
+    """
+
+    name: str
+    kind: str = "float"
+    dim: int | None = None
+    nested: bool = False
+    model: str | None = None
+    space: str = "l2"
+
+
+@dataclass(frozen=True)
 class IndexInfo:
     """What an index records about itself.
 
@@ -45,7 +63,8 @@ class IndexInfo:
     Resift did not make. ``indices`` are the own names of all indices that ``name`` stands for, and ``vector_field`` is
     the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
     among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
-    those of another model that are searched together with these, joined at ``lengths``.
+    those of another model that are searched together with these, joined at ``lengths``. ``mapped``: the fields of
+    vectors in its mapping, ours and others', by the names that queries have for them.
     """
 
     name: str
@@ -59,6 +78,7 @@ class IndexInfo:
     others: tuple[IndexInfo, ...] = ()
     beside: IndexInfo | None = None
     lengths: tuple[float, ...] = ()
+    mapped: Mapping[str, VectorField] = field(default_factory=dict)
 
     @property
     def searched(self) -> VectorFields:
@@ -94,7 +114,7 @@ class IndexInfo:
         """
         if self.model is None:
             return self
-        found = self.of(model)
+        found = replace(self.of(model), mapped=self.mapped)
         if queries is None:
             return found
         beside = self.find(queries)
@@ -149,7 +169,7 @@ class IndexInfo:
                 value=other.name,
                 expected="one model's indices",
             )
-        return replace(common[0], others=tuple(common[1:]))
+        return replace(common[0], others=tuple(common[1:]), mapped=_agreed([info.mapped for info in infos]))
 
     def same(self, other: IndexInfo) -> IndexInfo | None:
         """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""
@@ -157,12 +177,18 @@ class IndexInfo:
         return next((one for one in (self, *self.others) if (one.model, one.vector_field) == key), None)
 
 
+def _agreed(mappings: Sequence[Mapping[str, VectorField]]) -> dict[str, VectorField]:
+    """The fields of vectors in which no two of several indices differ; some may lack one."""
+    every = {name: one for mapping in mappings for name, one in mapping.items()}
+    return {name: one for name, one in every.items() if all(mapping.get(name, one) == one for mapping in mappings)}
+
+
 def _all_fields(infos: Sequence[IndexInfo]) -> tuple[str, ...]:
     """The text fields of several indices, each once."""
     fields: dict[str, str] = {}
-    for field in (field for info in infos for field in info.fields):
+    for name in (name for info in infos for name in info.fields):
         # where only some indices nest its objects, it is asked for as the others have it
-        fields[field] = field if isinstance(fields.get(field, field), NestedField) else str(field)
+        fields[name] = name if isinstance(fields.get(name, name), NestedField) else str(name)
     return tuple(fields.values())
 
 

@@ -17,6 +17,7 @@ from resift.contracts.query_dsl import (
     Body,
     VectorFields,
     is_ours,
+    values_of,
     vector_field_names,
 )
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
@@ -165,6 +166,44 @@ class Engine(ABC):
         """What is wrong with the field of the vectors that ``info`` describes as a whole; "" if nothing is."""
         return ""
 
+    def plain_search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
+        """:meth:`search` for what Resift itself reads, by no search pipeline."""
+        return self.search(index, body, vectors, headers)
+
+    def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
+        """The vector (K,) that the engine's own ``model``, by its id, makes of a query text; None without models.
+
+        Raises EngineError or EngineUnavailable where the model is gone, or takes longer than a search can wait.
+        """
+        return None
+
+    def query_tokens(
+        self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
+    ) -> dict[str, float] | None:
+        """The tokens and weights that the engine's own sparse ``model``, or else an ``analyzer``, makes of a text.
+
+        None without models. Raises what :meth:`embed` raises.
+        """
+        return None
+
+    def field_vectors(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, Floats]:
+        """The vector (K,) in a ``field`` of each document with one of these ids that has one.
+
+        It may be rounded as those of :meth:`search`, and is there for fields that ``_source`` leaves out too.
+        """
+        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
+        result = self.plain_search(index, body, field, headers)
+        held = zip(result.hits, result.vectors, strict=True)
+        return {hit["_id"]: vector for hit, vector in held if vector is not None}
+
+    def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
+        """The values of a ``field`` in the source of each document with one of these ids."""
+        query = {"ids": {"values": list(ids)}}
+        hits = self.plain_search(index, {"query": query, "size": len(ids), "_source": [field]}, headers=headers).hits
+        return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
+
     def drop_if_exists(self, index: str) -> None:
         """Delete an index with all its documents if it exists."""
         with suppress(IndexNotFound):
@@ -197,7 +236,7 @@ class Engine(ABC):
         source = {"includes": ["*", *vector_field_names(vectors)], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
-        result = self.search(index, body, vectors, headers)
+        result = self.plain_search(index, body, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
         # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
         if silent := shards["total"] - shards["successful"]:

@@ -1,6 +1,6 @@
 """Encoders: every model is a word table, a pool, a mask, maybe a head, and a similarity, run by one kernel.
 
-By the names that :func:`resift.encoders.registry.build_model` and the trainings give them:
+By the names that :func:`resift.lab.encoders.builders.build_model` and the trainings give them:
 
 ================  =========================================  =====  ==========
 name              row of a word                              pool   similarity
@@ -24,16 +24,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import sparse_counts
 from resift.encoders import pooling
 from resift.encoders.batching import BATCH, map_in_threads, text_batches
-from resift.encoders.kmeans import FREQUENT
 from resift.errors import BadInput, DimensionMismatch
 from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
@@ -41,12 +39,10 @@ from resift.vectors.folder import content_hash, write_folder
 from resift.vectors.similarity import SIMILARITIES, dynamax, unit_rows
 from resift.vectors.table import WordVectors
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
 # chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
 ALPHA, ADAPTED_MAX_ALPHA = 0.5, 0.75
 MODEL_FILE = "model.json"
+FREQUENT = 20_000  # words that explanations name
 _BLOCK = 512
 _LONG = 20_000  # characters
 # of the weight of a rare word, what a word without a row has beside the others of two texts; chosen on STS 2012
@@ -201,7 +197,7 @@ class Model:
     def _pool(self, texts: Sequence[str]) -> Floats:
         """Pooled rows of each text's parts, (n · S, K)."""
         ids, offsets = self.table.ids(texts)
-        starts = self._part_starts(offsets)
+        starts = self.part_starts(offsets)
         pooled = np.empty((len(starts) - 1, self.table.dim), np.float32)
         loops = pooling.KERNELS.for_texts(texts) or pooling
         if self.pool == "mean":
@@ -210,7 +206,7 @@ class Model:
             loops.pool_max(ids, starts, self._matrix, self._factors, pooled)
         return pooled
 
-    def _part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    def part_starts(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where each part of each text starts, and the end: (n · S + 1,)."""
         if self.segments == 1:
             return offsets
@@ -253,11 +249,6 @@ class Model:
         """The product of a word without a row with itself, as that of one whose row has the usual length."""
         square = float(np.square(self.table.rows(self.table.word_ids[:FREQUENT])).sum(axis=1).mean())
         return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
-
-    def counts(self, texts: Sequence[str]) -> csr_matrix:
-        """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
-        ids, offsets = self.table.ids(texts)
-        return sparse_counts(ids, self._part_starts(offsets), len(self.table))
 
     def _finish(self, pooled: Floats) -> Floats:
         """Pooled parts (n, S·K) weighed by the mask and put through the head."""

@@ -12,23 +12,11 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch
-from resift.vectors.similarity import alpha_of, beta_of, unit_rows
+from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
-# weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2, whose cosines with parts of
-# the same documents have this standard deviation
+# weights against BM25, chosen on Cranfield and CISI with documents of all-MiniLM-L6-v2
 QUERY_ALPHA, QUERY_MAX_ALPHA = 0.75, 0.85
-SPREAD = 0.1
-_LEAST_SPREAD = 1e-3
-
-
-def weights_at(scale: float) -> tuple[float, float]:
-    """Weights against BM25, without a session and at most in one, of cosines that differ 1 / ``scale`` as much.
-
-    The less they differ, the more each difference counts: alpha / (1 - alpha) grows as the scale.
-    """
-    alpha, most = (alpha_of(scale * beta_of(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))
-    return alpha, most
 
 
 class StaticQueries(Model):
@@ -61,10 +49,6 @@ class StaticQueries(Model):
         model = cls(table, info["teacher"], info["field"], arrays.get("centre"))
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
-
-    def weigh_by(self, spread: float) -> None:
-        """Set the weights against BM25 for a teacher whose cosines have this standard deviation."""
-        self.alpha, self.max_alpha = weights_at(SPREAD / max(spread, _LEAST_SPREAD))
 
     def as_table(self) -> WordVectors:
         """The table whose rows' weighted mean, at length 1, is a vector. Raises BadInput if a centre is added to it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -54,14 +53,6 @@ class DeadLetters:
                 self.failure = error
         # ASCII, because nobody knows what the terminal's encoding can hold
         sys.stderr.write(json.dumps(entry) + "\n")
-
-    def add_unclaimed(self, records: Iterable[Record | BadLine], error: BaseException) -> None:
-        """Write entries of records that were read from a stream, and that nobody took before ``error`` ended it all."""
-        reason = " ".join(getattr(error, "message", str(error)).split()) or type(error).__name__
-        for record in records:
-            document = {"_id": record.id, **record.source} if isinstance(record, Record) else record.raw
-            self.add(record, getattr(error, "status", 400), f"not indexed: {reason}", document)
-        self.close()
 
     def _write(self, line: bytes) -> None:
         """Append a line, all or nothing. Raises OSError."""

@@ -13,57 +13,14 @@ from resift.ingest.readers import BadLine, Record
 from resift.text import UNSPACED, tokenize
 
 SAMPLE = 200
-TITLES = frozenset(
-    [
-        "title",
-        "name",
-        "headline",
-        "heading",
-        "subject",
-        "caption",
-        "bezeichnung",
-        "naam",
-        "nazwa",
-        "nom",
-        "nombre",
-        "nome",
-        "titel",
-        "titre",
-        "título",
-        "titulo",
-        "titolo",
-        "название",
-        "タイトル",
-        "見出し",
-        "標題",
-        "标题",
-        "제목",
-    ]
+# names of fields, or the last words of names
+TITLES = (
+    "title|name|headline|heading|subject|caption|bezeichnung|naam|nazwa|nom|nombre|nome|titel|titre|título|titulo|titolo|"
+    "название|タイトル|見出し|標題|标题|제목"
 )
-BODIES = frozenset(
-    [
-        "text",
-        "body",
-        "content",
-        "contents",
-        "description",
-        "abstract",
-        "summary",
-        "message",
-        "question",
-        "answer",
-        "beschreibung",
-        "beschrijving",
-        "descripción",
-        "descripcion",
-        "descrição",
-        "descricao",
-        "descrizione",
-        "opis",
-        "описание",
-        "本文",
-        "内容",
-    ]
+BODIES = (
+    "text|body|content|contents|description|abstract|summary|message|question|answer|beschreibung|beschrijving|"
+    "descripción|descripcion|descrição|descricao|descrizione|opis|описание|本文|内容"
 )
 _WORDS_OF_NAME = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+")
 _ADDRESS = re.compile(r"\S*(://|@|\\|/)\S*|www\.\S+", re.IGNORECASE)
@@ -179,14 +136,14 @@ class _Field:
     def is_text(self) -> bool:
         """Whether the values are texts."""
         last = self.name.rpartition(".")[2].lower()
-        if last in TITLES | BODIES:
+        if re.fullmatch(f"{TITLES}|{BODIES}", last):
             return self.share_of_words >= 0.5
         mean = self.words / self.values
         varied = len(self.different) >= self.values / 2 or mean >= _LONG
-        least = _FEW if self._is_called(TITLES | BODIES) else _SEVERAL
+        least = _FEW if self._is_called(f"{TITLES}|{BODIES}") else _SEVERAL
         return self.prose >= self.values / 2 and mean >= least and varied
 
-    def _is_called(self, names: frozenset[str]) -> bool:
+    def _is_called(self, names: str) -> bool:
         """Whether the last word of its name is one of ``names``."""
         words = _WORDS_OF_NAME.findall(self.name)
-        return bool(words) and words[-1].lower() in names
+        return bool(words) and re.fullmatch(names, words[-1].lower()) is not None

@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from resift.errors import BadInput
-from resift.ingest.encodings import plain_text
-from resift.ingest.json_rows import json_rows
-from resift.ingest.rows import BadRow, Rows, delimiter_of, table_rows, text_rows
+from resift.ingest.rows import BadRow, rows_of
 from resift.ingest.stopping import Stop, stoppable
 
 STDIN = "-"
 FORMATS = ("jsonl", "json", "csv", "tsv", "text")
-TABLES = {"csv": ",;\t|", "tsv": "\t"}  # formats of tables, and what may stand between their cells
 _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
@@ -138,28 +135,6 @@ class Files:
                 raise
 
 
-class ClaimedFiles(Files):
-    """Files of whose streams every record is kept until it is claimed, because nobody could read it again."""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._unclaimed: dict[int, Record | BadLine] = {}  # by identity: ids may be equal
-
-    @property
-    def unclaimed(self) -> list[Record | BadLine]:
-        """Records of streams that nobody has claimed."""
-        return list(self._unclaimed.values())
-
-    def claim(self, record: Record | BadLine) -> None:
-        """From now on the caller sees to it that the record is not lost."""
-        self._unclaimed.pop(id(record), None)
-
-    def _records_of_stream(self, stream: BinaryIO, path: str, format: str) -> Iterator[Record | BadLine]:
-        for record in super()._records_of_stream(stream, path, format):
-            self._unclaimed[id(record)] = record
-            yield record
-
-
 def is_stream(file: str) -> bool:
     """Whether the file of a record can be read only once: stdin, or a pipe with a name."""
     return file == STDIN or Path(file).is_fifo()
@@ -182,7 +157,7 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
     """
     line = 0
     try:
-        for line, row in _rows(plain_text(stream, name), format):
+        for line, row in rows_of(stream, format, name, columns.id):
             if isinstance(row, BadRow):
                 yield BadLine(name, line, row.raw, row.reason)
             else:
@@ -191,15 +166,6 @@ def read(stream: BinaryIO, format: str, columns: Columns = Columns(), name: str 
         raise BadInput(
             f"{name} is damaged after line {line}: {error}", value=name, expected="a complete gzip file"
         ) from error
-
-
-def _rows(stream: BinaryIO, format: str) -> Rows:
-    """The rows of a stream of UTF-8, each with its line, from 1."""
-    if format in ("json", "jsonl"):
-        return json_rows(stream)
-    if format == "text":
-        return text_rows(stream)
-    return table_rows(stream, delimiter_of(stream, TABLES[format]))
 
 
 def record_of(file: str, line: int, row: dict[str, Any], columns: Columns = Columns()) -> Record | BadLine:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resift.errors import needs_extra
-from resift.integrations.passages import mark, passages
-from resift.library import Explanation, Session
+from resift.integrations.passages import SessionMarking, passages
+from resift.library import Session
 
 with needs_extra("langchain", "The LangChain retriever"):
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -17,7 +16,7 @@ with needs_extra("langchain", "The LangChain retriever"):
     from pydantic import Field
 
 
-class ResiftRetriever(BaseRetriever):
+class ResiftRetriever(SessionMarking, BaseRetriever):
     """Finds the ``k`` best documents of a session's index.
 
     A document has the text of the fields that are searched, the other fields as its ``metadata``, and in that its
@@ -45,19 +44,3 @@ class ResiftRetriever(BaseRetriever):
         # the base class's own takes no options
         handlers = run_manager.get_sync()
         return await asyncio.to_thread(self._get_relevant_documents, query, run_manager=handlers, **options)
-
-    def mark(
-        self,
-        relevant: Iterable[Document | str] = (),
-        irrelevant: Iterable[Document | str] = (),
-        query: str | None = None,
-        scores: Mapping[str, float] | None = None,
-        **further: Iterable[Document | str],
-    ) -> Explanation:
-        """Mark documents, or ids, for the query that was asked last or for ``query``; later searches follow.
-
-        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
-        :meth:`resift.library.Session.mark`, and so are the errors.
-        """
-        given = {"relevant": relevant, "irrelevant": irrelevant, **further}
-        return mark(self.session, "id", {"query": query, "scores": scores}, given)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resift.errors import needs_extra
-from resift.integrations.passages import mark, passages
-from resift.library import Explanation, Session
+from resift.integrations.passages import SessionMarking, passages
+from resift.library import Session
 
 with needs_extra("llamaindex", "The LlamaIndex retriever"):
     from llama_index.core.callbacks import CallbackManager
@@ -16,12 +15,14 @@ with needs_extra("llamaindex", "The LlamaIndex retriever"):
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
-class ResiftRetriever(BaseRetriever):
+class ResiftRetriever(SessionMarking, BaseRetriever):
     """Finds the ``similarity_top_k`` best documents of a session's index.
 
     A node has the document's id, the text of the fields that are searched, and the other fields as its metadata.
     ``options`` are what else a search may say (:class:`resift.library.SearchOptions`).
     """
+
+    _id_name = "node_id"
 
     def __init__(
         self,
@@ -42,19 +43,3 @@ class ResiftRetriever(BaseRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def mark(
-        self,
-        relevant: Iterable[NodeWithScore | str] = (),
-        irrelevant: Iterable[NodeWithScore | str] = (),
-        query: str | None = None,
-        scores: Mapping[str, float] | None = None,
-        **further: Iterable[NodeWithScore | str],
-    ) -> Explanation:
-        """Mark nodes, or ids, for the query that was asked last or for ``query``; later searches follow.
-
-        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
-        :meth:`resift.library.Session.mark`, and so are the errors.
-        """
-        given = {"relevant": relevant, "irrelevant": irrelevant, **further}
-        return mark(self.session, "node_id", {"query": query, "scores": scores}, given)

@@ -14,6 +14,7 @@ from inspect import cleandoc
 from typing import Annotated, Any
 
 from resift.contracts.query_dsl import document_text
+from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
 from resift.library import Hit, Index, Session
 from resift.ranking.explain import title
@@ -152,7 +153,7 @@ class Agent:
         """Answers the best passages with their ids, and the session's id. Hand that id to the conversation's later
         searches: they follow what was marked with `mark`, so that a short query will do."""
         name = session or f"agent-{secrets.token_hex(6)}"
-        judged = "hide" if hide_marked else "keep"
+        judged: Judged = "hide" if hide_marked else "keep"
         hits = self._session(name).search(query, size, judged=judged, highlight=True, filter=self._filter)
         said = hits.response["resift"]
         found: Found = {

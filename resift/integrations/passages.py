@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from resift.contracts.query_dsl import document_text
 from resift.library import Explanation, Hits, Session
@@ -28,18 +28,41 @@ def passages(session: Session, hits: Hits) -> Iterator[Passage]:
         yield Passage(hit.id, document_text(hit.source, fields), metadata, hit.score)
 
 
-def mark(session: Session, id_name: str, marked: Mapping[str, Any], given: Mapping[str, Iterable[Any]]) -> Explanation:
-    """Mark documents as :meth:`resift.library.Session.mark` does; ``given`` holds ids or a framework's documents.
+class Marking:
+    """What a retriever of a framework marks: its documents, or ids."""
 
-    ``id_name`` is what these call their id, and ``marked`` is what else to hand on: ``query`` and ``scores``. What is
-    no list or no id is handed on as it is, to be refused there.
-    """
-    ids: dict[str, Any] = {
-        # a text would be taken apart into ids of one letter each
-        name: [getattr(one, id_name, one) for one in listed] if _is_list(listed) else listed
-        for name, listed in given.items()
-    }
-    return session.mark(**ids, **marked)
+    _id_name: ClassVar[str] = "id"  # what the framework's documents call their id
+
+    def _mark(self, asker: Session, query: str | None, scores: Mapping[str, float] | None, **given: Any) -> Explanation:
+        """Mark documents as :meth:`resift.library.Session.mark` does, which refuses what is no list or no id."""
+        ids: dict[str, Any] = {
+            # a text would be taken apart into ids of one letter each
+            name: [getattr(one, self._id_name, one) for one in listed] if _is_list(listed) else listed
+            for name, listed in given.items()
+        }
+        return asker.mark(**ids, query=query, scores=scores)
+
+
+class SessionMarking(Marking):
+    """The same for a retriever that has a ``session``."""
+
+    session: Session
+
+    def mark(
+        self,
+        relevant: Iterable[Any] = (),
+        irrelevant: Iterable[Any] = (),
+        query: str | None = None,
+        scores: Mapping[str, float] | None = None,
+        **further: Iterable[Any],
+    ) -> Explanation:
+        """Mark documents or nodes, or their ids, for the query that was asked last or for ``query``; later searches
+        follow.
+
+        ``scores`` and ``further`` (``clicked``, ``skipped``, ``neutral``) are those of
+        :meth:`resift.library.Session.mark`, and so are the errors.
+        """
+        return self._mark(self.session, query, scores, relevant=relevant, irrelevant=irrelevant, **further)
 
 
 def _is_list(listed: Any) -> bool:

@@ -162,6 +162,19 @@ class Feedback:
         known = () if known_part is None else tuple(known_part(one.text) for one in ordered)
         return replace(feedback, queries=queries, positions=tuple(positions), known=known)
 
+    def by_vectors(self, vectors: Mapping[int, NDArray[Any]], background: Background) -> Feedback:
+        """The same feedback by other ``vectors`` (K,) of its documents, by their places in this one, and by a
+        ``background`` of theirs; without the documents that have none, and without words."""
+        places, rows = list(vectors), unit_rows(np.stack(list(vectors.values())))
+        return Feedback(
+            rows,
+            self.grades[places],
+            np.ones(rows.shape[1], np.float32),
+            positions=tuple(self.positions[place] for place in places),
+            method=replace(self.method, masked=False, expands=False),
+            background=background,
+        )
+
     @property
     def evidence(self) -> float:
         """How much the judgements weigh together, explicit ones 1 each."""

@@ -11,10 +11,9 @@ it works on any index as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,11 @@ from resift.errors import BadInput, DimensionMismatch
 from resift.ranking.fusion import factors_of
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
-from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors
 
 FILE = "reranker.json"
-SPELLING, IDF_POWER, ALPHA = (128, 0.6), 1.2, 0.8
-_MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
+ALPHA = 0.8
 _CHARACTERS, _SIMILARITIES = 2**19, 2**22  # of documents, and of word pairs, at a time
-_FINGERPRINT_LENGTH = 12
 _READ = 10_000  # characters of a text: a hundred hits of longer ones would take too long to read
 
 
@@ -111,11 +107,6 @@ class LateInteraction:
         return content_hash(self._settings(), self.table.words, self._arrays())
 
     @property
-    def seen(self) -> Sequence[str]:
-        """Fingerprints of the queries that it was trained on, see :func:`fingerprints`; a test must leave them out."""
-        return fingerprints_in(self.info)
-
-    @property
     def indices(self) -> Sequence[str]:
         """Names of the indices that it is for, because its queries are theirs; none if nothing is known of that."""
         return tuple(self.info.get("indices", ()))
@@ -129,7 +120,7 @@ class LateInteraction:
             row = known[word]
             return row if row >= 0 else unknown_words.setdefault(word, first_unknown + len(unknown_words))
 
-        tokens = _tokenize_all(texts)
+        tokens = tokenize_all(texts)
         numbers = [list(map(number, dict.fromkeys(words))) for words in tokens]
         starts = np.cumsum([0, *map(len, numbers)])
         flat = np.fromiter(chain.from_iterable(numbers), np.int64, int(starts[-1]))
@@ -269,70 +260,11 @@ class LateInteraction:
             return cls(name, table, shifts, **numbers, info=info)
 
 
-def _tokenize_all(texts: Sequence[str]) -> list[list[str]]:
+def tokenize_all(texts: Sequence[str]) -> list[list[str]]:
+    """The words of each text, as far as they are read. Raises BadInput for a non-string."""
     tokens = []
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
         tokens.append(tokenize(text[:_READ]))
     return tokens
-
-
-def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
-    """A reranker before training, over word vectors whose weights are idf; they are raised to the power of 1.2.
-
-    ``documents`` are those that it will score; of them only the mean length counts.
-    """
-    weights = table.weights ** np.float32(IDF_POWER)
-    units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
-    lengths = list(map(len, _tokenize_all(documents)))
-    return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
-
-
-def fingerprints(queries: Sequence[str]) -> list[str]:
-    """A short hash of each query, 12 hexadecimal digits, by which it is known again without being kept."""
-    size = _FINGERPRINT_LENGTH // 2
-    return [blake2b(query.encode("utf-8", "replace"), digest_size=size).hexdigest() for query in queries]
-
-
-def joined_fingerprints(queries: Sequence[str]) -> str:
-    """The queries' fingerprints as ``info["seen"]`` of what was trained on them holds them: sorted, each once."""
-    return "".join(sorted(set(fingerprints(queries))))
-
-
-def fingerprints_in(info: Mapping[str, Any]) -> list[str]:
-    """The fingerprints that ``info["seen"]`` holds; none if it was not trained on queries."""
-    text = str(info.get("seen", ""))
-    return [text[start : start + _FINGERPRINT_LENGTH] for start in range(0, len(text), _FINGERPRINT_LENGTH)]
-
-
-class CollectionScorer:
-    """Scores a whole collection for one query after another; a query word's matches are kept for the next queries."""
-
-    def __init__(self, model: LateInteraction, documents: Sequence[str]) -> None:
-        self.model, self.prepared = model, model.prepare(documents)
-        self._rows = model.rows(self.prepared)
-        self._matches: dict[str, Floats] = {}
-
-    def scores(self, queries: Sequence[str]) -> Floats:
-        """Scores of all N documents for each of Q queries, (Q, N), float32."""
-        norms = self.model._length_norms(self.prepared)
-        scores = np.zeros((len(queries), len(norms)), np.float32)
-        for line, query in zip(scores, queries, strict=True):
-            words = list(dict.fromkeys(tokenize(query)))
-            self._match(words)
-            weights = self.model._weights(words)
-            for word, weight in zip(words, weights, strict=True):
-                if word in self._matches:
-                    line += weight * self._matches[word]
-            line /= max(float(weights.sum()), 1e-12) * norms
-        return scores
-
-    def _match(self, words: Sequence[str]) -> None:
-        """Put the words' matches into the cache, which is emptied first where it has grown too large."""
-        if len(self._matches) * len(self.prepared.lengths) > _MAX_CACHED:
-            self._matches = {}
-        missing = [word for word in words if word not in self._matches]
-        if missing and len(self.prepared.positions):
-            found = self.model.matches(missing, self.prepared, self._rows)
-            self._matches.update(zip(missing, found, strict=True))

@@ -1,4 +1,4 @@
-"""The HTTP API under /v1. Paths and fields are described in openapi.json."""
+"""The HTTP API under /v1. What each request may say stands in its body's type, and all of it in ``openapi``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,31 @@ from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, current_app, request
+from msgspec import structs
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import MAX_WINDOW
+from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.ranking.feedback import Feedback
-from resift.ranking.fusion import NORMALIZATIONS, combine, factors_of
-from resift.ranking.judgements import GRADES, collect_marks
-from resift.ranking.late_interaction import LateInteraction
+from resift.ranking.fusion import combine, factors_of
+from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.json_provider import to_json
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, check_word_pairs
+from resift.reranker.limits import check_word_pairs
 from resift.reranker.metrics import count_rewrite, count_search
-from resift.reranker.search.request import DOCUMENTS, Search
+from resift.reranker.request_bodies import (
+    EmbeddingsRequest,
+    FeedbackRequest,
+    RerankRequest,
+    RewriteRequest,
+    ScoreRequest,
+    SessionRequest,
+)
+from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.rewriting.rewrite import JUDGED
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
@@ -42,11 +49,13 @@ def current_service() -> Reranker:
 @api.post("/embeddings")
 def embeddings() -> dict[str, Any]:
     """Vectors of texts, in OpenAI's shape."""
-    body, model = read.json_body(data=True), current_service().model
-    read.check_model(body, model)
-    read.check_dimensions(body, model)
-    rows: Any = model.encode(read.texts(body, "input", MAX_INPUTS))
-    if read.choice(body, "encoding_format", "float", ["float", "base64"]) == "base64":
+    body, model = read.body_of(EmbeddingsRequest, data=True), current_service().model
+    read.check_model(body.model, model)
+    if body.dimensions not in (None, model.dim):
+        message = f"vectors cannot have {body.dimensions} dimensions"
+        raise BadInput(message, value=body.dimensions, expected=str(model.dim))
+    rows: Any = model.encode(read.texts("input", body.input, body.truncate))
+    if body.encoding_format == "base64":
         rows = [b64encode(row.astype("<f4").tobytes()).decode() for row in rows]
     data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
     # clients of OpenAI's read it, and some fail without it; nothing is counted here
@@ -56,17 +65,18 @@ def embeddings() -> dict[str, Any]:
 
 @api.post("/rerank")
 def rerank() -> dict[str, Any]:
-    """Documents by their similarity with a query, in Cohere's and Jina's shape."""
-    body, service = read.json_body(data=True), current_service()
-    read.check_model(body, service.model)
-    query, documents = read.text(body, "query"), read.texts(body, "documents", MAX_DOCUMENTS)
-    top = read.natural(body, "top_n", len(documents), 10**9)
-    feedback, note = _feedback(query, read.text(body, "session", None))
-    method = read.choice(body, "method", "auto", ["auto", "vectors", "dynamax", "late"])
-    scores = document_scores(method, query, documents, feedback)
-    order = np.argsort(-scores, kind="stable")[:top].tolist()
+    """Documents by their similarity with a query, in Cohere's and Jina's shape.
+
+    The engine's scores have no part in it, and so no alpha; /v1/score mixes both.
+    """
+    body, service = read.body_of(RerankRequest, data=True), current_service()
+    read.check_model(body.model, service.model)
+    documents = read.texts("documents", body.documents, body.truncate)
+    feedback, note = _feedback(body.query, body.session)
+    scores = document_scores(body.method, body.query, documents, feedback)
+    order = np.argsort(-scores, kind="stable")[: body.top_n].tolist()
     results = [_result(position, (1 + float(scores[position])) / 2) for position in order]
-    if read.flag(body, "return_documents", False):
+    if body.return_documents:
         results = [{**result, "document": {"text": documents[result["index"]]}} for result in results]
     return {"model": service.model.name, "results": results, **note}
 
@@ -112,70 +122,65 @@ def _result(index: int, relevance: float) -> dict[str, Any]:
 
 @api.post("/score")
 def score() -> dict[str, Any]:
-    """Combined scores of hits that the caller brings, in the engine's order."""
-    body, service = read.json_body(data=True), current_service()
-    read.check_model(body, service.model)
-    query, session = read.text(body, "query", ""), read.text(body, "session", None)
-    feedback, note = _feedback(query, session or None)
-    if not query and feedback is None:
-        raise BadInput("neither a query nor a session's feedback", value=query, expected="a query text")
-    vectors = read.vectors(body, "vectors", service.search_model.dim)
-    asked = _alpha(body)
-    late = _late_for_texts(body, has_texts_only=vectors is None and feedback is None)
-    if late is not None:
-        documents = read.texts(body, "documents", MAX_DOCUMENTS)
-        similar, normalization = late.support(query, documents), "z_score"
-        alpha = late.alpha if asked is None else asked
-    else:
-        if vectors is None:
-            vectors = service.search_model.encode(read.texts(body, "documents", MAX_DOCUMENTS))
-        (similar, alpha), normalization = service.compared(query, vectors, feedback, asked), "min_max"
-    engine = _engine_scores(body.get("engine_scores"), len(similar))
-    normalization = _normalization(body, normalization)
+    """Combined scores of hits that the caller brings, in the engine's order.
+
+    The hits are vectors, or documents (texts) where there are no vectors. The similarity weighs as in /v1/search.
+    """
+    body, service = read.body_of(ScoreRequest, data=True), current_service()
+    read.check_model(body.model, service.model)
+    feedback, note = _feedback(body.query, body.session or None)
+    if not body.query and feedback is None:
+        raise BadInput("neither a query nor a session's feedback", value=body.query, expected="a query text")
+    similar, alpha, late = _similarity(body, feedback)
+    engine = _engine_scores(body.engine_scores, len(similar))
     # as in a search, unless something else is asked for, or there are no scores that can be multiplied
-    as_in_search = late is not None and not body.get("normalization") and body.get("engine_scores") is not None
+    as_in_search = late and body.normalization is None and body.engine_scores is not None
     if as_in_search and (engine >= 0).all():
         scores = engine * factors_of(similar, alpha)
     else:
+        normalization = body.normalization or ("z_score" if late else "min_max")
         scores = combine(engine, similar, alpha, normalization).astype(float)
     return {"scores": scores.round(6).tolist(), **note}
 
 
-def _alpha(body: dict[str, Any]) -> float | None:
-    return None if body.get("alpha") is None else read.number(body, "alpha", 0, 0, 1)
-
-
-def _late_for_texts(body: dict[str, Any], has_texts_only: bool) -> LateInteraction | None:
-    """The trained reranker, where a request's ``method`` takes it. It reads texts, and knows no session."""
-    method = read.choice(body, "method", "auto", ["auto", "vectors", "late"])
-    if has_texts_only:
-        return current_service().late_interaction(method)
-    if method == "late":
+def _similarity(body: ScoreRequest, feedback: Feedback | None) -> tuple[Floats, float, bool]:
+    """How much each hit is like the query, the weight of that, and whether the trained reranker says so, which reads
+    texts and knows no session."""
+    service, late = current_service(), None
+    if body.vectors is None and feedback is None:
+        late = service.late_interaction(body.method)
+    elif body.method == "late":
         raise BadInput(
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
         )
-    return None
+    if body.vectors is not None:
+        vectors = read.vectors("vectors", body.vectors, service.search_model.dim)
+    elif body.documents is None:
+        raise BadInput("documents is missing", value="documents", expected="a list of strings")
+    else:
+        documents = read.texts("documents", body.documents, body.truncate)
+        if late is not None:
+            return late.support(body.query, documents), late.alpha if body.alpha is None else body.alpha, True
+        vectors = service.search_model.encode(documents)
+    return (*service.compared(body.query, vectors, feedback, body.alpha), False)
 
 
-def _engine_scores(scores: Any, count: int) -> NDArray[np.float64]:
+def _engine_scores(scores: list[float] | None, count: int) -> NDArray[np.float64]:
     """The engine's scores (n,) of ``count`` hits, by their order if ``scores`` is None; BadInput if they do not fit."""
     if scores is None:
         return -np.arange(count, dtype=np.float64)
-    numeric = isinstance(scores, list) and all(
-        isinstance(score, (int, float)) and not isinstance(score, bool) and abs(score) < 1e300 for score in scores
-    )
-    if not numeric or len(scores) != count:
+    if len(scores) != count:
         raise BadInput("engine_scores do not fit the documents", value=scores, expected=f"a list of {count} numbers")
     return np.asarray(scores, np.float64)
 
 
-def _normalization(body: dict[str, Any], default: str) -> str:
-    return read.choice(body, "normalization", default, list(NORMALIZATIONS))
-
-
 @api.get("/indices")
 def list_indices() -> dict[str, Any]:
-    """The indices that can be searched, and the methods that they can be searched by."""
+    """The indices that can be searched, and the methods that they can be searched by.
+
+    Where the engine lets the caller see no list, its own error comes back; indices can be searched by name all the
+    same.
+    """
     service = current_service()
     methods = ["vectors"] if service.late_interaction("auto") is None else ["vectors", "late"]
     return {"indices": service.indices(engine_headers()), "methods": methods}
@@ -183,36 +188,23 @@ def list_indices() -> dict[str, Any]:
 
 @api.get("/indices/<index>")
 def describe_index(index: str) -> dict[str, Any]:
-    """How an index is shown: the fields of its cards, its facets, and example queries."""
+    """How an index is shown: the fields of its cards, its facets, and example queries.
+
+    The fields are those of RESIFT_PAGE_FIELDS or guessed from documents that the caller may read; queries and guesses
+    are remembered for ten minutes, for callers with the same Authorization.
+    """
     return current_service().index(index, engine_headers())
 
 
 @api.post("/search")
 def search() -> Response:
-    """The engine's answer to a search, reranked."""
-    body, service = read.json_body(), current_service()
-    requested = Search(
-        query=_query(body),
-        filter=_clause(body, "filter"),
-        index=read.named(body, "index"),
-        session=read.text(body, "session", None),
-        size=read.natural(body, "size", 10, 10_000),
-        start=read.natural(body, "from", 0, 10_000),
-        window=None if body.get("window") is None else read.natural(body, "window", 0, MAX_WINDOW, low=1),
-        alpha=_alpha(body),
-        method=read.choice(body, "method", "auto", ["auto", "vectors", "late"]),
-        widen=None if body.get("widen") is None else read.flag(body, "widen", False),
-        knn=None if body.get("knn") is None else read.natural(body, "knn", 0, MAX_WINDOW),
-        judged=read.choice(body, "judged", "keep", list(JUDGED)),
-        reasons=read.flag(body, "reasons", False),
-        baseline=read.flag(body, "baseline", False),
-        highlight=read.flag(body, "highlight", False),
-        documents=read.choice(body, "documents", "source", list(DOCUMENTS)),
-        facets=tuple(read.field_names(body, "facets")),
-        plane=read.flag(body, "plane", False),
-        listed_only=not current_caller().may_send_bodies,
-        headers=engine_headers(),
-    )
+    """The engine's answer to a search, rewritten by vectors and what the session taught.
+
+    The header Server-Timing has the milliseconds of the rewriting, the engine, and the rest.
+    """
+    body, service = read.body_of(SearchRequest), current_service()
+    headers, listed_only = engine_headers(), not current_caller().may_send_bodies
+    requested = Search(**structs.asdict(body), listed_only=listed_only, headers=headers)
     answer = service.search(requested)
     count_search(answer.resift)
     text = answer.json()
@@ -224,19 +216,19 @@ def search() -> Response:
 
 @api.post("/rewrite")
 def rewrite() -> dict[str, Any]:
-    """A search body with the session's words and the similarity in it, as search pipelines have it rewritten."""
-    body, service = read.json_body(), current_service()
-    read.check_model(body, service.model)
-    search_body = _clause(body, "body", "a search body")
-    if search_body is None:
-        raise BadInput("body is missing", value="body", expected="a search body")
-    rewritten, outcome, reason = service.rewrite_for_pipeline(read.named(body, "index"), search_body, engine_headers())
-    changed = rewritten is not search_body
+    """A search body with the session's words and the similarity in it, as search pipelines have it rewritten.
+
+    The body that comes back is one that the engine runs by itself. What cannot be rewritten comes back as it was.
+    """
+    body, service = read.body_of(RewriteRequest), current_service()
+    read.check_model(body.model, service.model)
+    rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
+    changed = rewritten is not body.body
     count_rewrite(outcome)
-    if read.flag(body, "hide_vectors", False):
+    if body.hide_vectors:
         rewritten = _without_vectors(rewritten)
     return {
-        "body": as_text(rewritten) if read.flag(body, "as_text", False) else rewritten,
+        "body": as_text(rewritten) if body.as_text else rewritten,
         "resift": {"rewritten": changed, "outcome": outcome.code, **({"reason": reason} if reason else {})},
     }
 
@@ -254,30 +246,15 @@ def _without_vectors(body: dict[str, Any]) -> dict[str, Any]:
         return body
 
 
-def _query(body: dict[str, Any]) -> str | dict[str, Any]:
-    query = body.get("query")
-    if isinstance(query, str):
-        return read.limited(query, "query")
-    clause = _clause(body, "query", "a text or a query body")
-    if clause is None:
-        raise BadInput("query is missing", value="query", expected="a text or a query body")
-    return clause
-
-
-def _clause(body: dict[str, Any], name: str, expected: str = "a query clause") -> dict[str, Any] | None:
-    value: dict[str, Any] | None = body.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise BadInput(f"malformed {name}", value=value, expected=expected)
-    return value
-
-
 @api.post("/feedback")
 def feedback() -> dict[str, Any]:
-    """Marks of hits, and what changed."""
-    body = read.json_body()
-    marks = collect_marks({name: read.identifiers(body, name) for name in GRADES}, read.scores(body, "scores"))
-    session, index = read.text(body, "session"), read.named(body, "index")
-    return current_service().feedback(session, index, read.text(body, "query", ""), marks, engine_headers())
+    """Marks of hits, and what changed.
+
+    A session keeps 100 judgements; more of them push the oldest steps out.
+    """
+    body = read.body_of(FeedbackRequest)
+    marks = collect_marks({name: getattr(body, name) for name in GRADES}, body.scores)
+    return current_service().feedback(body.session, body.index, body.query, marks, engine_headers())
 
 
 @api.get("/sessions/<session>")
@@ -289,9 +266,23 @@ def get_session(session: str) -> dict[str, Any]:
 
 @api.put("/sessions/<session>")
 def put_session(session: str) -> dict[str, Any]:
-    """Make a session of the judgements that a GET gave."""
+    """Make a session of the judgements that a GET gave.
+
+    They replace what it holds. Documents are not looked for; those that do not exist teach nothing.
+    """
     service = current_service()
-    judgements = read.judgements(read.json_body(), "judgements")
+    judgements = [
+        Judgement(
+            given.index,
+            given.document,
+            given.grade,
+            given.query or "",
+            given.at or 0.0,
+            given.step or 1,
+            given.source or inferred_source(given.grade),
+        )
+        for given in read.body_of(SessionRequest).judgements
+    ]
     for index in dict.fromkeys(judgement.index for judgement in judgements):
         with suppress(NotFound, ModelMismatch):  # documents are not looked for: those that are gone teach nothing
             service.require_served(index, engine_headers())
@@ -317,6 +308,9 @@ def delete_sessions() -> dict[str, Any]:
 
 @api.post("/sessions/<session>/undo")
 def undo(session: str) -> dict[str, Any]:
-    """Take a session's last step back."""
+    """Take a session's last step back.
+
+    Takes no body. A session without a step left answers 400.
+    """
     service = current_service()
     return service.describe(service.sessions.undo(session), engine_headers())

@@ -24,6 +24,7 @@ from resift.reranker.config import Config
 from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
+from resift.reranker.openapi import document
 from resift.reranker.request_log import add_request_ids, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
@@ -119,9 +120,8 @@ def _add_pages(app: Flask) -> None:
         return {"status": "ok", "engine": service.engine.ping()}
 
     @app.get("/openapi.json")
-    def openapi() -> Response:
-        with app.open_resource("openapi.json", "r") as file:
-            return Response(file.read(), content_type="application/json")
+    def openapi() -> dict[str, Any]:
+        return document()
 
     @app.get("/resift.js")
     def script() -> Response:

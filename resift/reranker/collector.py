@@ -93,13 +93,13 @@ def _fault(kind: str, item: Any) -> str:
 
 @ubi.post("/ubi_events")
 def events() -> dict[str, Any]:
-    """Take what clients did."""
+    """Take what clients did with hits, as ubi.js sends it (UBI 1.3)."""
     return _taken(EVENTS)
 
 
 @ubi.post("/ubi_queries")
 def queries() -> dict[str, Any]:
-    """Take what clients asked for."""
+    """Take what clients asked for, as ubi.js sends it (UBI 1.3)."""
     return _taken(QUERIES)
 
 

@@ -5,108 +5,133 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Literal
 
-from resift.contracts.query_dsl import MAX_WINDOW
+from msgspec import Meta, Struct, structs
+
+from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
 from resift.errors import BadInput
 from resift.plugin.connect import default_store
 from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
 from resift.reranker.access.hosts import host_of
 from resift.reranker.search.cards import parse_page_fields
+from resift.schema import convert, fields_of, from_environment, said
 from resift.vectors.packaged import DEFAULT
 
-LOGS = ("text", "json")
 _ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
+ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
+_METHOD = f"^({'|'.join(map(re.escape, METHODS))})$"
+
+Names = tuple[str, ...]
+Quota = Annotated[int, Meta(ge=0, le=10**15)]
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Struct, frozen=True, kw_only=True):
     """The settings of one application. Raises BadInput for a value outside of its range.
 
     Each is read from the variable RESIFT_<NAME>, lists separated by commas; ``engine`` also from OPENSEARCH_URL.
-
-    ``engine``: an OpenSearch URL or the embedded engine's file. ``model``: a folder, or ``resift-en``.
-    ``static_queries``: the folder of some, by which indices are searched together with the model. ``store``: where
-    sessions are kept, an SQLite file or an OpenSearch URL, by default ``default_store`` of the engine, and
-    ``session_index`` their index there. ``reranker``: the
-    folder where a trained reranker is put into service. ``index``: what the search page starts with.
-
-    ``window``: how many of the engine's first hits are scored anew; ``session_window``: the same in a session that has
-    learned something, where it is more. ``alpha``: weight of the similarity against the engine's score, 0 to 1; None is
-    the model's own. ``knn``: how many nearest documents may join the hits of a query text. ``feedback``: how a session
-    learns, one of :data:`resift.ranking.feedback.METHODS`. ``session_hours``: how long an unused session lives.
-
-    ``keys``: the file of API keys; ``api_key``: one key with all scopes. ``indices``: patterns of the indices that are
-    served. ``hosts``: names by which the service may be reached besides this machine's own. ``cors``: origins of other
-    sites whose pages may use the API.
-
-    ``ubi_events``, ``ubi_queries``: the indices in which UBI's collectors keep what clients did; they are never
-    searched for callers. ``ubi_actions``: what each action counts, as ACTION=GRADE; others count nothing.
-
-    ``page_fields``: what the search page's cards show, as ROLE=FIELD (:mod:`resift.reranker.search.cards`); what is
-    not said is guessed.
-
-    ``max_text``: the longest text, in characters. ``max_body``: the largest request, in bytes; other limits are in
-    :mod:`resift.reranker.limits`. ``deadline``: seconds that a request may take from its first byte to its answer.
-    ``max_connections_per_address``: how many connections a process has from one address at a time.
-
-    ``max_marks_per_day``, ``max_sessions_per_day``, ``max_bytes_per_day``: what each API key may store in a day, in
-    each process; 0 is no bound.
-
-    ``log``: ``text``, or ``json`` for a line of JSON for each request and whatever else is to be said.
     """
 
-    engine: str = "resift.db"
-    model: str = DEFAULT
-    static_queries: str = ""
-    store: str = ""
-    session_index: str = "resift_sessions"
-    reranker: str = "reranker"
-    index: str = ""
-    window: int = 100
-    alpha: float | None = None
-    knn: int = 0
-    session_window: int = 400
-    session_hours: float = 24.0
-    feedback: str = DEFAULT_METHOD
-    keys: str = "keys.jsonl"
-    api_key: str = field(default="", repr=False)
-    indices: tuple[str, ...] = ("*",)
-    hosts: tuple[str, ...] = ()
-    cors: tuple[str, ...] = ()
-    ubi_events: str = "ubi_events"
-    ubi_queries: str = "ubi_queries"
-    ubi_actions: tuple[str, ...] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
-    max_text: int = 1_000_000
-    page_fields: tuple[str, ...] = ()
-    max_body: int = 8 * 2**20
-    max_marks_per_day: int = 1_000_000
-    max_sessions_per_day: int = 200_000
-    max_bytes_per_day: int = 10**9
-    deadline: float = 30.0
-    max_connections_per_address: int = 700
-    log: str = "text"
+    engine: Annotated[str, said("an OpenSearch URL, or several separated by commas, or the embedded engine's file")] = (
+        "resift.db"
+    )
+    model: Annotated[str, said("a model's folder, or `resift-en`, the packaged one")] = DEFAULT
+    static_queries: Annotated[str, said("a folder of static queries, to search [by both](models.md#both-together)")] = (
+        ""
+    )
+    store: Annotated[
+        str,
+        said(
+            "[where sessions are kept](#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
+            "the embedded engine's file; `sessions.db` for a cluster",
+        ),
+    ] = ""
+    session_index: Annotated[str, said("the index of the sessions there")] = "resift_sessions"
+    keys: Annotated[str, said("the file of [API keys](security.md#who-may-do-what)")] = "keys.jsonl"
+    api_key: Annotated[str, said("one key with all scopes")] = ""
+    indices: Annotated[Names, said("patterns of the indices that are served, separated by commas")] = ("*",)
+    hosts: Annotated[
+        Names,
+        said(
+            "host names by which the service may be reached, besides this machine's own; any name if there are keys", ""
+        ),
+    ] = ()
+    cors: Annotated[Names, said("origins of other sites whose pages may use the API", "")] = ()
+    reranker: Annotated[str, said("the folder of the [trained reranker](rerankers.md) in service, if there is one")] = (
+        "reranker"
+    )
+    index: Annotated[str, said("the index that the search page opens with")] = ""
+    page_fields: Annotated[
+        Names, said("[what its cards show](page.md#fields), such as `title=headline,link=url`", "guessed")
+    ] = ()
+    feedback: Annotated[
+        str, said("how sessions learn ([methods](feedback.md))", pattern=_METHOD, title=" | ".join(METHODS))
+    ] = DEFAULT_METHOD
+    window: Annotated[Window, said("the first hits on each shard, which are rescored")] = 100
+    session_window: Annotated[
+        Window, said("the same in a session that has learned something about the query, if that is more")
+    ] = 400
+    alpha: Annotated[
+        Alpha | None,
+        said(
+            "weight of the similarity against BM25",
+            "the model's: 0.5, more for one trained on labels and for static queries, and "
+            "[less](rewriting.md#words-without-vectors) where general vectors lack words of a query",
+        ),
+    ] = None
+    knn: Annotated[
+        Nearest,
+        said("how many nearest documents a widened search finds as well, in indices whose vectors have a graph"),
+    ] = 0
+    session_hours: Annotated[float, said("a session ends when it was not used for so long", ge=0.001, le=1e6)] = 24.0
+    ubi_events: Annotated[str, said("the index of the events of [clicks](clicks.md)")] = "ubi_events"
+    ubi_queries: Annotated[str, said("the index of their queries")] = "ubi_queries"
+    ubi_actions: Annotated[
+        Names, said("[what each action counts](clicks.md#what-an-action-counts)", "`purchase=1,…`")
+    ] = tuple(f"{action}={grade:g}" for action, grade in ACTIONS.items())
+    max_text: Annotated[int, said("longest text, in characters", ge=1, le=10**9)] = MAX_TEXT
+    max_body: Annotated[int, said("largest request, in bytes ([other limits](http.md#limits))", ge=1, le=2**31)] = (
+        8 * 2**20
+    )
+    max_marks_per_day: Annotated[
+        Quota,
+        said(
+            "marks that each API key may store in a day, in each process; 0 is no bound ([quotas](security.md#quotas))"
+        ),
+    ] = 1_000_000
+    max_sessions_per_day: Annotated[Quota, said("the same of sessions")] = 200_000
+    max_bytes_per_day: Annotated[Quota, said("the same of bytes")] = 10**9
+    log: Annotated[
+        Literal["text", "json"],
+        said("`json`: [a line of JSON](monitoring.md#logs) for each request and whatever else is to be said"),
+    ] = "text"
+    deadline: Annotated[
+        float,
+        said(
+            "seconds that a request may take, [from its first byte to its answer](#slow-clients-slow-engines)",
+            ge=0.1,
+            le=3600,
+        ),
+    ] = 30.0
+    max_connections_per_address: Annotated[
+        int,
+        said("connections that a process has [from one address](#slow-clients-slow-engines) at a time", ge=1, le=10**6),
+    ] = 700
 
     def __post_init__(self) -> None:
+        for name, field in fields_of(type(self)).items():
+            # frozen, but this is still its making
+            structs.force_setattr(self, name, convert(name, getattr(self, name), field.type))
         if not self.store:
-            object.__setattr__(self, "store", default_store(self.engine))  # frozen, but this is still its making
-        ranges = {"window": (1, MAX_WINDOW), "alpha": (0, 1), "knn": (0, MAX_WINDOW), "session_hours": (0.001, 1e6)}
-        ranges.update(session_window=(1, MAX_WINDOW), max_text=(1, 10**9), max_body=(1, 2**31), deadline=(0.1, 3600))
-        ranges.update(max_connections_per_address=(1, 10**6))
-        ranges.update(dict.fromkeys(("max_marks_per_day", "max_sessions_per_day", "max_bytes_per_day"), (0, 10**15)))
-        for name, (low, high) in ranges.items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise BadInput(f"{name} is {value}", value=value, expected=f"{low} to {high}")
-        if self.feedback not in METHODS:
-            raise BadInput(f"feedback is {self.feedback!r}", value=self.feedback, expected=" | ".join(METHODS))
-        if self.log not in LOGS:
-            raise BadInput(f"log is {self.log!r}", value=self.log, expected=" | ".join(LOGS))
+            structs.force_setattr(self, "store", default_store(self.engine))
         read_actions(self.ubi_actions)
         parse_page_fields(self.page_fields)
         self._check_access()
+
+    def __repr__(self) -> str:
+        said = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in said.items())})"
 
     def _check_access(self) -> None:
         for pattern in self.indices or [""]:
@@ -125,21 +150,4 @@ class Config:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:
         """Settings from RESIFT_* variables; empty ones count as not set. Raises BadInput for one that does not fit."""
-        values = {}
-        for setting in fields(cls):
-            name = f"RESIFT_{setting.name.upper()}"
-            value = environment.get(name) or (environment.get("OPENSEARCH_URL") if setting.name == "engine" else None)
-            if value:
-                values[setting.name] = _parsed(name, value, setting.default)
-        return cls(**values)
-
-
-def _parsed(name: str, value: str, default: Any) -> Any:
-    """A variable's value, of its default's type; a default of None stands for a number, and a tuple for a list."""
-    if isinstance(default, tuple):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    kind: type[Any] = float if default is None else type(default)
-    try:
-        return kind(value)
-    except ValueError:
-        raise BadInput(f"{name} is {value!r}", value=value, expected=f"a value of type {kind.__name__}") from None
+        return from_environment(cls, environment, ALSO)

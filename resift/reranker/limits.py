@@ -23,7 +23,6 @@ MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions;
 MAX_QUERY_VALUES = 100_000  # of a query or filter
 MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
 MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
-MAX_FACETS = 10  # fields whose values are counted for one search
 
 _MARKS = (b",", b"[", b"{")
 _OPENING, _CLOSING = "([{", ")]}"

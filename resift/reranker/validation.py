@@ -1,52 +1,61 @@
-"""Reads and checks a request: its JSON, and each value of it.
-
-The readers take the request's ``body`` and a field's ``name``. Where the field is missing or null they return its
-default, or raise BadInput if it has none; a value of another form than the one they promise raises BadInput with what
-was expected.
-"""
+"""Reads and checks a request: its JSON, and each value of it, by what its body's type declares."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import Counter
-from functools import cache
-from importlib.resources import files
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
 import orjson
 from flask import current_app, request
 from numpy.typing import NDArray
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from resift import schema
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import (
-    BadInput,
-    DimensionMismatch,
-    MalformedJson,
-    ModelNotFound,
-    TextTooLong,
-    UnsupportedMediaType,
-)
-from resift.ranking.judgements import SOURCES, Judgement, inferred_source
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_FACETS, MAX_NUMBER, check_count, check_json_size
-from resift.sessions.sessions import LATEST, MAX_JUDGEMENTS
+from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, UnsupportedMediaType
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
+from resift.reranker.request_bodies import TextObject
 
-_REQUIRED: Any = object()
+S = TypeVar("S", bound=msgspec.Struct)
+_CUT = ("input", "documents")  # texts that a request may have cut: see texts
 
 
-def json_body(data: bool = False) -> dict[str, Any]:
-    """The request's body. Raises MalformedJson unless it is a JSON object without NaN and Infinity.
+def body_of(kind: type[S], data: bool = False) -> S:
+    """The request's body, as its type declares it. Raises MalformedJson unless it is a JSON object without NaN and
+    Infinity, and BadInput or TextTooLong for what the type or the configured limit of texts refuses.
 
     ``data``: it holds texts or vectors, and is read by orjson, which is faster. Search bodies are not: orjson would
     round their whole numbers beyond 64 bits, and take the last of several clauses of one name, and the engine would be
     asked for something else.
     """
-    body: dict[str, Any] = _json_value(data, dict, "a JSON object")
-    _refuse_unknown(body)
+    body = schema.read(kind, _json_value(data, dict, "a JSON object"))
+    _check_texts("", body)
     return body
+
+
+def _check_texts(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        schema.check_text(name, value, _max_text())
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            if field not in _CUT:
+                _check_texts(field, getattr(value, field))
+    elif isinstance(value, list):
+        for item in value:
+            if not isinstance(item, msgspec.Struct):
+                break
+            _check_texts(name, item)
+
+
+def _max_text() -> int:
+    limit: int = current_app.config["RESIFT"].max_text
+    return limit
 
 
 def json_items() -> list[Any]:
@@ -56,7 +65,7 @@ def json_items() -> list[Any]:
 
 
 def _json_value(data: bool, kind: type, expected: str) -> Any:
-    """The request's body, as :func:`json_body` reads it, of this kind."""
+    """The request's body, as :func:`body_of` reads it, of this kind."""
     raw = _raw_body()
     check_json_size(raw)
     quoted = raw[:100].decode("utf-8", "replace")
@@ -97,23 +106,6 @@ def _raw_body() -> bytes:
     return raw
 
 
-def _refuse_unknown(body: dict[str, Any]) -> None:
-    """Raises BadInput for a field that the endpoint does not have: misspelt, it would be left out without a word."""
-    known = _documented_fields(str(request.url_rule).replace("<", "{").replace(">", "}"), request.method.lower())
-    for name in body:
-        if known and name not in known:
-            raise BadInput(f"unknown field {name!r}", value=name, expected=" | ".join(known))
-
-
-@cache
-def _documented_fields(path: str, method: str) -> tuple[str, ...]:
-    """The fields of an endpoint's body as openapi.json lists them; none where it says that there may be others."""
-    spec = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
-    schema = spec["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
-    schema = spec["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-    return () if schema.get("additionalProperties") else tuple(schema["properties"])
-
-
 def _parsed_fast(raw: bytes) -> Any:
     """JSON; what orjson refuses the standard library may read (other encodings, lone surrogates), or explain."""
     try:
@@ -146,147 +138,28 @@ def _object_of_different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def text(body: dict[str, Any], name: str, default: Any = _REQUIRED) -> Any:
-    """A string within the configured limit. Raises TextTooLong beyond it."""
-    value = _get(body, name, default, "a string")
-    if value is default:
-        return default
-    if not isinstance(value, str):
-        _wrong(name, value, "a string")
-    return limited(value, name)
+def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: bool) -> list[str]:
+    """Texts that a request brings; null among them counts as "", and one text as a list of one.
+
+    With ``truncate`` long texts are cut to the configured limit instead of refused, and lone surrogates are replaced.
+    Raises TextTooLong or BadInput for a text that does not fit.
+    """
+    items = [given] if isinstance(given, str) else given
+    strings = [(item.text if isinstance(item, TextObject) else item) or "" for item in items]
+    limit = _max_text()
+    if truncate:
+        return [text[:limit].encode("utf-8", "replace").decode() for text in strings]
+    return [schema.check_text(f"{name}[{position}]", text, limit) for position, text in enumerate(strings)]
 
 
-def named(body: dict[str, Any], name: str) -> str:
-    """The name of an index or a document: a string that is not empty, which OpenSearch takes for all of them."""
-    value = text(body, name)
+def vectors(name: str, value: list[Any], dim: int) -> Floats:
+    """A list of vectors of ``dim`` numbers up to MAX_NUMBER as an array (n, dim).
+
+    Raises DimensionMismatch for vectors of another size, BadInput for anything else, and TextTooLong for too many.
+    """
+    check_count(name, len(value), MAX_DOCUMENTS)
     if not value:
-        _wrong(name, value, "a name")
-    return str(value)
-
-
-def limited(value: str, name: str, truncate: bool = False) -> str:
-    """``value``, if it is Unicode text within the configured limit. Raises TextTooLong or BadInput if it is not.
-
-    With ``truncate`` it is cut to the limit instead, and its lone surrogates are replaced.
-    """
-    limit = current_app.config["RESIFT"].max_text
-    if len(value) > limit and not truncate:
-        raise TextTooLong(f"{name} has {len(value)} characters", value=len(value), expected=f"at most {limit}")
-    kept = value[:limit]
-    try:
-        kept.encode()
-    except UnicodeEncodeError:
-        if not truncate:
-            raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text") from None
-        return kept.encode("utf-8", "replace").decode()
-    return kept
-
-
-def texts(body: dict[str, Any], name: str, most: int) -> list[str]:
-    """A list of strings or of objects with a ``text``; null in it counts as "", and one string as a list of one.
-
-    With the body's ``truncate`` long texts are cut instead of refused. Raises TextTooLong for more than ``most``.
-    """
-    value = _get(body, name, _REQUIRED, "a list of strings")
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list):
-        _wrong(name, value, "a list of strings")
-    check_count(name, len(items), most)
-    truncate = flag(body, "truncate", False)
-    strings = []
-    for position, item in enumerate(items):
-        item = item.get("text") if isinstance(item, dict) else item
-        if item is not None and not isinstance(item, str):
-            _wrong(f"{name}[{position}]", item, "a string")
-        strings.append(limited(item or "", f"{name}[{position}]", truncate))
-    return strings
-
-
-def number(body: dict[str, Any], name: str, default: float, low: float, high: float) -> float:
-    """A number from ``low`` to ``high``."""
-    value = _get(body, name, default, "a number")
-    # bool is a kind of int in Python, and true is no number in JSON
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        _wrong(name, value, f"a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def natural(body: dict[str, Any], name: str, default: int, high: int, low: int = 0) -> int:
-    """A whole number from ``low`` to ``high``."""
-    value = _get(body, name, default, "a whole number")
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        _wrong(name, value, f"a whole number from {low} to {high}")
-    return int(value)
-
-
-def flag(body: dict[str, Any], name: str, default: bool) -> bool:
-    """True or false."""
-    value = _get(body, name, default, "true or false")
-    if not isinstance(value, bool):
-        _wrong(name, value, "true or false")
-    return bool(value)
-
-
-def choice(body: dict[str, Any], name: str, default: str, allowed: list[str]) -> str:
-    """One of the ``allowed`` strings."""
-    value = _get(body, name, default, " | ".join(allowed))
-    if value not in allowed:
-        _wrong(name, value, " | ".join(allowed))
-    return str(value)
-
-
-def identifiers(body: dict[str, Any], name: str) -> list[str]:
-    """A list of document ids, at most MAX_JUDGEMENTS; an empty one by default."""
-    return _names(body, name, "a list of document ids, which are strings", MAX_JUDGEMENTS)
-
-
-def field_names(body: dict[str, Any], name: str) -> list[str]:
-    """A list of names of fields, at most MAX_FACETS; an empty one by default."""
-    return _names(body, name, "a list of fields", MAX_FACETS)
-
-
-def _names(body: dict[str, Any], name: str, expected: str, most: int) -> list[str]:
-    """A list of texts that are not empty, at most so many; an empty one by default."""
-    value = _get(body, name, [], expected)
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        _wrong(name, value, expected)
-    check_count(name, len(value), most)
-    return list(value)
-
-
-def scores(body: dict[str, Any], name: str) -> Any:
-    """What is given as numbers by document id, no more of them than a session holds; none by default."""
-    value = _get(body, name, {}, "numbers by document id")
-    check_count(name, len(value) if isinstance(value, dict) else 0, MAX_JUDGEMENTS)
-    return value
-
-
-def judgements(body: dict[str, Any], name: str) -> list[Judgement]:
-    """A list of judgements, as a session's description holds them."""
-    value = _get(body, name, _REQUIRED, "a list of judgements")
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        _wrong(name, value, "a list of judgements")
-    checked = []
-    for item in value:
-        index, document = named(item, "index"), named(item, "document")
-        grade, at = number(item, "grade", _REQUIRED, -1, 1), number(item, "at", 0, 0, LATEST)
-        step = natural(item, "step", 1, 10**9, low=1)
-        source = choice(item, "source", inferred_source(grade), list(SOURCES))
-        checked.append(Judgement(index, document, grade, text(item, "query", ""), at, step, source))
-    return checked
-
-
-def vectors(body: dict[str, Any], name: str, dim: int) -> Floats | None:
-    """A list of vectors of ``dim`` numbers up to MAX_NUMBER as an array (n, dim); None if missing.
-
-    Raises DimensionMismatch for vectors of another size.
-    """
-    value = body.get(name)
-    if value is None:
-        return None
-    if value == []:
         return np.zeros((0, dim), np.float32)
-    check_count(name, len(value) if isinstance(value, list) else 0, MAX_DOCUMENTS)
     return _moderate(name, _matrix(name, value, dim)).astype(np.float32)
 
 
@@ -318,31 +191,12 @@ def _matrix(name: str, value: Any, dim: int) -> NDArray[np.float64]:
     return matrix
 
 
-def check_model(body: dict[str, Any], model: Model) -> None:
+def check_model(requested: str | None, model: Model) -> None:
     """Raise ModelNotFound if a request names another model than the one in service."""
-    requested = text(body, "model", None)
     if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
             f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
         )
-
-
-def check_dimensions(body: dict[str, Any], model: Model) -> None:
-    """Raise BadInput if a request asks for vectors of other ``dimensions`` than the model's."""
-    dimensions = natural(body, "dimensions", model.dim, 10**9)
-    if dimensions != model.dim:
-        raise BadInput(f"vectors cannot have {dimensions} dimensions", value=dimensions, expected=str(model.dim))
-
-
-def _get(body: dict[str, Any], name: str, default: Any, expected: str) -> Any:
-    value = body.get(name)
-    if value is None:
-        if default is _REQUIRED:
-            raise BadInput(f"{name} is missing", value=name, expected=expected)
-        return default
-    if isinstance(value, float) and not math.isfinite(value):
-        _wrong(name, value, expected)
-    return value
 
 
 def _wrong(name: str, value: Any, expected: str) -> NoReturn:

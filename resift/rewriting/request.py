@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resift.contracts.query_dsl import MAX_WINDOW, Body
+from msgspec import structs
+
+from resift.contracts.query_dsl import Body
+from resift.contracts.search_options import PipelineOptions
 from resift.errors import BadInput
-from resift.rewriting.rewrite import JUDGED
 from resift.rewriting.text import find_text
+from resift.schema import fields_of, read
 from resift.sessions.sessions import is_id
 
 UBI = "ubi"
@@ -90,16 +93,9 @@ def asked_in(body: dict[str, Any]) -> Asked:
     given = ext.get("ml_inference") if isinstance(ext, dict) else None
     ubi = ext.get("ubi") if isinstance(ext, dict) else None
     if given is not None and not isinstance(given, dict):
-        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(OPTIONS))
-    asked: dict[str, Any] = {}
-    for name, (kinds, expected, allowed) in OPTIONS.items():
-        value = (given or {}).get(name)
-        if value is None:
-            continue
-        # bool is a kind of int in Python, and true is no number in JSON
-        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or not allowed(value):
-            raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
-        asked["text" if name == "query" else name] = value
+        raise BadInput("ext.ml_inference is malformed", value=given, expected=" | ".join(fields_of(PipelineOptions)))
+    options = structs.asdict(read(PipelineOptions, given or {}))
+    asked = {"text" if name == "query" else name: value for name, value in options.items() if value is not None}
     return Asked(**{"text": find_text(body.get("query", {})), **_asked_by_ubi(ubi), **asked}, through_cluster=True)
 
 
@@ -112,15 +108,3 @@ def _asked_by_ubi(ubi: Any) -> dict[str, str]:
         # what is no session's id may still be a client's
         asked |= {"client": client} | ({"session": client} if is_id(client) else {})
     return asked
-
-
-# What ``ext.ml_inference`` may say, and of what form; other names in it are those of other processors.
-OPTIONS: dict[str, tuple[Any, str, Callable[[Any], bool]]] = {
-    "query": (str, "a text", lambda value: True),
-    "session": (str, "a session's id", lambda value: True),
-    "alpha": ((int, float), "0 to 1", lambda value: 0 <= value <= 1),
-    "window": (int, f"1 to {MAX_WINDOW}", lambda value: 1 <= value <= MAX_WINDOW),
-    "widen": (bool, "true or false", lambda value: True),
-    "knn": (int, f"0 to {MAX_WINDOW}", lambda value: 0 <= value <= MAX_WINDOW),
-    "judged": (str, " | ".join(JUDGED), lambda value: value in JUDGED),
-}

@@ -12,99 +12,35 @@ so depends neither on the page's size nor on shards.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from resift.contracts.query_dsl import Body
-from resift.errors import BadInput
 from resift.ranking.fusion import similarity_factor
+from resift.rewriting.clauses import document_clauses, is_named, named_bool
+from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
+from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.similarity import (
+    PROMOTED,
+    demotion,
     fixed_score,
-    ids_clause,
     nearest_clauses,
     rescore,
+    rescores,
     similarity_clause,
 )
-from resift.rewriting.text import CLAUSES, Parts, text_parts, word_clauses
+from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
+from resift.rewriting.walk import holds_better
 from resift.sessions.knowledge import Knowledge
-from resift.stop_words import ANALYZER_STOP_WORDS
 from resift.text import tokenize
 from resift.vectors.similarity import beta_of
 
-NAME = "resift"  # of the clause around a rewritten query: hits tell it in matched_queries
-JUDGED = ("keep", "demote", "hide")
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
 # Words of a query whose hits cannot be rescored.
 _WORDS_IN_QUERY = 20
 # Where an index does not say which fields are searched, it is all that it has.
 _UNKNOWN_FIELDS = 50
-# By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
-# otherwise it would be the last hit of each page.
-PROMOTED = 1000.0
-# Queries that OpenSearch takes at the top of a body alone, or scores in a way that no rescoring goes with.
-_TOP_ONLY = ("hybrid",)
-
-
-@dataclass(frozen=True)
-class RewriteSettings:
-    """How a search is rewritten.
-
-    ``alpha``: weight of the similarity, 0 (the words alone) to 1 (the similarity alone, but for ties). ``window``: how
-    many of the first hits are rescored. ``widen``: whether the session's strongest words, and the ``knn`` documents
-    nearest to the query, may add documents that the query itself does not match. ``judged``: what happens to documents
-    that the session has judged: they ``keep`` the place that they have without the session, are shown last (``demote``)
-    or not at all (``hide``).
-
-    Raises BadInput for an unknown ``judged``.
-    """
-
-    alpha: float
-    window: int
-    widen: bool = False
-    knn: int = 0
-    judged: str = "keep"
-
-    def __post_init__(self) -> None:
-        if self.judged not in JUDGED:
-            raise BadInput(f"judged is {self.judged!r}", value=self.judged, expected=" | ".join(JUDGED))
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """A search ``body`` and what became of it, by what ``knowledge`` and under which ``settings``.
-
-    ``detail``: what the outcome is about, such as the kind of a query.
-    """
-
-    body: Body
-    outcome: Outcome
-    knowledge: Knowledge
-    settings: RewriteSettings
-    detail: str = ""
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether its hits have the scores of this module, :func:`score_factor` times those of the words."""
-        return self.outcome in (Outcome.REWRITTEN, Outcome.IN_PART)
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether its hits are in the order of their scores, and may be ordered by others."""
-        return self.is_scored or self.outcome is Outcome.NOTHING_TO_ADD
-
-    @property
-    def obstacle(self) -> str:
-        """What kept the body as it was, wholly or in part, in English; "" if nothing did."""
-        return self.outcome.english.format(self.detail)
-
-    @property
-    def reason(self) -> str:
-        """The same, and what was left out beside it."""
-        return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))
 
 
 def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
@@ -112,23 +48,24 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
-    obstacle = _untouchable(body, knowledge)
+    is_better = holds_better(body.get("query"))
+    obstacle = _untouchable(body, None if is_better else knowledge)
     if obstacle is not None:
-        kind = next(iter(body["query"])) if obstacle is Outcome.KIND_NOT_SUPPORTED else ""
-        return Rewritten(body, obstacle, knowledge, settings, kind)
-    rewriting = _Rewriting(body, fields, knowledge, settings)
+        return Rewritten(body, obstacle, knowledge, settings, is_changed=False)
     obstacle = _unrescorable(body)
+    if is_better:
+        return change_in_place(body, fields, knowledge, settings, _by_score(body, first=True), obstacle is None)
+    rewriting = _Rewriting(body, fields, knowledge, settings)
     if obstacle is not None:
         # the words alone still say which of a group of hits is best, where hits are collapsed
-        ranked = "collapse" in body and "search_after" not in body and _by_score(body.get("sort"))
+        ranked = "collapse" in body and "search_after" not in body and _by_score(body)
         query = rewriting.query_alone(ranked)
         return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):
         return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
-    own = body.get("rescore") or []
-    rescores = [*(own if isinstance(own, list) else [own]), *stages]
-    whole = {**body, "query": query, **({"rescore": rescores} if rescores else {})}
+    all_stages = rescores(body, *stages)
+    whole = {**body, "query": query, **({"rescore": all_stages} if all_stages else {})}
     return Rewritten(whole, Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN, knowledge, settings)
 
 
@@ -150,31 +87,23 @@ def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
 
 
-def _untouchable(body: Body, knowledge: Knowledge) -> Outcome | None:
-    """Why nothing can be added to a search; None if something can."""
-    if not knowledge.text and knowledge.feedback is None and not knowledge.judged:
+def _untouchable(body: Body, knowledge: Knowledge | None) -> Outcome | None:
+    """Why nothing can be added to a search; None if something can.
+
+    ``knowledge`` is what is added by rescoring, None where nothing is.
+    """
+    if knowledge is not None and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
         return Outcome.NO_TEXT
     query = body.get("query", {"match_all": {}})
     if not isinstance(query, Mapping) or len(query) != 1:
         return Outcome.MALFORMED
-    if not query.keys().isdisjoint(_TOP_ONLY):
-        return Outcome.KIND_NOT_SUPPORTED
     if body.get("size", 10) == 0:
         return Outcome.NO_HITS
-    if "slice" in body and "pit" not in body:
+    if knowledge is not None and "slice" in body and "pit" not in body:
         return Outcome.SLICED
     if "query" not in body and "suggest" in body:
         return Outcome.NO_QUERY
-    return Outcome.ALREADY_REWRITTEN if _is_rewritten(query) else None
-
-
-def _is_rewritten(query: Mapping[str, Any]) -> bool:
-    """Whether a query is one of :func:`_bool`; OpenSearch has filled in the defaults of one that comes back to us."""
-    inner = query.get("bool")
-    conditions = inner.get("filter") if isinstance(inner, Mapping) else None
-    clauses = conditions if isinstance(conditions, list) else []
-    everything = [one.get("match_all") for one in clauses if isinstance(one, Mapping)]
-    return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
+    return Outcome.ALREADY_REWRITTEN if is_named(query) else None
 
 
 def _unrescorable(body: Body) -> Outcome | None:
@@ -183,15 +112,17 @@ def _unrescorable(body: Body) -> Outcome | None:
         return Outcome.COLLAPSED
     if "search_after" in body:
         return Outcome.SEARCH_AFTER
-    return None if _by_score(body.get("sort")) else Outcome.SORTED
+    return None if _by_score(body) else Outcome.SORTED
 
 
-def _by_score(sort: Any) -> bool:
-    """Whether hits are sorted by their scores alone, best first."""
+def _by_score(body: Body, first: bool = False) -> bool:
+    """Whether hits are sorted by their scores, best first, and by nothing else but where scores only come ``first``."""
+    sort = body.get("sort")
     parts = sort if isinstance(sort, list) else [] if sort is None else [sort]
     # OpenSearch takes more than one part, whatever they are, for a sort that it cannot rescore
-    return len(parts) <= 1 and all(
-        part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in parts
+    asked = parts[:1] if first else parts
+    return len(asked) <= 1 and all(
+        part in ("_score", {"_score": "desc"}, {"_score": {"order": "desc"}}) for part in asked
     )
 
 
@@ -207,7 +138,7 @@ class _Rewriting:
         self.min_score = body.get("min_score")
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
-        length = _length(knowledge.text)
+        length = knowledge.word_weight * text_length(knowledge.text)
         width = len(fields) or _UNKNOWN_FIELDS
         self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave
@@ -215,16 +146,18 @@ class _Rewriting:
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
+        # with vectors their similarity says it
+        self.wordless = [*self.kept, *(knowledge.judged_here(-1) if knowledge.vector is None else ())]
         self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
 
     def rewritten_query(self) -> Body:
         """The query under our name: widened if it may be, and without the documents that are hidden."""
         alternatives = [] if self.parts is None else self._alternatives(self.parts)
         if self.parts is None or not alternatives:
-            return _bool(must=[self.query], must_not=self._documents(self.hidden))
+            return named_bool(must=[self.query], must_not=self._documents(self.hidden))
         scoring, conditions, excluded = self.parts
         widened = {"bool": {"should": [scoring, *alternatives], "minimum_should_match": 1}}
-        return _bool(must=[widened], filter=conditions, must_not=excluded + self._documents(self.hidden))
+        return named_bool(must=[widened], filter=conditions, must_not=excluded + self._documents(self.hidden))
 
     def _alternatives(self, parts: Parts) -> list[Body]:
         """What else a widened query finds documents by."""
@@ -238,10 +171,11 @@ class _Rewriting:
         return found
 
     def _words(self, words: list[Body]) -> list[Body]:
-        """Clauses for words, which do not count for documents that keep their places."""
-        if not self.kept or not words:
+        """Clauses for words, which do not count for documents that keep their places, nor for irrelevant ones where
+        nothing else tells them apart."""
+        if not self.wordless or not words:
             return words
-        return [{"bool": {"should": words, "must_not": self._documents(list(self.kept))}}]
+        return [{"bool": {"should": words, "must_not": self._documents(self.wordless)}}]
 
     def query_alone(self, ranked: bool) -> Body | None:
         """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
@@ -251,7 +185,7 @@ class _Rewriting:
         if not words and not self.hidden:
             return None
         query = self._in_place() if words else self.query
-        return _bool(must=[query], should=words, must_not=self._documents(self.hidden))
+        return named_bool(must=[query], should=words, must_not=self._documents(self.hidden))
 
     def _in_place(self) -> Body:
         """The query, whose score for documents that keep their places counts for their share of the words, too."""
@@ -271,10 +205,7 @@ class _Rewriting:
         if factors:
             stages.append(rescore(window, {"bool": {"should": factors}} if self.kept else factors[0], "multiply"))
         if self.demoted:
-            others = {
-                "constant_score": {"filter": {"bool": {"must_not": self._documents(self.demoted)}}, "boost": PROMOTED}
-            }
-            stages.append(rescore(window, others, "multiply"))
+            stages.append(demotion(window, self._documents(self.demoted)))
         return stages
 
     def _factors(self) -> list[Body]:
@@ -294,34 +225,10 @@ class _Rewriting:
         return factors
 
     def _documents(self, ids: Sequence[str]) -> list[Body]:
-        """Clauses for judged documents: of several indices each may have another document of the same id."""
-        if not self.knowledge.homes:
-            return [ids_clause(ids)] if ids else []
-        by_home: dict[str, list[str]] = {}
-        for id in ids:
-            by_home.setdefault(self.knowledge.homes[id], []).append(id)
-        return [
-            {"bool": {"filter": [ids_clause(those), {"term": {"_index": home}}]}} for home, those in by_home.items()
-        ]
-
-
-def _length(text: str) -> float:
-    """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
-    they would be most of a long question, and blow the session's words up."""
-    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
-    return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
+        return document_clauses(ids, self.knowledge.homes)
 
 
 def as_it_is(body: Body) -> Body:
-    """The query of a body, unchanged, but named as one that is rewritten."""
-    return _bool(must=[body.get("query", {"match_all": {}})])
-
-
-def _bool(
-    must: Sequence[Body], should: Sequence[Body] = (), filter: Sequence[Any] = (), must_not: Sequence[Any] = ()
-) -> Body:
-    """A ``bool`` query with our name in it, without the parts that are empty."""
-    # OpenSearch looks for each hit whether it matches what has a name, which costs least of what all match
-    named = [*filter, {"match_all": {"_name": NAME}}]
-    parts = {"must": must, "should": should, "filter": named, "must_not": must_not}
-    return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}
+    """The query of a body, unchanged, but named as one that is rewritten, where it may stand inside another."""
+    query: Body = body.get("query", {"match_all": {}})
+    return query if "hybrid" in query else named_bool(must=[query])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -16,11 +15,26 @@ SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
 # A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: about as one that
 # has a word of the query.
 KNN_BOOST = 4.0
+# By how much all others of the window go ahead of a demoted document, which still stays ahead of what is beyond it:
+# otherwise it would be the last hit of each page.
+PROMOTED = 1000.0
 
 
 def rescore(window: int, query: Body, score_mode: str) -> Body:
     """A rescoring of the first ``window`` hits."""
     return {"window_size": window, "query": {"rescore_query": query, "score_mode": score_mode}}
+
+
+def rescores(body: Body, *stages: Body) -> list[Body]:
+    """The rescorings of a body, and after them ``stages``."""
+    own = body.get("rescore") or []
+    return [*(own if isinstance(own, list) else [own]), *stages]
+
+
+def demotion(window: int, documents: list[Body]) -> Body:
+    """The rescoring that puts ``documents`` behind all others of the first hits."""
+    others = {"constant_score": {"filter": {"bool": {"must_not": documents}}, "boost": PROMOTED}}
+    return rescore(window, others, "multiply")
 
 
 def similarity_clause(
@@ -41,14 +55,14 @@ def similarity_clause(
         name = "joined_cosine"
         params |= {
             "fields": list(fields.names),
-            "lengths": _numbers(np.array(fields.lengths)),
+            "lengths": numbers(np.array(fields.lengths)),
             "queries": _parts(fields, vector),
         }
         params |= {} if mask is None else {"masks": _parts(fields, mask)}
     else:
         name = SCRIPTS[similarity]
-        params |= {"field": fields, "query": _numbers(vector)}
-        params |= {} if mask is None else {"mask": _numbers(mask)}
+        params |= {"field": fields, "query": numbers(vector)}
+        params |= {} if mask is None else {"mask": numbers(mask)}
     # The script itself is sent, not the name of a stored one: so nothing has to be installed, and OpenSearch compiles
     # it once.
     script = {"lang": "painless", "source": script_source(name), "params": params}
@@ -64,11 +78,6 @@ def script_source(name: str) -> str:
 def fixed_score(documents: Body, score: float) -> Body:
     """The clause that gives the documents of another one this score."""
     return {"constant_score": {"filter": documents, "boost": float(np.float32(score))}}
-
-
-def ids_clause(ids: Sequence[str]) -> Body:
-    """The documents with these ids."""
-    return {"ids": {"values": list(ids)}}
 
 
 def nearest_clauses(
@@ -95,11 +104,12 @@ def nearest_clauses(
 def _parts(fields: VectorFields, vector: Floats) -> list[list[float]]:
     """The part (Kᵢ,) of a vector (K,) that belongs to each of the ``fields``."""
     ends = [] if isinstance(fields, str) else np.cumsum(fields.dims)[:-1].tolist()
-    return [_numbers(part) for part in np.split(vector, ends)]
+    return [numbers(part) for part in np.split(vector, ends)]
 
 
-def _numbers(vector: Floats) -> list[float]:
+def numbers(vector: Floats) -> list[float]:
+    """A vector (K,) as JSON has it."""
     # By way of orjson, which takes the fewest digits that tell 32-bit floats apart: half of those of the same numbers
     # as Python's floats, and a body is parsed several times on its way through a pipeline.
-    numbers: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
-    return numbers
+    values: list[float] = orjson.loads(orjson.dumps(np.asarray(vector, np.float32), option=orjson.OPT_SERIALIZE_NUMPY))
+    return values

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField
-from resift.stop_words import FUNCTION_WORDS
+from resift.rewriting.walk import inner_clauses, kind_of
+from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 from resift.text import tokenize, word_places
 
 _TEXT_CLAUSES = (
@@ -21,6 +22,8 @@ _TEXT_CLAUSES = (
     "simple_query_string",
     "combined_fields",
 )
+_OF_SEVERAL = ("multi_match", "query_string", "simple_query_string", "combined_fields")  # fields
+_BY_MODELS = ("neural", "neural_sparse")  # which have a text encoded
 # What a query says of hits that nobody looks for, and of conditions beside the words.
 _UNWANTED, _CONDITIONS = ("must_not", "negative"), ("filter", "functions")
 # OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
@@ -69,6 +72,10 @@ def find_text(query: Any, is_condition: bool = False) -> str:
 
 
 def _text_of_clause(kind: Any, body: Any, is_condition: bool) -> str:
+    if kind in _BY_MODELS and isinstance(body, Mapping):
+        asked = next(iter(body.values()), None)
+        text = asked.get("query_text") if isinstance(asked, Mapping) else None
+        return text if isinstance(text, str) else ""
     if kind not in _TEXT_CLAUSES or not isinstance(body, Mapping):
         return find_text(body, is_condition)
     # {"multi_match": {"query": text}}, {"match": {field: text}} or {"match": {field: {"query": text}}}
@@ -165,6 +172,47 @@ def _asks_for_text(query: Any) -> bool:
     if kind == "nested" and isinstance(inner, Mapping):
         return "inner_hits" not in inner and _asks_for_text(inner.get("query"))
     return kind in _TEXT_CLAUSES
+
+
+def asked_fields(clause: Any) -> list[str] | None:
+    """The fields that a query's scoring text clauses look into, with their boosts; [] for all, None without any.
+
+    >>> asked_fields({"bool": {"should": [{"match": {"title": {"query": "a", "boost": 2}}}, {"match": {"text": "b"}}]}})
+    ['title^2', 'text']
+    """
+    kind = kind_of(clause)
+    if kind is None:
+        return None
+    inner = clause[kind]
+    if kind in _TEXT_CLAUSES:
+        return _fields_of_several(inner) if kind in _OF_SEVERAL else _field_of_one(inner)
+    found = [fields for one in inner_clauses(clause) if (fields := asked_fields(one)) is not None]
+    if not found:
+        return None
+    names = list(dict.fromkeys(name for fields in found for name in fields)) if all(found) else []
+    path = inner.get("path")
+    return [NestedField(name, path) for name in names] if kind == "nested" and isinstance(path, str) else names
+
+
+def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
+    named = inner.get("fields") or inner.get("default_field") or []
+    return [named] if isinstance(named, str) else [name for name in named if isinstance(name, str)]
+
+
+def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
+    """The field of ``{field: text}`` or ``{field: {"query": text, "boost": 2}}``; None of anything else."""
+    if len(inner) != 1:
+        return None
+    ((name, asked),) = inner.items()
+    boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
+    return [name if boost == 1 else f"{name}^{boost:g}"]
+
+
+def text_length(text: str) -> float:
+    """The length (l2) of a text's counts of words, at least 1, without those that the analyser ``english`` leaves out:
+    they would be most of a long question, and blow the session's words up."""
+    counts = Counter(word for word in tokenize(text) if word not in ANALYZER_STOP_WORDS)
+    return float(sum(count**2 for count in counts.values()) ** 0.5) or 1.0
 
 
 def _as_list(value: Any) -> list[Any]:

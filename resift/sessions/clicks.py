@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
 _SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
 _QUERIES, _OBJECTS = 20_000, 50_000
-_TOGETHER = 1000  # objects that the engine is asked for at once
 Headers = Mapping[str, str] | None
 # A client's events of one query, and that query; the object's name and its field are together one document's name.
 Found = tuple[Sequence[UbiEvent], UbiQuery]
@@ -118,32 +117,6 @@ class Clicks:
                 else:
                     self._unknown_objects.put((index, caller, field, name), True)
         return found
-
-
-def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions) -> list[tuple[str, Judgement]]:
-    """All judgements of an index's documents that follow from a log, each with the client's id, "" if it has none.
-
-    What is of an unknown query or an unknown document is left out. Raises what the engine raises.
-    """
-    of_client: dict[str, list[UbiEvent]] = defaultdict(list)
-    queries: dict[str, UbiQuery] = {}
-    for event, query in log.scan():
-        of_client[event.client or event.session].append(event)
-        if query is not None:
-            queries[event.query_id] = query
-    graded = [(id, one) for id, events in of_client.items() for one in graded_objects(events, queries, actions)]
-    ids: dict[Object, str] = {}
-    for field in sorted({field for _, (_, (_, field), _) in graded}):
-        names = sorted({name for _, (_, (name, of_field), _) in graded if of_field == field})
-        for start in range(0, len(names), _TOGETHER):
-            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
-            ids |= {(name, field): id for name, id in found.items()}
-    judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
-    return [
-        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
-        for id, text, document, one in judged
-        if text and document is not None
-    ]
 
 
 def graded_objects(

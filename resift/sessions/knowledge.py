@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,22 +26,23 @@ from resift.errors import (
     IndexNotFound,
     IndexNotServed,
     ModelMismatch,
-    ResiftError,
     SessionsUnavailable,
 )
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
 from resift.sessions.clicks import Clicks
+from resift.sessions.field_knowledge import FieldKnowledge, FieldLoader, Needs
+from resift.sessions.samples import Samples
 from resift.sessions.sessions import MAX_QUERY, Sessions
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)
 _SECONDS, _BYTES = 300.0, 16_000_000  # of documents, and of what was learned from them
 _OTHER_BYTES = 600  # of a document's entry, beside its vector and its text
+WORD_WEIGHT = 0.5  # of the session's words beside a query's own, where nothing else vouches for them
 _BYTES_A_WORD = 70  # of a document's bag of words: the word, its weight, their place in a dictionary
 _MAX_TEXT = 20_000
-_SAMPLE_SECONDS, _SAMPLES, _SAMPLED = 600.0, 64, 300
 Headers = Mapping[str, str] | None
 Content = tuple[Floats, str]
 # What one request has read: index and id → vector and text, None for a document that is not there for this caller.
@@ -60,8 +61,9 @@ class Knowledge:
     documents' vectors, or fields of joined ones.
 
     Where it comes from: ``query_vector`` (K,), the query's own; ``feedback``, the part of what the session learned that
-    concerns it, None if none does; ``documents``, the session's judged documents; and ``notes``, in English, on what
-    had to be left out.
+    concerns it, None if none does; ``documents``, the session's judged documents; ``own``, what they teach by vectors
+    and tokens that the index had before us; ``gone``, how many marked documents are not there any more; and ``notes``,
+    in English, on what had to be left out.
     """
 
     text: str
@@ -76,14 +78,26 @@ class Knowledge:
     query_vector: Floats | None = None
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
+    own: FieldKnowledge = field(default_factory=FieldKnowledge)
+    gone: int = 0
     notes: Sequence[str] = ()
 
     @cached_property
     def share(self) -> float:
         """What a document's score is multiplied with that keeps its place, as if it had its share of the session's
         words: 1 + ‖weights of the terms‖."""
-        share: float = 1 + sum(weight**2 for weight in self.terms.values()) ** 0.5
-        return share
+        length: float = sum(weight**2 for weight in self.terms.values()) ** 0.5
+        return 1 + self.word_weight * length
+
+    @property
+    def word_weight(self) -> float:
+        """What the session's words weigh: a half where no vectors of ours say which documents they are about."""
+        return WORD_WEIGHT if self.vector is None else 1.0
+
+    def judged_here(self, sign: int) -> list[str]:
+        """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
+        grades = {one.judgement.document: one.judgement.grade for one in self.documents}
+        return [id for id in self.judged if id not in self.kept and grades.get(id, 0) * sign > 0]
 
 
 def scoped_feedback(
@@ -133,7 +147,7 @@ def knowledge_of(
         vector,
         feedback,
         documents,
-        notes,
+        notes=notes,
     )
 
 
@@ -155,35 +169,6 @@ def _is_for(judged: JudgedDocument, text: str) -> bool:
     return judged.judgement.query in ("", text[:MAX_QUERY])  # sessions keep no more of a query
 
 
-class Samples:
-    """Vectors of documents drawn at random, remembered for ten minutes for callers with the same headers."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self._samples: TtlCache[Background] = TtlCache(_SAMPLES, _SAMPLE_SECONDS)
-
-    def draw(self, info: IndexInfo, headers: Headers = None) -> Background:
-        """At most 300 vectors; none of an index without vectors, or where the engine refuses to draw any.
-
-        Raises EngineUnavailable.
-        """
-        if info.dim is None:
-            return Background(np.zeros((0, 0)))
-        known = self._samples.get((info.name, info.model, str(headers)))
-        if known is not None:
-            return known
-        try:
-            drawn = self.engine.sample(info.name, _SAMPLED, False, info.searched, headers).vectors
-        except ResiftError as error:
-            if error.code == "engine_unavailable":
-                raise
-            log.warning("no sample of %r: %s", info.name, error.message)
-            drawn = []
-        held = [vector for vector in drawn if vector is not None]
-        sample = Background(np.stack(held) if held else np.zeros((0, 0)))
-        return self._samples.put((info.name, info.model, str(headers)), sample)
-
-
 class KnowledgeLoader:
     """Joins sessions, clicks, and judged documents as their indices hold them now. May be used from several threads.
 
@@ -203,6 +188,7 @@ class KnowledgeLoader:
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
         self.method, self.clicks, self.samples = method, clicks, Samples(engine)
+        self.fields = FieldLoader(engine, self.samples)
         self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
 
@@ -214,8 +200,9 @@ class KnowledgeLoader:
         client: str | None = None,
         through_cluster: bool = False,
         headers: Headers = None,
+        needs: Needs | None = None,
     ) -> Knowledge:
-        """What a ``session``, and a ``client`` by clicks, know of a query text in an index.
+        """What a ``session``, and a ``client`` by clicks, know of a query text in an index, and of what its body needs.
 
         ``client`` and ``through_cluster`` are those of :class:`resift.rewriting.request.Asked`. Where the session or
         the clicks cannot be read, the search goes without, and ``notes`` tell it. Raises BadInput for a malformed
@@ -227,7 +214,11 @@ class KnowledgeLoader:
         feedback = scoped_feedback(self.learned(documents), text, vector, lambda: self.samples.draw(info, headers))
         here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
         fields, several = None if info.model is None else info.searched, len(info.indices) > 1
-        return knowledge_of(text, vector, feedback, documents, self.model.similarity, fields, several, here, notes)
+        known = knowledge_of(text, vector, feedback, documents, self.model.similarity, fields, several, here, notes)
+        if needs is None or feedback is None:
+            return known
+        gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
+        return replace(known, gone=max(0, gone), own=self.fields.load(info, needs, feedback, documents, here, headers))
 
     def _judgements(
         self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers
@@ -350,6 +341,7 @@ class KnowledgeLoader:
     def forget(self) -> None:
         """Fetch all documents anew: some have changed."""
         self._contents.clear()
+        self.fields.forget()
 
 
 def _vectors(model: Model, stored: Sequence[Floats | None], texts: Sequence[str]) -> list[Floats]:

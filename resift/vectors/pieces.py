@@ -1,7 +1,7 @@
 """Word pieces: tables of others split texts by a tokenizer of their own, which is kept with their vectors.
 
 The extra ``pieces`` (the package ``tokenizers``) does the splitting, also of queries: its own rules are what the rows
-were learned for. Nothing of this is needed for tables of words, which :meth:`resift.vectors.table.WordVectors.in_words`
+were learned for. Nothing of this is needed for tables of words, which :func:`resift.lab.vectors.tables.in_words`
 makes of a table of pieces.
 """
 

@@ -11,9 +11,9 @@ A table of others may have rows for pieces of words (:mod:`resift.vectors.pieces
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,6 @@ from resift.vectors.folder import read_folder, restoring, write_folder
 from resift.vectors.pieces import Pieces
 
 LOOKUP = CompiledModule("resift.vectors.kernels")
-WEIGHTINGS = ("none", "zipf", "sif")
-
-
-def weights_by_rank(count: int, weighting: str) -> Floats:
-    """Weights of ``count`` words ordered by frequency, most frequent first; shape (count,).
-
-    ``zipf`` is log(rank + 2), which grows as words get rarer. ``sif`` is a / (a + p) with a = 1e-3 (Arora et al.
-    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all. Raises BadInput for another
-    ``weighting``.
-    """
-    ranks = np.arange(count, dtype=np.float64)
-    if weighting == "none":
-        weights = np.ones(count)
-    elif weighting == "zipf":
-        weights = np.log(ranks + 2)
-    elif weighting == "sif":
-        probability = 1 / (ranks + 1)
-        weights = 1e-3 / (1e-3 + probability / probability.sum())
-    else:
-        raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
-    return weights.astype(np.float32)
 
 
 class _Rows(dict[str, int]):
@@ -101,33 +80,6 @@ class WordVectors:
             word = next(word for row, word in enumerate(self.words) if self.index[word] != row)
             raise BadInput(f"{word!r} has more than one row", value=word, expected="different words")
 
-    @classmethod
-    def build(
-        cls,
-        words: Iterable[str],
-        matrix: NDArray[Any],
-        weighting: str = "none",
-        info: dict[str, Any] | None = None,
-    ) -> WordVectors:
-        """Keep what a text can ever ask for: words that the tokeniser yields whole, each once (the first spelling).
-
-        ``words`` come most frequent first, and ``weighting`` follows their rank. Raises BadInput on NaN or infinite
-        rows, and where nothing is left.
-        """
-        usable: dict[str, int] = {}
-        for row, word in enumerate(words):
-            tokens = tokenize(word)
-            # of the same length: "(fire)" is one token too, but not all of the word
-            if len(tokens) == 1 and len(tokens[0]) == len(word):
-                usable.setdefault(tokens[0], row)
-        if not usable:
-            raise BadInput("no usable word in the vocabulary", expected="words of letters or digits")
-        rows = np.asarray(matrix)[list(usable.values())]
-        if not np.isfinite(rows).all():
-            word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
-            raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
-        return cls(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
-
     def __len__(self) -> int:
         return len(self.words)
 
@@ -162,24 +114,6 @@ class WordVectors:
     def word_ids(self) -> NDArray[np.int64]:
         """The rows that belong to whole words, in order: all of them, but for a table of pieces."""
         return np.arange(len(self)) if self.pieces is None else np.array(list(self.pieces.whole_words.values()), int)
-
-    def in_words(self, words: Iterable[str]) -> WordVectors:
-        """A table of words, from one of pieces: of ``words`` first, then of all that are one piece.
-
-        A word has the sum of its pieces' weights, and their weighted mean as its row; so a text's mean stays what it
-        was with pieces, but for what is no word, and words that are not among these. A table of words stays as it is.
-        """
-        if self.pieces is None:
-            return self
-        named = list(dict.fromkeys([*words, *self.pieces.whole_words]))
-        ids, offsets = self.ids(named)
-        owner = np.repeat(np.arange(len(named)), np.diff(offsets))
-        weights = np.bincount(owner, self.weights[ids], len(named)).astype(np.float32)
-        sums = np.zeros((len(named), self.dim), np.float32)
-        np.add.at(sums, owner, self.weights[ids, None] * self.rows(ids))
-        known = weights > 0
-        rows = sums[known] / weights[known, None]
-        return WordVectors(list(compress(named, known)), rows, weights[known], info=self.info)
 
     @cached_property
     def unknown_weight(self) -> float:
@@ -232,13 +166,6 @@ class WordVectors:
         """The same words with other rows, and with their own weights and info where no others are given."""
         weights, info = self.weights if weights is None else weights, self.info if info is None else info
         return WordVectors(self.words, matrix, weights, scales, info, self.pieces)
-
-    def quantized(self) -> WordVectors:
-        """The same in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
-        dense = self.rows()
-        scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
-        small = np.rint(dense / scales[:, None]).astype(np.int8)
-        return self.replaced(small, scales=scales.astype(np.float32))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is saved, by file stem."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attached_index import Index, assert_right, attachable, other, own, routed, run, source
-from test_attach_running import Killed, Traffic
+from test_attach_running import COUNT, Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
@@ -20,7 +20,6 @@ from resift.plugin.opensearch.scanning import scroll
 
 __all__ = ["other", "own"]
 
-COUNT = 800
 OF_ONE_INDEX = ("uuid", "creation_date", "provided_name", "version.created")  # settings
 
 

@@ -21,8 +21,9 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 __all__ = ["other", "own", "shop"]
 
-COUNT = 800
-KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "5"))  # of attaching, and as many of detaching
+COUNT = 400
+PAUSE = 0.01  # seconds between two requests of a client
+KILLS = int(os.environ.get("RESIFT_TEST_KILLS", "3"))  # of attaching, and as many of detaching
 # Starts a command in a process of its own for each line, without loading everything anew for each.
 STARTER = """
 import os, sys
@@ -80,7 +81,7 @@ class Traffic:
             if len(set(answers)) > 1 or answers[0] >= 500:
                 self.failed.append((kind, n, answers))
             self.writes += 1
-            time.sleep(0.002)  # for the others, on a small machine
+            time.sleep(PAUSE)
 
     def _search(self) -> None:
         index = self.indices[0]
@@ -90,7 +91,7 @@ class Traffic:
                 answer = index.cluster.request("POST", f"/{index.name}/_search", body)
                 assert answer["_shards"]["failed"] == 0
                 self.searches += 1
-                time.sleep(0.002)
+                time.sleep(PAUSE)
             except Exception as error:
                 self.failed.append(error)
 

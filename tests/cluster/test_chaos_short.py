@@ -14,7 +14,7 @@ CHAOS = Path(__file__).resolve().parents[2] / "benchmarks" / "chaos.py"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_nothing_is_lost_and_no_new_error_is_seen() -> None:
-    """On three nodes of its own, which a cluster that OPENSEARCH_URL names cannot stand in for."""
+    """On nodes of its own, which a cluster that OPENSEARCH_URL names cannot stand in for."""
     done = subprocess.run([sys.executable, str(CHAOS), "--short"], capture_output=True, text=True)
     if done.returncode == 2 and ENVIRONMENT.get("RESIFT_REQUIRE_OPENSEARCH", "") in ("", "0"):
         pytest.skip(f"{NEEDS}: {done.stderr.splitlines()[-1]}")

@@ -55,7 +55,7 @@ def test_configuration_from_the_environment() -> None:
     )
     assert Config.from_environment({"RESIFT_ENGINE": "a.db", "OPENSEARCH_URL": "http://x"}).engine == "a.db"
     assert Config.from_environment({}).alpha is None
-    with pytest.raises(BadInput, match="alpha is 5"):
+    with pytest.raises(BadInput, match="RESIFT_ALPHA is '5'"):
         Config.from_environment({"RESIFT_ALPHA": "5"})
     with pytest.raises(BadInput, match="RESIFT_WINDOW"):
         Config.from_environment({"RESIFT_WINDOW": "many"})

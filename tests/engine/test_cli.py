@@ -187,7 +187,7 @@ def test_options_show_and_take_the_defaults_of_the_settings(monkeypatch: pytest.
     help = " ".join(resift("sessions", "purge", "--help").output.split())
     assert "default: (the embedded engine's file, sessions.db for a cluster)]" in help
     resift("sessions", "purge")
-    assert Path(Config.engine).exists()
+    assert Path(Config().engine).exists()
     monkeypatch.setenv("RESIFT_STORE", "other.db")
     resift("sessions", "purge")
     assert Path("other.db").exists()

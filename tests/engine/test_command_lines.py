@@ -83,7 +83,6 @@ FILES = ["missing.jsonl", "directory.jsonl", "empty.jsonl", "binary.jsonl", "cut
 FOLDERS = ["nowhere", "docs.jsonl", "directory.jsonl", "damaged"]
 ADDRESSES = ["directory.jsonl", "binary.jsonl", "nowhere/docs.db", NOWHERE, "http://["]
 NAMES = ["", ",", "nope"]
-SESSIONS = ("sessions list", "sessions purge", "sessions delete")
 TEXTS: dict[str, list[str]] = {
     "files": FILES,
     "file": FILES,
@@ -124,7 +123,6 @@ TEXTS: dict[str, list[str]] = {
     "out": ["directory.jsonl", "nowhere/x.json", "/proc/nope/x", ""],
     "methods": ["nope"],
     "queries": [],
-    "title": [],
     "host": [],
     "name": ["a/b"],
     "scopes": ["nope", ""],
@@ -140,14 +138,12 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("search", "session"): ["a b", "x" * 200],
     ("explain-search", "session"): ["a b", "x" * 200],
     ("sessions delete", "index"): [],
-    **{(name, "engine"): [*ADDRESSES[:3], ADDRESSES[4]] for name in SESSIONS},  # a cluster is not asked
     ("serve", "engine"): ADDRESSES[:3],  # a cluster that is away may come back
     ("mcp", "store"): ADDRESSES[:3],
     ("vectors convert", "file"): [*FILES, "header.txt"],
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
     ("train queries", "index"): [],  # the cluster is asked
-    **{(f"export {what}", "name"): ["a: b", "x" * 51] for what in ("judgments", "query-set", "search-configuration")},
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
@@ -155,7 +151,6 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
     ("explain-search", "store"): {"session": "anna"},
     ("explain-search", "file"): {"query": None},
     ("sessions delete", "index"): {"session": None},
-    **{(name, "engine"): {"store": None} for name in SESSIONS},
     ("train reranker", "of_sessions"): {"folder": None},
     ("train reranker", "of_ubi"): {"folder": None},
     ("train reranker", "engine"): {"folder": None, "of_sessions": "docs"},

@@ -30,11 +30,12 @@ import sys
 import numpy as np
 from resift import Model, WordVectors
 from resift.encoders import kernels as pooling
+from resift.lab.vectors.tables import quantized
 from resift.vectors import compiled, kernels as lookup
 
 compiled.MIN_CHARACTERS = 0
 exact = WordVectors(["fire", "a" * 20], np.ones((2, 3)))
-small = exact.quantized()
+small = quantized(exact)
 for table in (exact, small, WordVectors.load(small.save(sys.argv[1]))):
     for options in (("mean", "cosine"), ("max", "jaccard"), ("mean", "cosine", np.arange(1, 7), None, 2)):
         encoded = Model("m", table, *options).encode(["Fire é", "a" * 20 + " b"])

@@ -18,6 +18,7 @@ from worker_memory import serving
 from resift import Model, WordVectors, build_model, load_model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, CorruptModel, ModelNotFound
+from resift.lab.vectors.tables import quantized
 from resift.lab.word2doc.model import NGRAM_DIM, QueryView, Word2Doc
 from resift.lab.word2doc.retriever import HashedRetriever
 from resift.ranking.late_interaction import LateInteraction
@@ -51,7 +52,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         return rng.normal(size=shape).astype(np.float32)
 
     table = WordVectors(WORDS, floats(4, 3))
-    small = table.quantized()
+    small = quantized(table)
     layers = {"query": floats(3 + NGRAM_DIM, 2), "query_bias": floats(2), "embeddings": floats(3, 2)}
     layers |= {"hidden": floats(2, 2), "hidden_bias": floats(2), "output": floats(3, 2), "output_bias": floats(3)}
     kinds: dict[str, Any] = {

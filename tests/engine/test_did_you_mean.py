@@ -53,9 +53,9 @@ def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Reran
 
 def suggestion(service: Reranker, index: str, query: Any, **more: Any) -> str | None:
     """What a search is answered once the sample is there."""
-    service.search(Search(index, query, **more))
+    service.search(Search(query, index=index, **more))
     wait_for_sample()
-    found: str | None = service.search(Search(index, query, **more)).resift.get("did_you_mean")
+    found: str | None = service.search(Search(query, index=index, **more)).resift.get("did_you_mean")
     return found
 
 
@@ -74,10 +74,10 @@ def test_who_is_patient_has_the_suggestion_at_once(
     sample = service.did_you_mean._sample
     monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (sampled.append(given), sample(*given)))
     service.did_you_mean.patience = 60.0
-    assert "did_you_mean" not in service.search(Search(filled, "bush fire")).resift
+    assert "did_you_mean" not in service.search(Search("bush fire", index=filled)).resift
     assert sampled == [], "words of the index need no suggestion, and nobody waits for one"
-    assert service.search(Search(filled, "bush fier")).resift["did_you_mean"] == "bush fire"
-    assert service.search(Search(filled, "forrest")).resift["did_you_mean"] == "forest"
+    assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
+    assert service.search(Search("forrest", index=filled)).resift["did_you_mean"] == "forest"
     assert len(sampled) == 1
 
 
@@ -86,10 +86,10 @@ def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.Monke
     sample = service.did_you_mean._sample
     monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
     service.did_you_mean.patience = 0.05
-    assert "did_you_mean" not in service.search(Search(filled, "bush fier")).resift
+    assert "did_you_mean" not in service.search(Search("bush fier", index=filled)).resift
     goes_on.set()
     wait_for_sample()
-    assert service.search(Search(filled, "bush fier")).resift["did_you_mean"] == "bush fire"
+    assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
 
 
 def test_a_query_that_is_right_gives_nothing(service: Reranker, filled: str) -> None:
@@ -178,7 +178,7 @@ def test_no_search_waits_for_the_sample(
     monkeypatch.setattr(engine, "search", slow)
     try:
         for _ in range(3):
-            answer = service.search(Search(filled, "bush fier"))
+            answer = service.search(Search("bush fier", index=filled))
             assert answer.result.hits
             assert "did_you_mean" not in answer.resift
         assert began.acquire(timeout=30)
@@ -213,7 +213,7 @@ def test_its_failures_fail_no_search(
             raise RuntimeError("out of order")
 
         monkeypatch.setattr(engine, "search_all", broken)
-        answer = service.search(Search(filled, "bush fier"))
+        answer = service.search(Search("bush fier", index=filled))
     assert answer.result.hits
     assert "did_you_mean" not in answer.resift
     assert "too large" in caplog.text

@@ -60,9 +60,11 @@ def test_pages_joined_are_the_whole_result(twins: Twins, queries: list[dict[str,
 
 
 @BOUNDED
-@given(texts=st.lists(TEXTS, min_size=20, max_size=20), tags=st.booleans())
-def test_the_same_words_are_highlighted(twins: Twins, texts: list[str], tags: bool) -> None:
+@given(texts=st.lists(TEXTS, min_size=20, max_size=20), tags=st.booleans(), other=st.none() | TEXTS)
+def test_the_same_words_are_highlighted(twins: Twins, texts: list[str], tags: bool, other: str | None) -> None:
     highlight: dict[str, Any] = {"fields": {"t*": {}, "meta.note": {}}, "number_of_fragments": 0}
+    if other is not None:
+        highlight["highlight_query"] = {"multi_match": {"query": other, "fields": FIELDS}}
     if tags:
         highlight |= {"pre_tags": ["<b>"], "post_tags": ["</b>"], "encoder": "default"}
     queries = [{"multi_match": {"query": text, "fields": FIELDS}} for text in texts]

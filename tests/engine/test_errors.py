@@ -42,7 +42,7 @@ def test_a_printed_error_has_value_and_expectation_once(
 def test_each_door_says_it_once(here: object, client: FlaskClient, filled: str) -> None:
     with pytest.raises(resift.ResiftError) as caught, resift.open("docs.db") as library:
         library.index("docs", fields=["text"]).search("fire", alpha=3)
-    assert str(caught.value) == "alpha is 3 (expected 0 to 1)"
+    assert str(caught.value) == "alpha is 3 (expected a number from 0 to 1)"
     shown = CliRunner().invoke(main, ["search", "docs", "fire", "--engine", "localhost:9200"]).output
     assert shown.count("expected") == shown.count("./localhost:9200") == 1
     error = client.post("/v1/search", json={"index": filled, "query": "fire", "alpha": 3}).get_json()["error"]

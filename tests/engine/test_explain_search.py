@@ -54,8 +54,8 @@ def test_a_text_is_widened_by_the_sessions_words() -> None:
     assert widened["minimum_should_match"] == 1
     text = " ".join(found["notes"])
     assert "soldiers" in text
-    assert "The first 400 hits of each shard" in text
-    assert "2 judged documents" in text
+    assert "in the first 400 hits of each shard" in text
+    assert "Judged documents: 2; in later searches: keep." in text
 
 
 def test_the_body_shown_is_the_one_that_is_searched() -> None:
@@ -72,7 +72,7 @@ def test_a_body_is_asked_as_through_a_pipeline() -> None:
     assert found["before"]["size"] == found["after"]["size"] == 3
     assert found["after"]["query"]["bool"]["must"] == [{"match_all": {}}]
     assert {"ids": {"values": ["2", "1"]}} in found["after"]["query"]["bool"]["must_not"]
-    assert "Judged documents are left out: 2." in found["notes"]
+    assert "Judged documents: 2; in later searches: hide." in found["notes"]
 
 
 def test_a_body_whose_session_is_misspelt_or_has_no_marks_is_told_so() -> None:
@@ -106,7 +106,7 @@ def test_the_text_is_shortened_and_told_apart(here: Path) -> None:
     assert '"(256 numbers)"' in after
     assert "characters)" in after
     assert "has no marks" in explained("fire", "--session", "bob").stderr
-    assert "Nothing that the session learned" in explained("rain", "--session", "anna").stdout
+    assert "Judged documents: 2, none of which concerns this query" in explained("rain", "--session", "anna").stdout
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def test_commands_run_in_the_volume_as_its_owner() -> None:
     (volume,), (user,) = instructions("VOLUME"), instructions("USER")
     assert instructions("WORKDIR")[-1] == volume
     assert f"install -d -o {user} -g {user} {volume}" in " ".join(instructions("RUN"))
-    written = (Config.keys, Config.reranker)
+    written = (Config().keys, Config().reranker)
     assert not any(Path(name).is_absolute() for name in written)
     assert f"RESIFT_STORE={volume}/" in " ".join(instructions("ENV"))
 

@@ -22,8 +22,10 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import JoinedFields
 from resift.encoders.joint import JointModel
 from resift.encoders.model import ALPHA
-from resift.encoders.queries import QUERY_ALPHA, SPREAD, StaticQueries
+from resift.encoders.queries import QUERY_ALPHA, StaticQueries
 from resift.errors import BadInput, ModelMismatch
+from resift.lab.training.queries import SPREAD, weigh
+from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
@@ -46,7 +48,7 @@ def texts() -> list[str]:
 def queries(vectors: WordVectors) -> StaticQueries:
     """Static queries of five dimensions, for a field "embedding"."""
     rows = np.random.default_rng(9).normal(size=(len(vectors.words), DIM)).astype(np.float32)
-    return StaticQueries(WordVectors.build(vectors.words, rows), "nobody", "embedding")
+    return StaticQueries(build_table(vectors.words, rows), "nobody", "embedding")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +135,7 @@ def test_both_count_as_they_do_by_themselves_whatever_their_weights(
 ) -> None:
     model = Model("mean", vectors, "mean", "cosine", alpha=alpha, max_alpha=max_alpha)
     narrow = StaticQueries(queries.table, "nobody", "embedding")
-    narrow.weigh_by(SPREAD / 4)
+    weigh(narrow, SPREAD / 4)
     assert narrow.alpha == pytest.approx(12 / 13)
     joint = JointModel(model, narrow)
     assert 0 < joint.alpha <= joint.max_alpha <= 1

@@ -20,10 +20,11 @@ from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.fusion import combine
 from resift.ranking.judgements import Judgement
-from resift.ranking.late_interaction import FILE, LateInteraction, fingerprints
+from resift.ranking.late_interaction import FILE, LateInteraction
 from resift.reranker import Config, create_app, late_reranker
 from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
 from resift.sessions.sessions import Sessions
@@ -262,7 +263,7 @@ def test_learning_from_what_sessions_judged(
         in ran.output
     )
     right = LateInteraction.load(out)
-    assert set(right.seen) == set(fingerprints(found.queries))
+    assert set(fingerprints_in(right.info)) == set(fingerprints(found.queries))
     assert (right.indices, right.info["beside"]) == ((index,), model.hash)
     ran = resift(*train, "--from-feedback", index, "--collection", tmp_path)
     assert "one of them" in ran.stderr

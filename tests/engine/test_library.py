@@ -13,6 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -350,8 +351,6 @@ def test_several_threads(news: Index) -> None:
         {"size": 2.5},
         {"size": "ten"},
         {"size": True},
-        {"size": None},
-        {"start": None},
         {"start": -1},
         {"window": 0},
         {"alpha": 2},
@@ -368,8 +367,14 @@ def test_bad_options(news: Index, options: Any) -> None:
         news.search("fire", **options)
 
 
+def test_numbers_of_numpy_and_none_are_understood(news: Index) -> None:
+    plain = news.search("fire", 2, alpha=0.5)
+    assert news.search("fire", np.int64(2), alpha=np.float64(0.5), window=None) == plain  # type: ignore[arg-type]
+    assert news.search("fire", None) == news.search("fire")  # type: ignore[arg-type]
+
+
 def test_an_unknown_option_is_named(news: Index) -> None:
-    with pytest.raises(BadInput, match=r"unknown option 'top_k' \(expected size \| start \| window \| alpha"):
+    with pytest.raises(BadInput, match=r"unknown option 'top_k' \(expected query \| size \| window \| alpha"):
         news.search("fire", top_k=3)  # type: ignore[call-arg]
 
 

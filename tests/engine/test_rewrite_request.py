@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from msgspec import structs
 from reranker_app import app as app
 from reranker_app import break_session_store, post
 from reranker_app import client as client
@@ -226,7 +226,7 @@ def test_another_model_and_indices_that_are_not_served_are_refused(
     assert post(client, "/v1/rewrite", index=filled, model=model.hash, body=asking())["resift"]["rewritten"] is True
     other = create_app(config, engine=engine, model=build_model("boew:4", vectors)).test_client()
     assert post(other, "/v1/rewrite", 409, index=filled, body=asking())["error"]["code"] == "model_mismatch"
-    narrow = create_app(replace(config, indices=("news-*",)), engine=engine, model=model).test_client()
+    narrow = create_app(structs.replace(config, indices=("news-*",)), engine=engine, model=model).test_client()
     assert post(narrow, "/v1/rewrite", 403, index=filled, body=asking())["error"]["code"] == "index_not_served"
 
 
@@ -237,7 +237,7 @@ def test_a_session_is_whose_who_knows_its_id_through_the_cluster(
     path = str(tmp_path / "keys.jsonl")
     keys = KeyFile(path)
     anna, cluster = keys.create("anna", ["search", "feedback"]), keys.create("cluster", ["search", "embed"])
-    client = create_app(replace(config, keys=path), engine=engine, model=model).test_client()
+    client = create_app(structs.replace(config, keys=path), engine=engine, model=model).test_client()
 
     def asked(key: str, path: str, **body: Any) -> dict[str, Any]:
         answer: dict[str, Any] = client.post(path, json=body, headers={"X-Api-Key": key}).get_json()

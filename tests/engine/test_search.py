@@ -16,6 +16,7 @@ from clock import Clock
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from reranker_app import TEXTS, ids, post
 from reranker_app import app as app
 from reranker_app import client as client
@@ -75,7 +76,7 @@ def test_a_models_own_weight_counts_unless_another_is_set(tmp_path: Path, model:
     found = {}
     for name, chosen, weight in [("plain", model, None), ("adapted", adapted, None), ("set", adapted, 0.9)]:
         engine = SqliteEngine(str(tmp_path / f"{name}.db"))
-        app = create_app(replace(config, alpha=weight), engine=engine, model=chosen).test_client()
+        app = create_app(structs.replace(config, alpha=weight), engine=engine, model=chosen).test_client()
         Indexer(engine, chosen, "docs", DeadLetters(tmp_path / name)).run(
             [Record("f", 0, "a", {"text": "fire and smoke"})], ["text"]
         )
@@ -93,7 +94,7 @@ def test_the_models_own_weight_shrinks_with_what_it_does_not_know(tmp_path: Path
     texts = {"known": "fire fire", "unknown": "zzyzx qwfp fire", "other": "a river"}
     records = [Record("f", row, id, {"text": text}) for row, (id, text) in enumerate(texts.items())]
     Indexer(engine, model, "docs", DeadLetters(tmp_path / "dead")).run(records, ["text"])
-    app = create_app(replace(config, alpha=None), engine=engine, model=model).test_client()
+    app = create_app(structs.replace(config, alpha=None), engine=engine, model=model).test_client()
 
     def alpha(query: str, **asked: Any) -> float:
         return float(post(app, "/v1/search", index="docs", query=query, **asked)["resift"]["alpha"])
@@ -126,7 +127,7 @@ def test_models_learned_from_documents_leave_numbers_to_the_engine(
     texts = {"asked": "fire 18/45", "near": "fire 18/30", "marked": "a fire of 2001 and 1999", "other": "a river"}
     records = [Record("f", row, id, {"text": text}) for row, (id, text) in enumerate(texts.items())]
     Indexer(engine, learned, "shop", DeadLetters(tmp_path / "dead")).run(records, ["text"])
-    app = create_app(replace(config, alpha=None), engine=engine, model=learned).test_client()
+    app = create_app(structs.replace(config, alpha=None), engine=engine, model=learned).test_client()
 
     def alpha(query: str, **asked: Any) -> float:
         return float(post(app, "/v1/search", index="shop", query=query, **asked)["resift"]["alpha"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clock import Clock
 from flask.testing import FlaskClient
+from msgspec import structs
 from reranker_app import TEXTS, break_session_store, ids, post, wait_for_sample
 from reranker_app import app as app
 from reranker_app import client as client
@@ -254,7 +254,7 @@ def test_a_session_costs_one_round_trip_more_at_most(
     engine: Engine, engine_url: str, filled: str, model: Model, config: Config, session_index: str
 ) -> None:
     """Counted in both the engine's and the store's client."""
-    away = replace(config, store=engine_url, session_index=session_index)
+    away = structs.replace(config, store=engine_url, session_index=session_index)
     for given, expected in ((config, {"plain": 1, "session": 1}), (away, {"plain": 1, "session": 2})):
         client = create_app(given, engine=engine, model=model).test_client()
         post(client, "/v1/feedback", session="a", index=filled, relevant=["bush"], irrelevant=["war"])
@@ -345,7 +345,7 @@ def test_a_mark_reads_each_judged_document_once(
 def test_a_session_has_a_window_of_its_own(
     engine: Engine, model: Model, config: Config, filled: str, session_index: str
 ) -> None:
-    given = replace(config, window=60, session_window=90, session_index=session_index)
+    given = structs.replace(config, window=60, session_window=90, session_index=session_index)
     client = create_app(given, engine=engine, model=model).test_client()
     assert post(client, "/v1/search", index=filled, query="fire", session="a")["resift"]["window"] == 60
     post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"])

@@ -1,4 +1,4 @@
-"""What a terminal shows that a pipe does not: tables cut to its width, bold heads and red errors; and completion."""
+"""What a terminal shows that a pipe does not: bold heads and red errors; and completion."""
 
 from __future__ import annotations
 
@@ -47,12 +47,9 @@ def on_terminal(folder: Path, *arguments: str, **environment: str) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
-def test_tables_fit_the_terminal_and_pipes_get_all(folder: Path) -> None:
+def test_heads_of_tables_are_bold_on_a_terminal(folder: Path) -> None:
     shown = on_terminal(folder, "indices")
-    lines = STYLE.sub("", shown).splitlines()
-    assert max(map(len, lines)) <= 50
-    assert NAME not in shown
-    assert NAME[:15] in shown
+    assert NAME in shown
     assert shown.startswith("\x1b[1m")
     piped = subprocess.run([*RESIFT, "indices"], cwd=folder, capture_output=True, text=True).stdout
     assert NAME in piped

@@ -19,6 +19,7 @@ from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatc
 from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import BATCH, Verification, is_right, verify
+from resift.lab.vectors.tables import build_table
 from resift.plugin.sqlite.engine import SqliteEngine
 
 
@@ -55,7 +56,7 @@ def test_missing_and_stale_vectors_are_found_and_mended(engine: Engine, index: s
 @pytest.mark.parametrize("name", ["sfbow", "mean"])
 def test_rounded_vectors_are_right(engine: Engine, index: str, vectors: WordVectors, name: str) -> None:
     """Those for fuzzy Jaccard are as long as their words' vectors, and are rounded by as much more."""
-    table = WordVectors.build(vectors.words, np.asarray(vectors.matrix, np.float32) * 1000)
+    table = build_table(vectors.words, np.asarray(vectors.matrix, np.float32) * 1000)
     model = build_model(name, table)
     engine.create(index, ["text"], model)
     write(engine, index, model, {str(i): text for i, text in enumerate(["", "fire", "army gun peace", "zzz"])})

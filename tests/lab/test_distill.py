@@ -16,8 +16,9 @@ from resift.errors import BadInput, MissingExtra
 from resift.lab.training.distill import distill, read_words, rounded
 from resift.lab.training.principal import principal_components
 from resift.lab.training.refine import _fitted, refine, sentences, turned
+from resift.lab.vectors.tables import quantized, weights_by_rank
 from resift.vectors.similarity import unit_rows
-from resift.vectors.table import WordVectors, weights_by_rank
+from resift.vectors.table import WordVectors
 
 WORDS = ["the", "of", "ship", "ships", "harbour", "sea", "wind", "sail", "rope", "mast", "deck", "port"]
 
@@ -62,7 +63,7 @@ def test_rows_are_centred_and_ordered_by_variance(model_folder: Path) -> None:
 
 def test_the_same_bytes_again_on_disk(model_folder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        distill(model_folder, WORDS, 5, "sif").quantized().save(tmp_path / name)
+        quantized(distill(model_folder, WORDS, 5, "sif")).save(tmp_path / name)
     for file in sorted((tmp_path / "one").iterdir()):
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     assert WordVectors.load(tmp_path / "one").info["weighting"] == "sif"
@@ -135,7 +136,7 @@ def test_rounded_rows_have_few_values_and_survive_int8() -> None:
     coarse = rounded(rows, 31)
     assert np.abs(coarse - rows).max() <= np.abs(rows).max() / 62 + 1e-6
     assert max(len(np.unique(row)) for row in coarse) <= 63
-    small = WordVectors([f"w{i}" for i in range(50)], coarse).quantized()
+    small = quantized(WordVectors([f"w{i}" for i in range(50)], coarse))
     assert np.abs(small.rows() - coarse).max() <= np.abs(rows).max() / 254 + 1e-6
 
 

@@ -14,15 +14,15 @@ from test_train_reranker import table as table
 
 from resift import WordVectors, load_model
 from resift.cli.main import main
-from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, DimensionMismatch
+from resift.lab.corpus import DocumentFrequencies
 from resift.lab.evaluation.protocol import run_retrieval
 from resift.lab.evaluation.system import Encoder
 from resift.lab.training.emboost import _Network, export, first_words, padded, train
 from resift.lab.training.options import EmBoostOptions
-from resift.vectors.mixture import mix_vectors
+from resift.lab.vectors.mixture import mix_vectors
 
 
 @pytest.fixture(scope="module")

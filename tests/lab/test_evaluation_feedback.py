@@ -146,7 +146,7 @@ def test_what_is_served_is_measured(
         if marks:
             service.feedback("person", "docs", bench.queries[1], marks)
         for query, text in enumerate(bench.queries):
-            served = service.search(Search("docs", text, session="person", size=40))
+            served = service.search(Search(text, index="docs", session="person", size=40))
             found = {int(hit["_id"]): hit["_score"] for hit in served.result.hits}
             ranks = bench.served(query, bench.judged(bench.queries[1], [(row, 1.0) for row in judged]))
             assert np.isfinite(ranks).sum() == len(found) > 0

@@ -27,6 +27,7 @@ from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, export
 from resift.lab.training.spectral import rows_from_corpus, rows_from_vectors, side_by_side
 from resift.lab.training.systems import Adapted
+from resift.lab.vectors.tables import build_table
 
 TOPICS = [[f"sea{i}" for i in range(30)], [f"law{i}" for i in range(30)]]
 NOISE = [f"noise{i}" for i in range(40)]
@@ -48,7 +49,7 @@ def documents(count: int, seed: int) -> tuple[list[str], list[int]]:
 def table() -> WordVectors:
     """Vectors that know nothing of the topics, and lack two words."""
     words = [word for word in [*NOISE, *TOPICS[0], *TOPICS[1], "elsewhere"] if word not in MISSING]
-    return WordVectors.build(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
+    return build_table(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
 
 
 @pytest.fixture(scope="module")

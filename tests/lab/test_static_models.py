@@ -15,15 +15,17 @@ from click.testing import CliRunner, Result
 from resift import WordVectors
 from resift.cli.main import main
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput, CorruptModel
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.model2vec import read_static, write_model2vec
+from resift.lab.vectors.tables import in_words, quantized
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback, bag_of_words
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.vectors.convert import convert
-from resift.vectors.model2vec import read_static, write_model2vec
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")
@@ -155,7 +157,7 @@ def test_a_model_of_pieces_is_saved_with_its_tokenizer(tmp_path: Path, pieces: W
         loaded = load_model(model.save(tmp_path / str(number)))
         assert loaded.hash == model.hash
         np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
-    small = WordVectors.load(pieces.quantized().save(tmp_path / "v"))
+    small = WordVectors.load(quantized(pieces).save(tmp_path / "v"))
     vectors = build_model("mean", pieces).encode(DOCUMENTS)
     assert (build_model("mean", small).encode(DOCUMENTS) * vectors).sum(axis=1).min() > 0.999
 
@@ -178,7 +180,7 @@ def test_a_damaged_tokenizer_is_noticed(tmp_path: Path, pieces: WordVectors) -> 
 
 
 def test_words_instead_of_pieces(pieces: WordVectors) -> None:
-    words = pieces.in_words(["burning", "fires", "unburnt", "東京"])
+    words = in_words(pieces, ["burning", "fires", "unburnt", "東京"])
     assert words.pieces is None
     assert words.words[:3] == ["burning", "fires", "unburnt"]  # "東京" is unknown
     assert {"fire", "army", "the", "a"} <= set(words.words)
@@ -187,7 +189,7 @@ def test_words_instead_of_pieces(pieces: WordVectors) -> None:
     texts = ["The burning bush", "fires unburnt", "army", ""]
     ours, theirs = (build_model("mean", table).encode(texts) for table in (words, pieces))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert words.in_words(["more"]) is words
+    assert in_words(words, ["more"]) is words
 
 
 def test_a_session_over_pieces_speaks_in_words(pieces: WordVectors) -> None:
@@ -201,7 +203,7 @@ def test_a_session_over_pieces_speaks_in_words(pieces: WordVectors) -> None:
     told = explain(model, feedback, judged)
     assert set(told["because"][0]["words"]) <= set(bag)
     assert told["because"][0]["words"]
-    assert set(told["towards"]) <= set(pieces.in_words([]).words)
+    assert set(told["towards"]) <= set(in_words(pieces, []).words)
     assert set(told["asked"]) <= set(bag)
     shown = {word for one in told["stronger"] + told["weaker"] for word in one["words"]}
     assert not any(word.startswith("##") for word in shown)
@@ -216,7 +218,7 @@ def test_pieces_adapt_to_documents(pieces: WordVectors) -> None:
 
 @pytest.mark.parametrize("name", ["words", "pieces"])
 def test_model2vec_reads_what_is_exported(tmp_path: Path, vectors: WordVectors, pieces: WordVectors, name: str) -> None:
-    table = {"words": vectors.quantized(), "pieces": pieces}[name]
+    table = {"words": quantized(vectors), "pieces": pieces}[name]
     texts = [*TEXTS, " ".join(vectors.words[:9]).upper(), "ＦＩＲＥ ﬁre x²y don't A_B ΣΟΦΟΣ नमस्ते e\u0301té"]
     write_model2vec(table, tmp_path / "out")
     write_model2vec(table, tmp_path / "out")  # over an earlier one

@@ -27,6 +27,7 @@ from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import draw_parts, train_queries
 from resift.lab.training.systems import LEARNERS
 from resift.lab.training.teachers import CALL, Teacher, endpoint_teacher
+from resift.lab.vectors.tables import build_table
 from resift.vectors.similarity import unit_rows
 
 TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
@@ -58,7 +59,7 @@ def teach(texts: Sequence[str]) -> Floats:
 def table() -> WordVectors:
     """Vectors that know nothing of the topics, lack a word of the documents, and know one that these lack."""
     words = [*NOISE, *(word for topic in TOPICS for word in topic if word != TOPICS[-1][-1]), "elsewhere"]
-    return WordVectors.build(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
+    return build_table(words, np.random.default_rng(1).normal(size=(len(words), 16)).astype(np.float32), "zipf")
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +361,7 @@ def test_training_that_makes_it_worse_is_not_used(table: WordVectors) -> None:
 
 
 def test_documents_of_words_that_no_table_knows_are_learned_from(table: WordVectors) -> None:
-    strange = WordVectors.build(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
+    strange = build_table(["of", "another", "language"], np.eye(3, 8, dtype=np.float32))
     texts = documents(60, 3)
     model = train_queries(texts, Teacher("t", teach), strange, FAST, teach(texts))
     assert not model.table.info["taught"]["worse"]

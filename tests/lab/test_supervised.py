@@ -19,11 +19,13 @@ from resift.errors import BadInput
 from resift.lab.commands.train import train as train_commands
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.boew import RoBoew, class_means, entropy
+from resift.lab.training.documents import segment_counts
 from resift.lab.training.labels import class_shares, hold_back
 from resift.lab.training.options import ENTROPIES, RnBofOptions, RoBoewOptions
 from resift.lab.training.rnbof import untrained_network
 from resift.lab.training.supervised import train
 from resift.lab.training.vocabulary import vocabulary
+from resift.lab.vectors.tables import build_table
 from resift.ranking.mask import spherical_entropy
 
 GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -44,7 +46,7 @@ def table() -> WordVectors:
     """Twelve dimensions that know nothing of the topics; every third word of a topic has no vector at all."""
     words = [word for word in GREEK + FRUIT + NOISE if word not in GREEK[::3] + FRUIT[::3]] + ["unseen", "other"]
     rows = np.random.default_rng(3).normal(size=(len(words), 12)).astype(np.float32)
-    return WordVectors.build(words, rows, "zipf")
+    return build_table(words, rows, "zipf")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +155,7 @@ def test_exported_model_equals_the_network(
         for value in network.parameters():
             value.add_(0.1 * torch.rand(value.shape, generator=torch.Generator().manual_seed(1)))
     model = network.export(start, table, {})
-    counts = Model("", start, "mean", "cosine", segments=network.segments).counts(texts)
+    counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), texts)
     vectors = network.encode(counts, batch=7)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(model.encode(texts), vectors / np.where(lengths > 0, lengths, 1), atol=1e-5)
@@ -173,7 +175,7 @@ def test_a_step_touches_only_the_batch_s_words(
 ) -> None:
     start = vocabulary(corpus[0], table, 2, 0)
     network = untrained_network(start, KINDS[kind])
-    counts = Model("", start, "mean", "cosine", segments=network.segments).counts(["apple banana apple"])
+    counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), ["apple banana apple"])
     network(counts).sum().backward()
     grad = network.rows.grad.coalesce()
     assert sorted(start.words[row] for row in grad.indices()[0]) == ["apple", "banana"]
@@ -395,7 +397,7 @@ def test_parameters_follow_the_paper(table: WordVectors, corpus: tuple[list[str]
     for kind in KINDS.values():
         network = untrained_network(start, kind)
         before = {name: value.detach().clone() for name, value in network.named_parameters()}
-        counts = Model("", start, "mean", "cosine", segments=network.segments).counts(corpus[0])
+        counts = segment_counts(Model("", start, "mean", "cosine", segments=network.segments), corpus[0])
         targets = torch.from_numpy(class_shares(corpus[1])[1])
         centres = torch.from_numpy(class_means(network.encode(counts), targets.numpy()))
         entropy(network(counts), targets, centres, kind).backward()

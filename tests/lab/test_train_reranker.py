@@ -11,19 +11,21 @@ from click.testing import CliRunner, Result
 
 from resift import WordVectors
 from resift.cli.main import main
-from resift.corpus import DocumentFrequencies
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
 from resift.lab.commands.served_search import ServedSearch
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
+from resift.lab.evaluation.baselines.late_interaction import untrained_reranker
 from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.lab.evaluation.served import Hits, Served, served_by
 from resift.lab.evaluation.system import Encoder
+from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.lab.training.judged_queries import bm25_candidates
 from resift.lab.training.late_interaction import Trainer
 from resift.lab.training.late_interaction_selection import ALPHAS, learn, steadiest_alpha
 from resift.lab.training.options import LateInteractionOptions
-from resift.ranking.late_interaction import LateInteraction, fingerprints, untrained_reranker
-from resift.vectors.mixture import mix_vectors
+from resift.lab.vectors.mixture import mix_vectors
+from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.similarity import unit_rows
 
 PAIRS = 100
@@ -144,7 +146,7 @@ def test_it_learns_what_question_words_ask_for(mixed: WordVectors, served: Serve
     assert report["p"]["vectors"]["ndcg@10"] < 0.01
     assert report["queries"]["test"] == report["judges"]
     asked = [found.queries[place] for place in np.concatenate([split.train, split.validation])]
-    assert set(model.seen) == set(fingerprints(asked))
+    assert set(fingerprints_in(model.info)) == set(fingerprints(asked))
 
 
 def test_a_seed_gives_the_same_reranker_again(mixed: WordVectors) -> None:
@@ -240,7 +242,7 @@ def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -
     assert "120 held back" in ran.output
     model = LateInteraction.load(out)
     found = collection()
-    assert set(model.seen) == set(fingerprints(found.queries[:280]))
+    assert set(fingerprints_in(model.info)) == set(fingerprints(found.queries[:280]))
     report = json.loads(resift("eval", "retrieval", data, "--model", out, "--json").stdout)
     assert report["queries"] == 120
     assert "trained_on" not in report

@@ -14,11 +14,12 @@ from resift.cli.main import main
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.lab.commands.judged_source import logged_judgements
 from resift.lab.evaluation.judged_collection import judged_collection
+from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_ubi_log
 from resift.ranking.clicks import ACTIONS
-from resift.ranking.late_interaction import LateInteraction, fingerprints
-from resift.sessions.clicks import logged_judgements
+from resift.ranking.late_interaction import LateInteraction
 
 __all__ = ["table"]
 
@@ -89,6 +90,6 @@ def test_a_reranker_learns_from_clicks(
     ran = CliRunner().invoke(main, [*train, "--from-ubi", index])
     assert ran.exit_code == 0, ran.output
     assert "400 queries with a relevant document, 0 without one left out" in ran.output
-    assert set(LateInteraction.load("o").seen) == set(fingerprints(collection().queries))
+    assert set(fingerprints_in(LateInteraction.load("o").info)) == set(fingerprints(collection().queries))
     ran = CliRunner().invoke(main, [*train, "--from-ubi", index, "--from-feedback", index])
     assert (ran.exit_code, "one of them" in ran.stderr) == (2, True)

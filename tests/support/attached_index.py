@@ -17,6 +17,7 @@ from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.query_dsl import document_text
 from resift.errors import UnsupportedCluster
+from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
@@ -160,7 +161,7 @@ def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str
     rows = (
         vectors.rows() + np.random.default_rng([seed, uuid.uuid4().int % 2**32]).normal(size=vectors.rows().shape) / 9
     )
-    model = build_model("mean", WordVectors.build(list(vectors.words), rows.astype(np.float32)))
+    model = build_model("mean", build_table(list(vectors.words), rows.astype(np.float32)))
     return model, str(model.save(folder / f"model-{seed}"))
 
 

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from resift import Model
-from resift.contracts.documents import Document
+from resift.contracts.documents import Document, ModelDescription
 from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 BOUNDED = settings(
@@ -39,7 +41,7 @@ class Twins:
     @classmethod
     @contextmanager
     def of(
-        cls, path: Path, cluster: Engine, model: Model, analyzer: str, documents: Sequence[Document]
+        cls, path: Path, cluster: Engine, model: ModelDescription, analyzer: str, documents: Sequence[Document]
     ) -> Iterator[Twins]:
         """An index of these documents, the embedded one in a file at ``path``."""
         twins = cls(SqliteEngine(str(path)), cluster, f"resift-twins-{uuid.uuid4().hex[:8]}")
@@ -180,4 +182,68 @@ def _bools(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
     ).map(lambda body: {"bool": body})
 
 
-QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _bools, max_leaves=6))
+def _function_scores(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    function = st.fixed_dictionaries({"filter": FILTERS, "weight": st.sampled_from([0, 0.25, 1, 3])})
+    return st.fixed_dictionaries(
+        {"query": inner, "functions": st.lists(function, min_size=1, max_size=3)},
+        optional={"score_mode": st.sampled_from(["first", "multiply"]), "boost": BOOSTS},
+    ).map(lambda body: {"function_score": body})
+
+
+def _compounds(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.one_of(_bools(inner), _bools(inner), _function_scores(inner))
+
+
+QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _compounds, max_leaves=6))
+
+
+DIM = 8
+
+
+def vectors(space: str) -> ModelDescription:
+    """What makes vectors (DIM,) that are compared in a k-NN space."""
+    return SimpleNamespace(name="random", hash="0" * 16, dim=DIM, space_type=space)
+
+
+def documents_with_vectors(count: int) -> list[Document]:
+    """The same documents with vectors, some of them equal, some missing, and a field that has at most one value."""
+    rng, found = np.random.default_rng(7), []
+    pool = rng.normal(size=(count // 2, DIM)).round(2).astype(np.float32)
+    for document in documents(count):
+        vector = None if rng.random() < 0.15 else pool[rng.integers(len(pool))]
+        place = {} if rng.random() < 0.2 else {"place": f"p{rng.integers(12)}"}
+        found.append(Document(document.id, {**document.source, **place}, vector))
+    return found
+
+
+_QUERY_VECTORS = st.integers(0, 10**6).map(lambda seed: np.random.default_rng(seed).normal(size=DIM).round(3).tolist())
+KNN = st.fixed_dictionaries(
+    {"vector": _QUERY_VECTORS, "k": st.integers(1, 60)},
+    optional={"filter": FILTERS, "boost": st.sampled_from([0.3, 2])},
+).map(lambda body: {"knn": {VECTOR_FIELD: body}})
+_NORMALIZATIONS = ["min_max", "l2", "z_score", None]
+_MEANS = ["arithmetic_mean", "geometric_mean", "harmonic_mean"]
+
+
+@st.composite
+def hybrids(draw: st.DrawFn) -> dict[str, Any]:
+    """A body with a hybrid query of some depth, perhaps under a filter, and how its scores are combined."""
+    kinds = st.one_of(KNN, text_clauses(), QUERIES, FILTERS)
+    queries = draw(st.lists(kinds, min_size=1, max_size=5))
+    if draw(st.booleans()):
+        queries[0] = draw(KNN)
+    body: dict[str, Any] = {"queries": queries, "pagination_depth": draw(st.integers(1, 120))}
+    if draw(st.booleans()):
+        body["filter"] = draw(FILTERS)
+    shares = draw(st.lists(st.integers(1, 9), min_size=len(queries), max_size=len(queries)))
+    weights = [share / sum(shares) for share in shares]
+    parameters = {"parameters": {"weights": weights}} if draw(st.booleans()) else {}
+    if draw(st.booleans()):
+        constant = {"rank_constant": draw(st.integers(1, 100))} if draw(st.booleans()) else {}
+        processor = {"score-ranker-processor": {"combination": {"technique": "rrf", **constant, **parameters}}}
+    else:
+        name = draw(st.sampled_from(_NORMALIZATIONS))
+        technique = "arithmetic_mean" if name == "z_score" else draw(st.sampled_from(_MEANS))
+        config: dict[str, Any] = {"combination": {"technique": technique, **parameters}}
+        processor = {"normalization-processor": config | ({"normalization": {"technique": name}} if name else {})}
+    return {"query": {"hybrid": body}, "search_pipeline": {"phase_results_processors": [processor]}}

@@ -204,7 +204,7 @@ def _from_maven(stack: ExitStack) -> tuple[str, str]:
     except ImportError as error:  # its file locks and users are POSIX's
         raise Unavailable(f"Maven node: not on this platform ({error})") from error
     try:
-        started = node.start(java_options=node.QUICK)
+        started = node.start(quick=True)
     except NodeUnavailable as error:
         raise Unavailable(f"Maven node: {error}") from error
     stack.callback(started.stop)

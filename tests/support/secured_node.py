@@ -89,8 +89,7 @@ def secured_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredNo
     certificates = Certificates.make(tmp_path_factory.mktemp("certificates"))
     certificates.issue("anna")
     try:
-        options = f"-Xms640m -Xmx640m {node.QUICK}"
-        started = node.start(version=VERSION, java_options=options, certificates=certificates)
+        started = node.start(version=VERSION, heap="640m", quick=True, certificates=certificates)
     except NodeUnavailable as error:
         pytest.skip(f"needs OpenSearch {VERSION} with its security plugin: {error}")
     secured = SecuredNode(started.url, certificates.folder, certificates.context())

@@ -13,6 +13,7 @@ from resift import Model, WordVectors, build_model
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import GUARD_FIELD
 from resift.ingest.verify import verify
+from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import GUARD_MAPPING
@@ -31,7 +32,7 @@ def rest(cluster: OpenSearchEngine) -> Cluster:
 @pytest.fixture(scope="module")
 def other_model(vectors: WordVectors) -> Model:
     """Another model of as many dimensions."""
-    table = WordVectors.build(vectors.words, vectors.matrix[::-1].copy())
+    table = build_table(vectors.words, vectors.matrix[::-1].copy())
     return build_model("mean", table)
 
 

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resift.errors import BadInput
-from resift.ingest.json_rows import json_rows
 from resift.ingest.readers import BadLine, Record, read
-from resift.ingest.rows import BadRow
+from resift.ingest.rows import BadRow, rows_of
 
 
 def rows(text: str) -> list[tuple[int, Any]]:
     """The rows of a text, each with its line."""
-    return list(json_rows(io.BufferedReader(io.BytesIO(text.encode("utf-8", "surrogatepass")))))  # type: ignore[arg-type]
+    return list(rows_of(io.BytesIO(text.encode("utf-8", "surrogatepass")), "json", "-"))
 
 
 def reasons(text: str) -> list[Any]:
@@ -48,11 +47,11 @@ def test_lines_are_those_where_values_begin() -> None:
 
 
 def test_faults_of_an_array() -> None:
-    assert reasons('[{"a": 1}, 2, {"a": NaN}, {"a": 3}]') == [
+    assert reasons('[{"a": 1}, 2, {"a": 3}, {"a": NaN}, {"a": 4}]') == [
         {"a": 1},
         "a number, expected an object",
-        "not JSON: NaN is not JSON",
         {"a": 3},
+        "not JSON: NaN is not JSON; nothing is read after it",
     ]
     for text in ('[{"a": 1}, {"a": 2', '[{"a": 1}, {broken}, {"a": 2}]', '[{"a": 1}', '[{"a": 1}]\n{"a": 2}'):
         first, fault = reasons(text)
@@ -95,9 +94,7 @@ def test_other_encodings_are_refused_in_a_line(encoding: str, format: str) -> No
         list(read(io.BytesIO('[{"text": "é 日本語"}]'.encode(encoding)), format, name="letter"))
 
 
-@pytest.mark.parametrize(
-    "data", [bytes(100), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0", b"\xff\xfe\xff\xd8\xff\xd8"]
-)
+@pytest.mark.parametrize("data", [bytes(100), bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0"])
 @pytest.mark.parametrize("format", ["jsonl", "csv", "text"])
 def test_binary_files_are_refused(data: bytes, format: str) -> None:
     with pytest.raises(BadInput, match="photo is no text in UTF-8"):

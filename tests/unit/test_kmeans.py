@@ -1,13 +1,10 @@
-"""k-means against its definition and against SciPy's."""
+"""k-means against its definition."""
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-import pytest
 
-from resift.encoders.kmeans import kmeans, spread_points
+from resift.lab.encoders.kmeans import kmeans, spread_points
 
 
 def points(count: int = 300) -> np.ndarray:
@@ -23,17 +20,6 @@ def test_centroids_are_the_means_of_their_points() -> None:
     means = np.stack([cloud[nearest == row].mean(axis=0) for row in range(6)])
     np.testing.assert_allclose(centroids, means, atol=1e-5)
     assert centroids.dtype == np.float32
-
-
-@pytest.mark.parametrize("size", [1, 7, 40])
-def test_it_goes_the_way_of_scipy(size: int) -> None:
-    scipy = pytest.importorskip("scipy.cluster.vq")
-    cloud = points()
-    start = spread_points(cloud, size, np.random.default_rng(3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        expected, _ = scipy.kmeans2(cloud, cloud[start], iter=30, minit="matrix")
-    np.testing.assert_allclose(kmeans(cloud, size, seed=3), expected, atol=1e-5)
 
 
 def test_it_starts_from_points_that_lie_apart() -> None:

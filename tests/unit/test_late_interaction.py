@@ -9,7 +9,9 @@ import pytest
 
 from resift import WordVectors
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
-from resift.ranking.late_interaction import CollectionScorer, LateInteraction, fingerprints
+from resift.lab.evaluation.baselines.late_interaction import CollectionScorer
+from resift.lab.fingerprints import fingerprints, fingerprints_in
+from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.similarity import unit_rows
 
 WORDS = ["fire", "bush", "flame", "army", "the", "when", "1999"]
@@ -86,7 +88,7 @@ def test_saved_and_loaded(model: LateInteraction, tmp_path: Path) -> None:
     model.save(tmp_path / "late")
     loaded = LateInteraction.load(tmp_path / "late")
     assert loaded.hash == model.hash
-    assert loaded.seen == fingerprints(["a", "b"])
+    assert fingerprints_in(loaded.info) == fingerprints(["a", "b"])
     np.testing.assert_array_equal(loaded.scores("when fire", TEXTS), model.scores("when fire", TEXTS))
     (tmp_path / "late" / "words.txt").write_text("other", "utf-8")
     with pytest.raises(CorruptModel):

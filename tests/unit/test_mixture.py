@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from resift import WordVectors, build_model
-from resift.corpus import DocumentFrequencies
 from resift.errors import BadInput, DimensionMismatch
-from resift.vectors.mixture import mix_vectors, subwords
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.vectors.mixture import mix_vectors, subwords
 
 TEXTS = ["the fire in the bush", "the army and the gun", "the rain", "zzyzx fire"]
 

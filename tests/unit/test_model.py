@@ -12,10 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift import Model, WordVectors, build_model, load_model, load_vectors
-from resift.encoders.codebook import learn_codebook, membership
 from resift.encoders.model import ALPHA
 from resift.encoders.pooling import KERNELS
 from resift.errors import BadInput, CorruptModel, DimensionMismatch, ModelNotFound
+from resift.lab.encoders.codebook import learn_codebook, membership
+from resift.lab.training.documents import segment_counts
+from resift.lab.vectors.tables import build_table, quantized
 from resift.text import tokenize
 from resift.vectors import compiled
 from resift.vectors.table import LOOKUP
@@ -119,7 +121,7 @@ def test_encode_any_texts(models: dict[str, Model], texts: list[str]) -> None:
 def test_tables_of_every_type(vectors: WordVectors, kind: str, pool: str) -> None:
     table = WordVectors(vectors.words, vectors.matrix, np.linspace(0.5, 2, len(vectors)))
     if kind == "int8":
-        table = table.quantized()
+        table = quantized(table)
     else:
         table.matrix = np.asfortranarray(table.matrix) if kind == "columns first" else table.matrix.astype(kind)
     model = Model("x", table, pool, "cosine" if pool == "mean" else "jaccard")
@@ -198,7 +200,7 @@ def test_membership_hardens_with_sigma() -> None:
 def test_sizes_of_heads_and_segments(models: dict[str, Model]) -> None:
     assert [models[name].dim for name in TRAINED] == [4, 12, 5, 5]
     model = models["segments"]
-    counts = model.counts(["fire bush flame smoke forest", "gun", ""]).toarray()
+    counts = segment_counts(model, ["fire bush flame smoke forest", "gun", ""]).toarray()
     first, second, third = (np.flatnonzero(row) for row in counts[:3])
     words = [{model.table.words[row] for row in part} for part in (first, second, third)]
     assert words == [{"fire", "bush"}, {"flame", "smoke"}, {"forest"}]
@@ -278,14 +280,14 @@ def test_a_text_falls_into_as_many_parts_as_its_model_has(vectors: WordVectors, 
     expected = [reference(model, text) for text in texts]
     np.testing.assert_allclose(model.encode(texts), expected, atol=1e-6)
     np.testing.assert_allclose([model.encode_one(text) for text in texts], expected, atol=1e-6)
-    assert model.counts(texts).shape == (3 * segments, len(vectors))
+    assert segment_counts(model, texts).shape == (3 * segments, len(vectors))
     loaded = load_model(model.save(tmp_path / "m"))
     np.testing.assert_array_equal(loaded.encode(texts), model.encode(texts))
 
 
 @pytest.mark.parametrize("segments", [1, 2])
 def test_words_that_cancel_each_other_out_are_similar_to_nothing(segments: int) -> None:
-    table = WordVectors.build(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
+    table = build_table(["hot", "cold"], np.array([[1, 2], [-1, -2]], np.float32))
     table.weights[:] = 1
     model = Model("x", table, "mean", "cosine", segments=segments)
     text = "hot cold cold hot"

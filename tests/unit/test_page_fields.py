@@ -10,7 +10,7 @@ import pytest
 from resift.errors import BadInput
 from resift.reranker import Config
 from resift.reranker.search.cards import CardFields, card_fields
-from resift.reranker.search.example_queries import example_queries
+from resift.reranker.search.catalogue import example_queries
 from resift.reranker.search.plane import plane
 
 SHOP = [
@@ -138,21 +138,6 @@ def test_a_card_is_cut_short() -> None:
 )
 def test_addresses_are_those_of_the_web(url: Any) -> None:
     assert CardFields(link="url", image="url").card({"url": url}, []).keys() == {"title", "text"}
-
-
-def test_phrases_of_several_documents_are_asked() -> None:
-    titles = ["Bush fires near Sydney", "Bush fires again", "The bush fires of 2001", "A ceasefire", "Ceasefire talks"]
-    texts = [
-        "The army returned fire.",
-        "",
-        "New peace talks begin; new peace talks end",
-        "new peace talks",
-        "New peace talks",
-    ]
-    found = example_queries(titles, texts)
-    assert found[:3] == ["new peace talks", "bush fires", "Bush fires near"]
-    assert "The bush fires" not in found  # a stop word is no part of a query
-    assert len(set(found)) == len(found)
 
 
 def test_documents_that_share_nothing_are_asked_for_by_their_beginnings() -> None:

@@ -14,17 +14,11 @@ from hypothesis import strategies as st
 
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
+from resift.rewriting.clauses import NAME
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.rewrite import (
-    ALTERNATIVES,
-    NAME,
-    PROMOTED,
-    RewriteSettings,
-    Rewritten,
-    rewrite,
-    score_factor,
-)
-from resift.rewriting.similarity import script_source
+from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
+from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.rewriting.similarity import PROMOTED, script_source
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
 
@@ -199,7 +193,6 @@ def test_a_smallest_score_is_one_of_the_query_itself() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
         ({"query": QUERY, "size": 0}, "no hits were asked for"),
         ({"query": QUERY, "slice": {"id": 0, "max": 2}}, "OpenSearch rescores no scroll"),
         ({"suggest": {"s": {"text": "x", "term": {"field": "text"}}}}, "there is no query"),
@@ -283,7 +276,7 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         for part in (alternatives, words["bool"]["should"][0]["bool"]):
             assert part["must_not"] == others
             assert asked_words(part)
-        share = 1 + sum(weight**2 for weight in TERMS.values()) ** 0.5
+        share = 1 + (1 if vector is not None else 0.5) * sum(weight**2 for weight in TERMS.values()) ** 0.5
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
         *similarity, own = factors["bool"]["should"]
         assert (mode, own) == ("multiply", {"constant_score": fixed})

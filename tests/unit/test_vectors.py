@@ -1,27 +1,23 @@
-"""Word vectors: the folder format, reading foreign files, training, and ids."""
+"""Word vectors: the folder format, refused files, and ids."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
-from gensim.models import FastText, KeyedVectors
-from gensim.models.fasttext import save_facebook_model
 
 from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.lab.training.word2vec import train_word2vec
-from resift.vectors.convert import convert
-from resift.vectors.table import weights_by_rank
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.tables import build_table, quantized, weights_by_rank
 
 
 def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> None:
-    for number, original in enumerate([vectors, vectors.quantized()]):
+    for number, original in enumerate([vectors, quantized(vectors)]):
         loaded = WordVectors.load(original.save(tmp_path / f"v{number}"))
         assert loaded.words == original.words
         np.testing.assert_array_equal(loaded.rows(), original.rows())
@@ -32,7 +28,7 @@ def test_saved_and_loaded_are_the_same(tmp_path: Path, vectors: WordVectors) -> 
 
 def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: WordVectors) -> None:
     vectors.save(tmp_path / "v")
-    vectors.quantized().save(tmp_path / "v")
+    quantized(vectors).save(tmp_path / "v")
     assert WordVectors.load(tmp_path / "v").matrix.dtype == np.int8
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "thesis.txt").write_text("years")
@@ -43,7 +39,7 @@ def test_save_replaces_its_own_folder_and_no_other(tmp_path: Path, vectors: Word
 
 
 def test_quantization_error_is_half_a_step(vectors: WordVectors) -> None:
-    small = vectors.quantized()
+    small = quantized(vectors)
     assert small.scales is not None
     assert (np.abs(small.rows() - vectors.rows()) <= small.scales[:, None] * 0.5001).all()
 
@@ -89,16 +85,16 @@ def test_another_format_version(tmp_path: Path, vectors: WordVectors) -> None:
 
 def test_build_keeps_words_that_texts_can_ask_for() -> None:
     words = ["The", "the", "New_York", "don't", "", "fire", "é"]
-    found = WordVectors.build(words, np.arange(14, dtype=np.float32).reshape(7, 2))
+    found = build_table(words, np.arange(14, dtype=np.float32).reshape(7, 2))
     assert found.words == ["the", "fire", "é"]
     np.testing.assert_array_equal(found.rows()[:, 0], [0, 10, 12])
 
 
 def test_build_refuses_nan_and_nothing() -> None:
     with pytest.raises(BadInput, match="'b' holds NaN"):
-        WordVectors.build(["a", "b"], np.array([[1.0], [np.nan]]))
+        build_table(["a", "b"], np.array([[1.0], [np.nan]]))
     with pytest.raises(BadInput, match="no usable word"):
-        WordVectors.build(["-", "_"], np.ones((2, 2)))
+        build_table(["-", "_"], np.ones((2, 2)))
     with pytest.raises(BadInput, match="2 words"):
         WordVectors(["a", "b"], np.ones((3, 2), np.float32))
 
@@ -122,52 +118,6 @@ def test_ids_skip_unknown_words(vectors: WordVectors) -> None:
     assert (len(ids), offsets.tolist()) == (0, [0])
 
 
-@pytest.fixture
-def keyed(vectors: WordVectors) -> KeyedVectors:
-    """The same vectors, in gensim."""
-    keyed = KeyedVectors(vectors.dim)
-    keyed.add_vectors(vectors.words, vectors.rows())
-    return keyed
-
-
-# gensim leaves a file without a header open
-@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors: WordVectors) -> None:
-    keyed.save_word2vec_format(str(tmp_path / "w.txt"))
-    keyed.save_word2vec_format(str(tmp_path / "w.bin"), binary=True)
-    keyed.save_word2vec_format(str(tmp_path / "glove.txt"), write_header=False)
-    (tmp_path / "w.vec.gz").write_bytes(gzip.compress((tmp_path / "w.txt").read_bytes()))
-    for name in ("w.txt", "w.bin", "glove.txt", "w.vec.gz"):
-        found = convert(tmp_path / name, "zipf")
-        assert found.words == vectors.words, name
-        np.testing.assert_allclose(found.rows(), vectors.rows(), atol=1e-5)
-        np.testing.assert_allclose(found.weights, weights_by_rank(len(vectors), "zipf"))
-        assert convert(tmp_path / name, limit=3).words == vectors.words[:3]
-
-
-def test_convert_fasttext_binary(tmp_path: Path) -> None:
-    model = FastText([["fire", "bush"], ["army", "gun"]] * 5, vector_size=4, min_count=1, bucket=50, seed=1, workers=1)
-    save_facebook_model(model, str(tmp_path / "f.bin"))
-    found = convert(tmp_path / "f.bin")
-    assert set(found.words) == {"fire", "bush", "army", "gun"}
-    row = found.rows()[found.index["fire"]]
-    np.testing.assert_allclose(row, model.wv["fire"], atol=1e-5)
-    more = convert(tmp_path / "f.bin", limit=2, extra_words=["fires", "fire", "bush", "fires"])
-    assert more.words[:2] == found.words[:2]
-    assert sorted(more.words[2:]) == sorted({"fires", "fire", "bush"} - set(found.words[:2]))
-    for word in ("fires", "bush"):
-        np.testing.assert_allclose(more.rows()[more.index[word]], model.wv[word], atol=1e-5)
-    assert more.weights[-1] >= more.weights[0]
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) -> None:
-    keyed.save_word2vec_format(str(tmp_path / "w.txt"))
-    assert convert(tmp_path / "w.txt", extra_words=keyed.index_to_key[:2]).words == keyed.index_to_key
-    with pytest.raises(BadInput, match="no subwords"):
-        convert(tmp_path / "w.txt", extra_words=["a-word-of-no-table"])
-
-
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])
 @pytest.mark.parametrize("name", ["x.txt", "x.bin"])
 def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) -> None:
@@ -176,18 +126,6 @@ def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) 
         convert(tmp_path / name)
     with pytest.raises(BadInput, match="no file"):
         convert(tmp_path / "missing.txt")
-
-
-def test_train_is_repeatable_and_learns_neighbours() -> None:
-    texts = ["the bush fire burns the forest", "the army fires a gun at soldiers"] * 60
-    one, two = (train_word2vec(texts, dim=8, epochs=3, min_count=2, seed=3) for _ in range(2))
-    assert one.words == two.words
-    assert one.words[0] == "the"
-    np.testing.assert_array_equal(one.rows(), two.rows())
-    with pytest.raises(BadInput, match="no word occurs"):
-        train_word2vec(["a b"], min_count=5)
-    with pytest.raises(BadInput, match="holds no word"):
-        train_word2vec(["..."])
 
 
 def test_batched() -> None:

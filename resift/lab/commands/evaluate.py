@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import Fraction, shares_of
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 from resift.lab.commands.feedback import feedback
+from resift.lab.commands.options import Fraction, shares_of
 from resift.lab.commands.systems import (
     SystemChoice,
     compare_option,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.options import Fraction
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
+from resift.lab.commands.options import Fraction
 from resift.lab.commands.settings import set_option
 from resift.lab.commands.systems import SystemChoice, static_queries_option, system_options, warn_unadapted
 from resift.lab.evaluation.feedback.options import FeedbackOptions

@@ -9,20 +9,14 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import (
-    checkpoint_beside,
-    combined,
-    json_option,
-    option_of,
-    out_option,
-    seed_option,
-    vectors_option,
-)
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.options import combined
+from resift.cli.output import progress_bar, saved_line
 from resift.errors import needs_extra
+from resift.lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
 from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.options import RnBofOptions, RoBoewOptions
+from resift.lab.vectors.tables import quantized
 from resift.vectors.packaged import load_vectors
 
 
@@ -47,7 +41,6 @@ labelled_options = combined(
     out_option,
     vectors_option,
     seed_option,
-    json_option,
 )
 
 
@@ -69,7 +62,7 @@ def rn_bof(settings: dict[str, Any], size: int, seed: int, **asked: Any) -> None
     _train_labelled(RnBofOptions(size=size, seed=seed, **settings), **asked)
 
 
-def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str, as_json: bool) -> None:
+def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str) -> None:
     with needs_extra("train", "training"):
         from resift.lab.training.supervised import train as fit
 
@@ -81,14 +74,12 @@ def _train_labelled(options: RoBoewOptions, file: str, out: str, vectors: str, a
     lines = _summary_lines(summary, time.perf_counter() - started)
     # None where nothing was held back that could judge
     kept = summary["better"] is not False
-    saved = None
     if kept:
-        model.table = model.table.quantized()
+        model.table = quantized(model.table)
         model.save(out)
-        saved = saved_model(model, out)
         lines.append(saved_line(model, out))
     checkpoint.unlink(missing_ok=True)
-    print_report({**summary, "model": saved}, as_json, *lines)
+    click.echo("\n".join(lines))
     if options.validation and summary["better"] is None:
         click.echo("warning: no class has two documents, so none was held back to judge what was learned", err=True)
     if not kept:

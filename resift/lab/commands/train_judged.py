@@ -11,32 +11,25 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.judged_source import JudgedSource, sourced
-from resift.cli.options import (
-    combined,
-    json_option,
-    opened,
-    out_option,
-    search_models,
-    seed_option,
-    shares_of,
-    weighted_names,
-)
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.options import combined, json_option, opened, search_models
+from resift.cli.output import print_report, progress_bar, saved_line
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.corpus import DocumentFrequencies
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
+from resift.lab.commands.judged_source import JudgedSource, sourced
+from resift.lab.commands.options import out_option, seed_option, shares_of, weighted_names
 from resift.lab.commands.settings import set_option
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.evaluation.baselines.late_interaction import SPELLING
 from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
 from resift.lab.evaluation.served import Asked, Served, served_by
 from resift.lab.training.options import EmBoostOptions, LateInteractionOptions
-from resift.ranking.late_interaction import SPELLING, LateInteraction
-from resift.vectors.mixture import mix_vectors
+from resift.lab.vectors.mixture import mix_vectors
+from resift.ranking.late_interaction import LateInteraction
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -223,13 +216,11 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
 @judged_options
 @set_option(EmBoostOptions, "seed")
 @seed_option
-@json_option
 def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -258,12 +249,10 @@ def emboost_command(
         for epoch, value in enumerate(curve)
     ]
     lines.append(f"{time.perf_counter() - started:.0f} s")
-    saved = None
     if model is not None:
         model.save(out)
-        saved = saved_model(model, out)
         lines.append(saved_line(model, out))
-    print_report({"recall@1": list(curve), "model": saved}, as_json, *lines)
+    click.echo("\n".join(lines))
     if model is None:
         click.echo(f"warning: no better than without training; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)

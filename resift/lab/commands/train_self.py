@@ -11,19 +11,14 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
-from resift.cli.options import (
-    fields_option,
-    json_option,
-    out_option,
-    seed_option,
-    vectors_option,
-)
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model, shown_progress
-from resift.cli.text_fields import CorpusTexts
+from resift.cli.options import fields_option
+from resift.cli.output import progress_bar, saved_line, shown_progress
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model
 from resift.ingest.readers import Files
+from resift.lab.commands.corpus_texts import CorpusTexts
+from resift.lab.commands.options import out_option, seed_option, vectors_option
 from resift.lab.commands.settings import set_option
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt
 from resift.operations.adapting import adapt_texts, adapted_lines, warnings
@@ -37,13 +32,11 @@ from resift.vectors.packaged import DEFAULT, load_vectors
 @fields_option
 @set_option(AdaptOptions, "seed")
 @seed_option
-@json_option
 def self_command(
     files: tuple[str, ...],
     out: str,
     vectors: str,
     fields: list[str] | None,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -61,12 +54,11 @@ def self_command(
         model = adapt(texts, table, options, progress)
     found: dict[str, Any] = model.table.info["adapted"]
     better = bool(found["better"])
-    saved = saved_model(model, out) if better else None
     lines = adapted_lines(found, time.perf_counter() - started)
     if better:
         model.save(out)
         lines.append(saved_line(model, out))
-    print_report({**found, "model": saved}, as_json, *lines)
+    click.echo("\n".join(lines))
     for warning in warnings(found):
         click.echo(warning, err=True)
     if not better:

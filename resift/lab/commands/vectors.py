@@ -8,9 +8,15 @@ from typing import Any
 
 import click
 
-from resift.cli.options import (
+from resift.cli.options import fields_option
+from resift.cli.output import progress_bar, saved_line
+from resift.encoders.model import MODEL_FILE
+from resift.encoders.registry import load_model
+from resift.errors import BadInput
+from resift.ingest.readers import Files
+from resift.lab.commands.corpus_texts import CorpusTexts
+from resift.lab.commands.options import (
     WholeNumber,
-    fields_option,
     option_of,
     out_option,
     seed_option,
@@ -18,20 +24,16 @@ from resift.cli.options import (
     weighted_name,
     weighted_names,
 )
-from resift.cli.output import progress_bar, saved_line
-from resift.cli.text_fields import CorpusTexts
-from resift.corpus import DocumentFrequencies
-from resift.encoders.model import MODEL_FILE
-from resift.encoders.registry import build_model, load_model
-from resift.errors import BadInput
-from resift.ingest.readers import Files
 from resift.lab.commands.settings import set_option
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
 from resift.lab.training.distill import distill, read_words
 from resift.lab.training.refine import refine
 from resift.lab.training.word2vec import train_word2vec
-from resift.vectors.convert import convert
-from resift.vectors.mixture import mix_vectors
-from resift.vectors.model2vec import write_model2vec
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.mixture import mix_vectors
+from resift.lab.vectors.model2vec import write_model2vec
+from resift.lab.vectors.tables import quantized
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -124,7 +126,7 @@ def distill_command(
     listed = [] if words is None else read_words(words)
     with progress_bar("distilling") as progress:
         table = distill(folder, chain(own, listed), progress=progress, **settings)
-    _save(table.quantized(), out)
+    _save(quantized(table), out)
 
 
 def _parse_spelling(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, float] | None:
@@ -166,7 +168,6 @@ def mix_command(
 @vectors_option
 @fields_option
 @option_of(refine, "limit", "Sentences to take.", type=WholeNumber(14))
-@seed_option
 @out_option
 def refine_command(
     folder: str,
@@ -183,7 +184,7 @@ def refine_command(
     texts = [CorpusTexts(Files([file]), fields) for file in files]
     with progress_bar("refining") as progress:
         table = refine(load_vectors(vectors), folder, texts, progress=progress, **settings)
-    _save(table.quantized(), out)
+    _save(quantized(table), out)
 
 
 @click.command("model", epilog="Example: resift model boew:64 --out boew")

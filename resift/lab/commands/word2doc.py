@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
-from resift.cli.options import (
-    checkpoint_beside,
-    json_option,
-    out_option,
-    seed_option,
-    seeded,
-    vectors_option,
-)
+from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
 from resift.contracts.query_dsl import MAX_RESULTS
 from resift.errors import needs_extra
-from resift.ingest.readers import Files
-from resift.ingest.texts import titled_texts
+from resift.ingest.readers import BadLine, Files, Record
+from resift.lab.commands.options import checkpoint_beside, out_option, seed_option, seeded, vectors_option
 from resift.lab.commands.settings import set_option
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.word2doc.model import Word2Doc
 from resift.vectors.packaged import load_vectors
 
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
+_NOT_TEXT = ("id", "_id", "label")
 
 
 @click.command("word2doc", epilog="Example: resift train word2doc --corpus corpus.jsonl --out word2doc")
@@ -41,16 +37,12 @@ _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "
 )
 @out_option
 @vectors_option
-@click.option("--title", default="title", show_default=True, help="Field of the title; all other texts are the body.")
 @set_option(Word2DocOptions, "seed")
 @seed_option
-@json_option
 def train_command(
     files: tuple[str, ...],
     out: str,
     vectors: str,
-    title: str,
-    as_json: bool,
     seed: int,
     settings: dict[str, Any],
 ) -> None:
@@ -64,7 +56,7 @@ def train_command(
 
     started, options = time.perf_counter(), Word2DocOptions(seed=seed, **settings)
     source = Files(files)
-    documents = titled_texts(source, title)
+    documents = titled_texts(source)
     if not documents.ids:
         raise no_documents(source)
     checkpoint = checkpoint_beside(out)
@@ -81,9 +73,8 @@ def train_command(
     model.save(out)
     checkpoint.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
-    saved = {"documents": len(documents.ids), "hash": model.hash, "folder": out}
     line = f"word2doc of {len(documents.ids)} documents, {seconds:.0f} s, hash {model.hash}, in {out}"
-    print_report({**report, "model": saved}, as_json, *_report_lines(report), line)
+    click.echo("\n".join([*_report_lines(report), line]))
 
 
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
@@ -116,3 +107,28 @@ def _report_lines(report: dict[str, Any]) -> list[str]:
         lines.append(f"  {kind:20}" + "".join(cells))
     noisy = report["noisy"]
     return [*lines, f"all slips: {noisy['ratio']:.2f} times the retriever, p {noisy['p']:.4f}"]
+
+
+@dataclass(frozen=True)
+class TitledTexts:
+    """Documents as three lists of one length; a document without a title or a body has an empty one."""
+
+    ids: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
+    bodies: list[str] = field(default_factory=list)
+
+
+def titled_texts(records: Iterable[Record | BadLine], title: str = "title") -> TitledTexts:
+    """Documents with their title apart from the rest.
+
+    Args:
+        records: documents as the readers give them; lines that hold no document are left out.
+        title: the field of the title. A body is all other fields that are texts, a line each, but for ids and labels.
+    """
+    found = TitledTexts()
+    for document in (record for record in records if isinstance(record, Record)):
+        texts = {name: value for name, value in document.source.items() if isinstance(value, str)}
+        found.ids.append(document.id)
+        found.titles.append(texts.pop(title, ""))
+        found.bodies.append("\n".join(value for name, value in texts.items() if name not in _NOT_TEXT))
+    return found

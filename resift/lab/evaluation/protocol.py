@@ -20,8 +20,8 @@ from resift.lab.evaluation.same_class import SameClassScores, same_class_scores
 from resift.lab.evaluation.served import Asked, Search, Serve, scores_of, served_by
 from resift.lab.evaluation.significance import bootstrap_mean, paired_randomization
 from resift.lab.evaluation.system import System, known_by, weights_of
+from resift.lab.fingerprints import fingerprints
 from resift.ranking.fusion import factors_of, z_score
-from resift.ranking.late_interaction import fingerprints
 
 RECALLS = (1, 3, 5, 10, 100)
 _GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")

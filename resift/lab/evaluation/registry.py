@@ -14,7 +14,7 @@
 ``late``               words against words (:mod:`resift.ranking.late_interaction`), untrained, idf of the documents
 ``st:FOLDER``          a sentence-transformers model (extra ``distill``)
 a model's folder       what ``resift model`` or ``resift train`` saved
-anything else          an untrained model, as :func:`resift.encoders.registry.build_model` names them
+anything else          an untrained model, as :func:`resift.lab.encoders.builders.build_model` names them
 =====================  =============================================================================================
 
 ``adapted`` and ``st:FOLDER`` need what this package does not import; who builds them hands it in
@@ -29,8 +29,9 @@ from pathlib import Path
 
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
-from resift.encoders.registry import build_model, load_model
+from resift.encoders.registry import load_model
 from resift.errors import BadInput
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.baselines.dynamax import DynaMax
 from resift.lab.evaluation.baselines.late_interaction import Late

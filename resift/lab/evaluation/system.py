@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from resift.arrays import Floats
 from resift.encoders.joint import joint_weight
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part
-from resift.ranking.late_interaction import fingerprints_in
+from resift.lab.fingerprints import fingerprints_in
 from resift.vectors.similarity import joined, lengths_of
 from resift.vectors.table import WordVectors
 

@@ -19,9 +19,9 @@ from scipy.sparse import csr_matrix
 from torch.nn import functional
 
 from resift.arrays import Floats
-from resift.encoders.codebook import learn_codebook
 from resift.encoders.model import Model
 from resift.errors import BadInput
+from resift.lab.encoders.codebook import learn_codebook
 from resift.lab.training.options import RoBoewOptions
 from resift.vectors.similarity import unit_rows
 from resift.vectors.table import WordVectors

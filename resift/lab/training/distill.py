@@ -18,6 +18,7 @@ from resift.arrays import Floats, batched
 from resift.errors import BadInput, MissingExtra
 from resift.lab.training.principal import principal_components
 from resift.lab.training.progress import Progress
+from resift.lab.vectors.tables import build_table
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
@@ -85,7 +86,7 @@ def distill(
         "weighting": weighting,
         "words": len(usable),
     }
-    return WordVectors.build(usable, rounded(rows, levels) if levels else rows, weighting, info)
+    return build_table(usable, rounded(rows, levels) if levels else rows, weighting, info)
 
 
 def _usable(words: Iterable[str], limit: int | None) -> list[str]:

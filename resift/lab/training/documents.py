@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_counts
+from resift.encoders.model import Model
 from resift.errors import BadInput
+from resift.lab.corpus import MIN_IDF, document_frequency, smoothed_idf, sparse_counts
 from resift.text import tokenize
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Documents:
 
     ``words`` (V,) and ``index``, word → id; ``ids``, an array of each text's word ids in their order; ``frequency``
     (V,), how often each word occurs in all; ``counts`` (N, V), how often in each text; ``idf`` (V,) float32, see
-    :func:`resift.corpus.smoothed_idf`, 0.05 at least.
+    :func:`resift.lab.corpus.smoothed_idf`, 0.05 at least.
 
     Raises BadInput if no word is left, and MissingExtra without SciPy.
     """
@@ -86,6 +87,12 @@ def word_counts(documents: Sequence[Ids], width: int) -> csr_matrix:
     offsets = np.cumsum([0, *map(len, documents)])
     ids = np.concatenate(documents) if len(documents) else np.zeros(0, np.int32)
     return sparse_counts(ids, offsets, width)
+
+
+def segment_counts(model: Model, texts: Sequence[str]) -> csr_matrix:
+    """How often each known word is in each of the texts' segments: sparse (n · S, V) float32, parts in order."""
+    ids, offsets = model.table.ids(texts)
+    return sparse_counts(ids, model.part_starts(offsets), len(model.table))
 
 
 def occurring(counts: csr_matrix) -> tuple[Ids, csr_matrix]:

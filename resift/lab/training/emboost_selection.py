@@ -10,11 +10,11 @@ from resift.encoders.model import Model
 from resift.lab.evaluation.data import Collection, Split, with_queries
 from resift.lab.evaluation.protocol import run_retrieval
 from resift.lab.evaluation.system import Encoder
+from resift.lab.fingerprints import joined_fingerprints
 from resift.lab.training.emboost import train
 from resift.lab.training.judged_queries import relevant_documents
 from resift.lab.training.options import EmBoostOptions
 from resift.lab.training.progress import Progress
-from resift.ranking.late_interaction import joined_fingerprints
 from resift.vectors.table import WordVectors
 
 

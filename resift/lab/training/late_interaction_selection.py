@@ -20,16 +20,19 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.lab.evaluation.baselines.bm25 import BM25
+from resift.lab.evaluation.baselines.late_interaction import untrained_reranker
 from resift.lab.evaluation.data import Collection, Positions, Split, with_queries
 from resift.lab.evaluation.metrics import ndcg_at
 from resift.lab.evaluation.protocol import Run, run_rankings, run_retrieval
 from resift.lab.evaluation.served import Hits, Served
+from resift.lab.fingerprints import joined_fingerprints
 from resift.lab.training.judged_queries import bm25_candidates, relevant_documents, thinned
 from resift.lab.training.late_interaction import Trainer
 from resift.lab.training.options import LateInteractionOptions
 from resift.lab.training.progress import Progress, StepCounter
+from resift.lab.vectors.tables import quantized
 from resift.ranking.fusion import factors_of
-from resift.ranking.late_interaction import LateInteraction, PreparedDocuments, joined_fingerprints, untrained_reranker
+from resift.ranking.late_interaction import LateInteraction, PreparedDocuments
 from resift.vectors.table import WordVectors
 
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))
@@ -232,7 +235,7 @@ def _finished(model: LateInteraction, alpha: float) -> LateInteraction:
     """The same reranker with this weight, and its rows in int8."""
     return LateInteraction(
         model.name,
-        model.table if model.table.scales is not None else model.table.quantized(),
+        model.table if model.table.scales is not None else quantized(model.table),
         model.shifts,
         threshold=model.threshold,
         length=model.length,

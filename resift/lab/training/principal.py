@@ -14,7 +14,7 @@ def principal_axes(rows: NDArray[np.float64], size: int, drop: int = 0) -> NDArr
     """Eigenvectors of rowsᵀ · rows by falling eigenvalue, as columns (D, ``size``), after the first ``drop``.
 
     ``rows`` (n, D) are centred by the caller, if they are to be. Of each axis the sign is the one that makes its
-    largest component positive. :func:`resift.encoders.universe.principal_axes` takes the sign from the words instead.
+    largest component positive; :func:`resift.lab.encoders.universe.principal_axes` takes the sign from the words.
     """
     _, axes = np.linalg.eigh(rows.T @ rows)
     axes = axes[:, ::-1][:, drop : drop + size]

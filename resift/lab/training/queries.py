@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.queries import StaticQueries
+from resift.encoders.queries import QUERY_ALPHA, QUERY_MAX_ALPHA, StaticQueries
 from resift.errors import BadInput, needs_extra
 from resift.lab.evaluation.significance import paired_randomization
 from resift.lab.training.documents import Documents, word_counts
@@ -35,13 +35,16 @@ from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.self_supervised import reciprocal_ranks
 from resift.lab.training.teachers import Teacher
 from resift.lab.training.unseen import LinearMap
+from resift.lab.vectors.tables import in_words, quantized
 from resift.text import tokenize, word_places
-from resift.vectors.similarity import unit_rows
+from resift.vectors.similarity import alpha_of, beta_of, unit_rows
 from resift.vectors.table import WordVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+SPREAD = 0.1  # of cosines with parts of documents, for which QUERY_ALPHA and QUERY_MAX_ALPHA were chosen
+_LEAST_SPREAD = 1e-3
 _SIF = 1e-3
 _FEWEST_WORDS, _MOST_WORDS = 2, 40
 _SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
@@ -116,7 +119,7 @@ def train_queries(
     texts = [texts[row] for row in chosen]
     documents = None if documents is None else _teachers_own(teacher, texts, documents[chosen], options.seed)
     corpus = Documents(map(tokenize, texts), options.min_count)
-    vectors = vectors.in_words(corpus.words)
+    vectors = in_words(vectors, corpus.words)
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
@@ -128,7 +131,7 @@ def train_queries(
     served = partial(_model, corpus, vectors, teacher.name, field, lessons.centre)
     found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
     model = served(*(start if found["worse"] else lessons.learned(*start, options)))
-    model.weigh_by(found["spread"])
+    weigh(model, found["spread"])
     counts = {"documents": len(texts), "texts": steps.done, "words": len(corpus.words), "held_back": len(judges.own)}
     model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
     return model
@@ -277,7 +280,7 @@ def _model(
 ) -> StaticQueries:
     general = LinearMap(vectors, corpus.words, rows, corpus.frequency)
     table = general.extended(corpus.words, rows, weights, {"source": vectors.info.get("source")})
-    return StaticQueries(table.quantized(), teacher, field, centre)
+    return StaticQueries(quantized(table), teacher, field, centre)
 
 
 def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
@@ -295,3 +298,12 @@ def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOption
         "worse": bool(after.mean() < before.mean() and p < _SIGNIFICANT),
         "p": p,
     }
+
+
+def weigh(model: StaticQueries, spread: float) -> None:
+    """Set the weights against BM25 for a teacher whose cosines have this standard deviation.
+
+    The less they differ, the more each difference counts: alpha / (1 - alpha) grows as they narrow.
+    """
+    scale = SPREAD / max(spread, _LEAST_SPREAD)
+    model.alpha, model.max_alpha = (alpha_of(scale * beta_of(each)) for each in (QUERY_ALPHA, QUERY_MAX_ALPHA))

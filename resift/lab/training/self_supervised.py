@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
-from resift.encoders.registry import build_model
 from resift.errors import BadInput, needs_extra
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.significance import paired_randomization
 from resift.lab.training.contrastive import MIN_WORDS, fit
 from resift.lab.training.documents import Documents, sample_words
@@ -28,6 +28,7 @@ from resift.lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
 from resift.lab.training.unseen import LinearMap
+from resift.lab.vectors.tables import in_words, quantized
 from resift.vectors.table import WordVectors
 
 _MAX_JUDGES, _QUERY_WORDS, _ROUNDS = 1000, 8, 5
@@ -132,7 +133,7 @@ def _trained(
 ) -> Model:
     """The result of one training run."""
     corpus = Documents(documents, options.min_count)
-    vectors = vectors.in_words(corpus.words)
+    vectors = in_words(vectors, corpus.words)
     given = rows_from_vectors(corpus, vectors, options.seed)
     own = rows_from_corpus(corpus, options.spectral, options.seed)
     rows, weights = fit(corpus, side_by_side(corpus, [given, own]), corpus.idf, options, progress)
@@ -149,7 +150,7 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
     info = {"source": vectors.info.get("source"), "trained": len(corpus.words)}
     table = general.extended(corpus.words, adapted, weights, info)
     if options.codewords is None:
-        model = Model("mean", table.quantized(), "mean", "cosine")
+        model = Model("mean", quantized(table), "mean", "cosine")
     else:
         model = build_model(f"boew:{options.codewords}", table, options.seed)
     model.max_alpha = ADAPTED_MAX_ALPHA

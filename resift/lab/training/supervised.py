@@ -19,16 +19,18 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.same_class import same_class_scores
 from resift.lab.training.boew import class_means, entropy
 from resift.lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
+from resift.lab.training.documents import segment_counts
 from resift.lab.training.labels import Label, class_shares, hold_back
 from resift.lab.training.options import RoBoewOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.rnbof import untrained_network
 from resift.lab.training.vocabulary import vocabulary
+from resift.lab.vectors.tables import in_words
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
@@ -60,7 +62,7 @@ def train(
     """
     if len(texts) != len(labels) or not texts:
         raise BadInput(f"{len(texts)} texts and {len(labels)} labels", expected="a label for each text, not none")
-    vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
+    vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
     classes, targets = class_shares(labels)
     documents = _Documents(texts, targets, hold_back(targets.argmax(axis=1), options.validation, options.seed))
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options, targets.tobytes()))
@@ -119,7 +121,8 @@ class _Run:
 
     def count(self, texts: Sequence[str]) -> Any:
         """Counts of the trained words, (n · S, V), a row for each segment."""
-        return Model("", self.table, "mean", "cosine", segments=self.network.segments).counts(texts)
+        model = Model("", self.table, "mean", "cosine", segments=self.network.segments)
+        return segment_counts(model, texts)
 
     def epoch(self, seen: Callable[[int], None]) -> None:
         """One pass over the documents, in an order that seed and epoch give; ``seen`` is called with each step's."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from resift.arrays import Floats
-from resift.encoders.registry import build_model
 from resift.errors import BadInput
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.registry import Learner, Source
 from resift.lab.evaluation.system import Encoder
 from resift.lab.training.distill import load

@@ -26,6 +26,7 @@ from resift.lab.training.options import Word2DocOptions
 from resift.lab.training.progress import Progress
 from resift.lab.training.word2doc_pairs import TrainingPairs, training_pairs
 from resift.lab.training.word2doc_report import BATCH, judge
+from resift.lab.vectors.tables import in_words
 from resift.lab.word2doc.keywords import NOISES, with_noise
 from resift.lab.word2doc.model import CONTEXT, QueryView, Word2Doc
 from resift.lab.word2doc.retriever import HashedRetriever
@@ -66,7 +67,7 @@ def train(
     if not pairs.queries or not pairs.judging:
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
-    vectors = vectors.in_words(chain.from_iterable(map(tokenize, texts)))
+    vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
     retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.from_texts(texts)
     examples = _examples(pairs, retriever, view, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))

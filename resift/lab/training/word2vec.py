@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from resift.errors import BadInput, needs_extra
+from resift.lab.vectors.tables import build_table
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
 
@@ -49,4 +50,4 @@ def train_word2vec(
         )
     model.train(sentences, total_examples=model.corpus_count, epochs=epochs)
     info = {"source": f"word2vec, {len(sentences)} texts, seed {seed}", "weighting": weighting}
-    return WordVectors.build(model.wv.index_to_key, model.wv.vectors, weighting, info)
+    return build_table(model.wv.index_to_key, model.wv.vectors, weighting, info)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import hashed_ngrams
 from resift.errors import BadInput
+from resift.lab.corpus import hashed_ngrams
 from resift.lab.word2doc.retriever import ARRAYS, HashedRetriever, best_rows
 from resift.ranking.spelling import Speller
 from resift.text import tokenize

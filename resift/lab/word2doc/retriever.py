@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import probabilistic_idf
 from resift.errors import BadInput
+from resift.lab.corpus import probabilistic_idf
 from resift.stop_words import FUNCTION_WORDS
 
 BINS = 2**24

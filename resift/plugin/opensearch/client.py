@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
+from msgspec import Struct
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
@@ -17,6 +18,7 @@ from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFoun
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
+from resift.schema import from_environment, said
 
 T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
@@ -64,6 +66,16 @@ def from_json(text: str) -> dict[str, Any]:
     return value
 
 
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """Settings of every connection with a cluster, by variables RESIFT_<NAME>."""
+
+    search_timeout: Annotated[
+        float,
+        said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600),
+    ] = 5.0
+    sniff: Annotated[bool, said("1: ask the cluster for its nodes", "0", title="1 or 0")] = False
+
+
 def connect(address: str, timeout: float) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
@@ -72,7 +84,7 @@ def connect(address: str, timeout: float) -> OpenSearch:
     other credentials come from the environment (:func:`credentials`), and RESIFT_SNIFF=1 has the cluster asked for its
     nodes. Raises BadInput for an address or a variable that does not fit.
     """
-    nodes = nodes_of(address)
+    nodes, settings = nodes_of(address), from_environment(ClientSettings, os.environ)
     hosts = [
         {"host": node.host, "port": node.port, "use_ssl": node.scheme == "https", "url_prefix": node.prefix}
         for node in nodes
@@ -81,8 +93,8 @@ def connect(address: str, timeout: float) -> OpenSearch:
         hosts,
         transport_class=FailoverTransport,
         timeout=timeout,
-        search_timeout=min(timeout, _search_seconds()),
-        sniff=_sniffs(),
+        search_timeout=min(timeout, settings.search_timeout),
+        sniff=settings.sniff,
         use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
@@ -94,50 +106,14 @@ def connect(address: str, timeout: float) -> OpenSearch:
 # What OpenSearch ends in where it does not check a request that it cannot make sense of, such as one for highlights
 # between no tags: errors of Java, and some of its own for which it names no status. It calls them 500, or 503, as if
 # the cluster failed. Where it did fail the cause is another: of files, of connections, of shards that are away.
-_IMPOSSIBLE = {
-    "aggregation_initialization_exception",
-    "aggregation_execution_exception",
-    "arithmetic_exception",
-    "array_index_out_of_bounds_exception",
-    "class_cast_exception",
-    "exception",  # has no other cause: what fails for one of those above is named after it
-    "illegal_argument_exception",
-    "illegal_state_exception",
-    "index_not_found_exception",  # not the index that is searched, which is 404, but one that the body has it read
-    "index_out_of_bounds_exception",
-    "input_coercion_exception",
-    "json_parse_exception",
-    "negative_array_size_exception",
-    "no_such_element_exception",
-    "null_pointer_exception",
-    "number_format_exception",
-    "search_exception",
-    "status_exception",  # a plugin's own refusal, whose status is lost where each shard meets it by itself
-    "string_index_out_of_bounds_exception",
-    "too_complex_to_determinize_exception",
-    "too_many_buckets_exception",
-    "too_many_clauses",
-    "too_many_nested_clauses",
-    "unsupported_operation_exception",
-}
-
-
-def _sniffs() -> bool:
-    value = os.environ.get("RESIFT_SNIFF", "")
-    if value not in ("", "0", "1"):
-        raise BadInput(f"RESIFT_SNIFF is {value!r}", value=value, expected="1 or 0")
-    return value == "1"
-
-
-def _search_seconds() -> float:
-    value = os.environ.get("RESIFT_SEARCH_TIMEOUT", "") or "5"
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0
-    if not 0.1 <= seconds <= 3600:  # which is also false for nan
-        raise BadInput(f"RESIFT_SEARCH_TIMEOUT is {value!r}", value=value, expected="seconds, 0.1 to 3600")
-    return seconds
+# "exception" has no other cause: what fails for one of the others is named after it. "index_not_found" is of an index
+# that the body has it read, and "status" is a refusal of a plugin, whose status is lost where each shard meets it.
+_IMPOSSIBLE = re.compile(
+    r"(?:(?:aggregation_initialization|aggregation_execution|arithmetic|array_index_out_of_bounds|class_cast|"
+    r"illegal_argument|illegal_state|index_not_found|index_out_of_bounds|input_coercion|json_parse|negative_array_size|"
+    r"no_such_element|null_pointer|number_format|search|status|string_index_out_of_bounds|too_complex_to_determinize|"
+    r"too_many_buckets|unsupported_operation)_)?exception|too_many_(?:nested_)?clauses"
+)
 
 
 def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -183,7 +159,7 @@ def translated(error: TransportError) -> EngineError | NotFound:
             id, index = body.get("_id"), body.get("_index")
             return NotFound(f"no document {id!r} in {index!r}", value=id, expected="the id of a document")
         return NotFound(f"OpenSearch: {reason}")
-    if status >= 500 and _innermost(detail).get("type") in _IMPOSSIBLE:
+    if status >= 500 and _IMPOSSIBLE.fullmatch(str(_innermost(detail).get("type"))):
         status = 400
     return EngineError(f"OpenSearch: {reason}", status=status)
 

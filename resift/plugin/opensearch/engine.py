@@ -39,7 +39,9 @@ from resift.plugin.opensearch.mappings import (
     mappings,
     nested_path,
     vector_fault,
+    vector_fields,
 )
+from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
 from resift.plugin.opensearch.versions import supported_version
@@ -135,6 +137,16 @@ class OpenSearchEngine(Engine):
                 return BadInput(f"{name!r} is a text, whose values are not counted", value=name, expected=expected)
         return None
 
+    def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
+        return embedding(self.client, model, text, headers)
+
+    def query_tokens(
+        self, text: str, model: str | None = None, analyzer: str | None = None, headers: Headers = None
+    ) -> dict[str, float] | None:
+        if model is None:
+            return analyzed_tokens(self.client, analyzer, text, headers)
+        return sparse_tokens(self.client, model, text, headers)
+
     def vector_fault(self, info: IndexInfo) -> str:
         found = call(self.client.indices.get_mapping, index=info.name)
         faults = (vector_fault(entry["mappings"], info.vector_field, info.dim) for entry in found.values())
@@ -208,7 +220,11 @@ class OpenSearchEngine(Engine):
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
-        # No search pipeline: the index's default one is not meant for this.
+        return self.plain_search(index, body, vectors, headers)
+
+    def plain_search(
+        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
+    ) -> SearchResult:
         return self.search(index, {**body, "search_pipeline": "_none"}, vectors, headers)
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
@@ -236,34 +252,16 @@ class OpenSearchEngine(Engine):
             conditions.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
         if ids is not None:
             conditions.append({"ids": {"values": list(ids)}})
-        return self._scan(index, vector_field, fields, conditions, packs=not missing)
+        body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
+        if fields is not None:
+            body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
+        for hit in scroll(self.client, index, body):
+            (vector,) = take_vectors([hit], vector_field)
+            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def shard_states(self, index: str) -> dict[int, ShardState]:
         """How far the writes of each shard of one index are."""
         return shard_states(self.client, index)
-
-    def scan_shard(
-        self, index: str, shard: int, after: int, vector_field: str, fields: Sequence[str]
-    ) -> Iterator[StoredDocument]:
-        """:meth:`scan` for the documents of one shard that were written after that whose ``_seq_no`` is ``after``."""
-        conditions: list[Body] = [{"range": {"_seq_no": {"gt": after}}}]
-        return self._scan(index, vector_field, fields, conditions, preference=f"_shards:{shard}")
-
-    def _scan(
-        self,
-        index: str,
-        vector_field: str,
-        fields: Sequence[str] | None,
-        conditions: Sequence[Body],
-        packs: bool = True,
-        **params: Any,
-    ) -> Iterator[StoredDocument]:
-        body: Body = {"query": {"bool": {"filter": conditions}}, "seq_no_primary_term": True}
-        if fields is not None:
-            body = sent_body({**body, "_source": list(fields)}, vector_field if packs else None)
-        for hit in scroll(self.client, index, body, **params):
-            (vector,) = take_vectors([hit], vector_field)
-            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
@@ -276,7 +274,8 @@ class OpenSearchEngine(Engine):
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
     info = IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
-    return replace(_located(info, mappings), others=tuple(_located(other, mappings) for other in info.others))
+    others = tuple(_located(other, mappings) for other in info.others)
+    return replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
 
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:

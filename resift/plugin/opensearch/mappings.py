@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription
+from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
 from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
@@ -32,6 +33,7 @@ ANALYSIS: dict[str, Any] = {
 TEXT_TYPES = ("text", "match_only_text", "search_as_you_type")
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
+_TOKENS = ("rank_features", "sparse_vector")
 GUARD_MAPPING = {"type": "object", "enabled": False}  # takes anything, and does nothing with it
 _CONSEQUENCES = {
     "false": " (dynamic is false: documents are taken, their vectors ignored)",
@@ -131,6 +133,32 @@ def nested_path(mapping: dict[str, Any], name: str) -> str | None:
         level, path = level.get("properties", {}).get(part, {}), f"{path}.{part}" if path else part
         found = path if level.get("type") == "nested" else found
     return found
+
+
+def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
+    """The fields of vectors and of tokens in a mapping, by the names that queries have for them.
+
+    >>> dict(vector_fields({"properties": {"v": {"type": "knn_vector", "dimension": 3, "data_type": "BYTE"}}}))
+    {'v': VectorField(name='v', kind='byte', dim=3, nested=False, model=None, space='l2')}
+    """
+    fields = mapping.get("properties", {})
+    for key, field in fields.items():
+        name, kind = f"{path}{key}", field.get("type")
+        if kind == "knn_vector":
+            space = field.get("space_type") or field.get("method", {}).get("space_type") or "l2"
+            numbers = field.get("data_type", "float").lower()
+            yield name, VectorField(name, numbers, field.get("dimension"), nested, space=space)
+        elif kind in _TOKENS:
+            yield name, VectorField(name, "tokens", nested=nested)
+        elif kind == "semantic":
+            inner = field.get("semantic_info_field_name", f"{key}_semantic_info")
+            model = field.get("search_model_id", field.get("model_id"))
+            # of chunks each has a vector of its own, in nested objects
+            found = dict(vector_fields(fields.get(inner, {}), f"{path}{inner}.", nested))
+            for one in found.values():
+                yield name, replace(one, model=model)
+        else:
+            yield from vector_fields(field, f"{name}.", nested or kind == "nested")
 
 
 def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:

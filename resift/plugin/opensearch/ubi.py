@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from resift.contracts.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
+from resift.plugin.resource_files import read_resource
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
 _BATCH = 500
@@ -32,53 +34,6 @@ _SOURCE = (
     "event_attributes.position.ordinal",
 )
 _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
-_ID = {"type": "keyword", "ignore_above": 100}
-_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
-_OBJECT = {
-    "properties": {
-        "internal_id": {"type": "keyword"},
-        "object_id": {"type": "keyword", "ignore_above": 256},
-        "object_id_field": _ID,
-        "name": {"type": "keyword", "ignore_above": 256},
-        "description": _TEXT,
-    }
-}
-_POSITION = {
-    "properties": {
-        **{name: {"type": "integer"} for name in ("ordinal", "x", "y", "page_depth", "scroll_depth")},
-        "trail": _TEXT,
-    }
-}
-_COMMON = {
-    **dict.fromkeys(("client_id", "query_id"), _ID),
-    "application": {"type": "keyword", "ignore_above": 256},
-    "user_query": {"type": "keyword", "ignore_above": 8000},  # beyond some 32,000 bytes a whole document is refused
-    "timestamp": {"type": "date", "format": "strict_date_optional_time||epoch_millis", "ignore_malformed": True},
-}
-# As the UBI plugin makes them, but for two things. No field is added: events come from anybody's browser, and an index
-# has room for a thousand fields. And a time may be a number, or without milliseconds, as others write it.
-_MAPPINGS: dict[str, dict[str, Any]] = {
-    EVENTS: {
-        "dynamic": False,
-        "properties": {
-            **_COMMON,
-            **dict.fromkeys(("session_id", "user_id"), _TEXT),
-            **dict.fromkeys(("action_name", "message_type"), _ID),
-            "message": {"type": "keyword", "ignore_above": 1024},
-            "event_attributes": {"properties": {"position": _POSITION, "object": _OBJECT}},
-        },
-    },
-    QUERIES: {
-        "dynamic": False,
-        "properties": {
-            **_COMMON,
-            "query": {"type": "text"},
-            "query_response_id": _ID,
-            "query_response_hit_ids": {"type": "keyword"},
-            "query_attributes": {"type": "flat_object"},
-        },
-    },
-}
 
 
 class OpenSearchUbiLog(UbiLog):
@@ -107,11 +62,20 @@ class OpenSearchUbiLog(UbiLog):
         return sum(result["status"] >= 300 for result in results)
 
     def _create(self, kind: str) -> None:
-        """Create an index unless it exists: one that the cluster created by itself would have other mappings."""
+        """Create an index unless it exists: one that the cluster created by itself would have other mappings.
+
+        They are those of the UBI plugin, but for three things. No field is added: events come from anybody's browser,
+        and an index has room for a thousand fields. A time may be a number, or without milliseconds. Longer queries are
+        stored without being indexed, since a term beyond some 32,000 bytes would have the whole document refused.
+        """
         if kind in self._made:
             return
         try:
-            call(self.client.indices.create, index=self.names[kind], body={"mappings": _MAPPINGS[kind]})
+            call(
+                self.client.indices.create,
+                index=self.names[kind],
+                body={"mappings": json.loads(read_resource(f"ubi-{kind}.json"))},
+            )
         except EngineError as error:
             # who may write to it need not be one who may create it
             if "resource_already_exists_exception" not in error.message and not self._exists(kind):

@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.plugin.sqlite.clauses import Text
-from resift.plugin.sqlite.tables import IndexTables
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores
 
-Rows = NDArray[np.int64]
-Scores = NDArray[np.float32]
 _K1, _B = np.float32(1.2), np.float32(0.75)
 Postings = tuple[Rows, Scores, Rows]  # of a term in a field: rows, how often it is there, and how many terms are
 _EXACT_LENGTHS, _KEPT_BITS = 24, 4
@@ -65,7 +63,7 @@ class FieldStatistics:
 
 def text_scores(
     db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, text: Text, within: Rows | None
-) -> tuple[Rows, Scores]:
+) -> Matches:
     """The rows that match a text clause, among those ``within`` if these are given, in ascending order, with scores."""
     found = [
         _field_scores(db, tables, statistics, tables.fields.index(name), text, boost * text.boost, within)
@@ -88,7 +86,7 @@ def _field_scores(
     text: Text,
     boost: float,
     within: Rows | None,
-) -> tuple[Rows, Scores]:
+) -> Matches:
     """The rows that match in one field, and their scores there."""
     found = []
     for term, times in Counter(text.terms).items():
@@ -106,7 +104,7 @@ def _field_scores(
     return sum_by_row(found, len(found) if text.every else 1)
 
 
-def sum_by_row(found: list[tuple[Rows, Scores]], least: int) -> tuple[Rows, Scores]:
+def sum_by_row(found: list[Matches], least: int) -> Matches:
     """The rows that at least ``least`` of several results have, in ascending order, and the sums of their scores."""
     rows, places, counts = np.unique(
         np.concatenate([rows for rows, _ in found]), return_inverse=True, return_counts=True

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from resift.arrays import Floats
-from resift.plugin.sqlite.field_tests import FieldTest
-from resift.plugin.sqlite.scripts import Script
+from resift.plugin.sqlite.fields import FieldTest
+from resift.plugin.sqlite.vectors import Script
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,42 @@ class Scripted:
 
 
 @dataclass(frozen=True)
+class Weighted:
+    """What ``query`` matches, its scores times the weights of all ``functions`` whose clause matches, or the first."""
+
+    query: Clause
+    functions: tuple[tuple[Clause, float], ...]
+    first: bool
+    boost: float = 1.0
+
+
+@dataclass(frozen=True)
 class Nearest:
-    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``."""
+    """The ``k`` documents nearest to a ``vector`` (K,) in the index's space, among those that match ``filter``; with a
+    ``k`` of None all that have a score of ``least``."""
 
     vector: Floats
-    k: int
+    k: int | None
+    least: float = 0.0
     filter: Clause | None = None
     boost: float = 1.0
 
 
-Clause = Everything | Ids | Passing | Text | Bool | Constant | Scripted | Nearest
+Clause = Everything | Ids | Passing | Text | Bool | Constant | Scripted | Weighted | Nearest
 
 
 @dataclass(frozen=True)
 class Query:
-    """A clause, and those of its parts that have a name (``_name``)."""
+    """A clause, and those of its parts that have a name (``_name``).
+
+    ``queries``: the sub-queries of a hybrid query, each of which finds its best ``depth`` documents, or as many as the
+    page has; ``clause`` is what at least one of them matches.
+    """
 
     clause: Clause
     names: Mapping[str, Clause]
+    queries: tuple[Clause, ...] = ()
+    depth: int | None = None
 
 
 def parts_of(clause: Clause) -> Iterator[Clause]:
@@ -111,7 +129,9 @@ def parts_of(clause: Clause) -> Iterator[Clause]:
 def highlighted_parts(clause: Clause) -> Iterator[Clause]:
     """The parts of a clause whose words are highlighted: all but what ``must_not`` holds and the filter of a k-NN."""
     yield clause
-    if not isinstance(clause, Nearest):
+    if isinstance(clause, Weighted):
+        yield from highlighted_parts(clause.query)
+    elif not isinstance(clause, Nearest):
         for inner in _inner(clause):
             if not (isinstance(clause, Bool) and any(inner is prohibited for prohibited in clause.must_not)):
                 yield from highlighted_parts(inner)
@@ -122,6 +142,8 @@ def _inner(clause: Clause) -> tuple[Clause, ...]:
         return clause.must + clause.should + clause.filter + clause.must_not
     if isinstance(clause, Scripted):
         return (clause.query,)
+    if isinstance(clause, Weighted):
+        return (clause.query, *(condition for condition, _ in clause.functions))
     if isinstance(clause, (Constant, Nearest)) and clause.filter is not None:
         return (clause.filter,)
     return ()

@@ -20,17 +20,15 @@ from resift.contracts.documents import (
     check_index,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import MAX_RESULTS, VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
-from resift.errors import BadInput, CorruptEngine, EngineUnavailable, NotFound, UnsupportedQuery
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
+from resift.errors import CorruptEngine, EngineUnavailable, NotFound
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
-from resift.plugin.sqlite.field_values import count_values, exact_names
-from resift.plugin.sqlite.highlights import parse_highlight
-from resift.plugin.sqlite.hits import page_hits
-from resift.plugin.sqlite.knn import VectorCache
+from resift.plugin.sqlite.fields import count_values, exact_names
+from resift.plugin.sqlite.hits import Shown, page_hits, parse_highlight
 from resift.plugin.sqlite.matching import Matcher
-from resift.plugin.sqlite.query import natural_number, parse_query
-from resift.plugin.sqlite.rescore import parse_rescore, rescored
+from resift.plugin.sqlite.query import parse_query
+from resift.plugin.sqlite.ranking import parse_search
 from resift.plugin.sqlite.tables import (
     SCHEMA,
     IndexTables,
@@ -45,9 +43,9 @@ from resift.plugin.sqlite.tables import (
     write_document,
     write_vector,
 )
+from resift.plugin.sqlite.vectors import VectorCache
 
 _LOOKED_AT = 200  # documents, for the names of their fields
-_BODY_KEYS = {"query", "size", "from", "_source", "highlight", "track_total_hits", "rescore"}
 
 
 class SqliteEngine(Engine):
@@ -97,8 +95,7 @@ class SqliteEngine(Engine):
     ) -> dict[str, list[tuple[Any, int]]]:
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
-            matcher = Matcher(db, tables, self._statistics_of(db, tables), self._vectors)
-            rows, _ = matcher.matches(parse_query(query, tables).clause)
+            rows, _ = self._matcher(db, tables).matches(parse_query(query, tables, whole=True).clause)
             return count_values(stored_sources(db, tables, rows.tolist()), fields, size)
 
     def drop(self, index: str) -> None:
@@ -181,29 +178,26 @@ class SqliteEngine(Engine):
         self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:
         started = time.perf_counter()
-        start, size = _checked_page(body)
         source = body.get("_source")
         names_vector(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
-            matcher = Matcher(db, tables, self._statistics_of(db, tables), self._vectors)
-            query, rescores = parse_query(body.get("query", {"match_all": {}}), tables), parse_rescore(body, tables)
-            highlights = parse_highlight(body.get("highlight"), query.clause, tables.fields)
-            rows, scores = matcher.ranking(query.clause)
-            total = len(rows)
-            if rescores and size:
-                rows, scores = rescored(matcher, (rows, scores), rescores, start + size)
-            page, found = rows[start : start + size], scores[start : start + size]
-            names = matcher.names([query, *(rescore.query for rescore in rescores)], page)
-            scored = list(zip(page.tolist(), found.tolist(), strict=True))
-            hits, hit_vectors = page_hits(db, tables, scored, source, highlights, names, vectors is not None)
+            matcher = self._matcher(db, tables)
+            search = parse_search(body, tables)
+            highlights = parse_highlight(body.get("highlight"), search.query.clause, tables)
+            (rows, scores), total = search.ranking(matcher)
+            page = slice(search.start, search.start + search.size)
+            names = matcher.names(search.queries, rows[page])
+            scored = list(zip(rows[page].tolist(), scores[page].tolist(), strict=True))
+            shown = Shown(source, highlights, names, search.group, vectors is not None)
+            hits, hit_vectors = page_hits(db, tables, scored, shown)
         response = {
             "took": round((time.perf_counter() - started) * 1000),
             "timed_out": False,
             "_shards": {"total": 1, "successful": 1, "skipped": 0, "failed": 0},
             "hits": {
                 "total": {"value": total, "relation": "eq"},
-                "max_score": float(scores[0]) if total and size else None,
+                "max_score": float(scores[0]) if len(rows) and search.size else None,
                 "hits": hits,
             },
         }
@@ -220,25 +214,10 @@ class SqliteEngine(Engine):
         body = {"query": {"ids": {"values": ids}}, "size": size, "_source": source}
         return self.search(index, body, vectors, headers=headers)
 
-    def _statistics_of(self, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
-        """The statistics of an index, read again when it changed."""
+    def _matcher(self, db: sqlite3.Connection, tables: IndexTables) -> Matcher:
+        """What runs queries on an index, whose statistics are read again when it changed."""
         changes, statistics = self._statistics.get(tables.number, (None, None))
         if statistics is None or changes != tables.changes:
             statistics = FieldStatistics.of(db, tables)
             self._statistics[tables.number] = tables.changes, statistics
-        return statistics
-
-
-def _checked_page(body: Body) -> tuple[int, int]:
-    """The ``from`` and ``size`` of a body.
-
-    Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what it does not give.
-    """
-    unknown = sorted(set(body) - _BODY_KEYS)
-    if unknown:
-        expected = " | ".join(sorted(_BODY_KEYS))
-        raise UnsupportedQuery(f"the embedded engine does not know {unknown}", value=unknown[0], expected=expected)
-    size, start = natural_number(body, "size", 10), natural_number(body, "from", 0)
-    if size + start > MAX_RESULTS:
-        raise BadInput(f"from + size is {size + start}", value=size + start, expected=f"at most {MAX_RESULTS}")
-    return start, size
+        return Matcher(db, tables, statistics, self._vectors)

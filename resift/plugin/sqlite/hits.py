@@ -1,35 +1,167 @@
-"""The hits of a page: fields, vectors and highlights of rows that a search found."""
+"""The hits of a page: fields, vectors, and highlights, which are the words of the query between tags."""
 
 from __future__ import annotations
 
+import html
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
 
 from resift.arrays import Floats
-from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, names_vector
-from resift.errors import CorruptEngine
-from resift.plugin.sqlite.highlights import FieldHighlight
+from resift.contracts.query_dsl import VECTOR_FIELD, filter_source, names_vector, values_of
+from resift.errors import BadInput, CorruptEngine
+from resift.plugin.sqlite.analysis import Word, words_of
+from resift.plugin.sqlite.clauses import Clause, Text, highlighted_parts
+from resift.plugin.sqlite.fields import only_value
+from resift.plugin.sqlite.query import natural_number, parse_query
 from resift.plugin.sqlite.tables import IndexTables, stored_object, stored_vector
+
+_FRAGMENTS, _FRAGMENT_WORDS = 5, 40
+_LENGTH = 1_000_000  # characters: beyond as many OpenSearch refuses a search that does not say how far to look
+_BLANKS = "".join(map(chr, range(33)))  # what Java trims
+
+
+@dataclass(frozen=True)
+class FieldHighlight:
+    """How a field is highlighted: the ``terms`` between two tags, in at most ``fragments`` fragments (0: all text).
+
+    Of a longer text only the first ``length`` characters are looked at.
+    """
+
+    terms: frozenset[str]
+    before: str
+    after: str
+    escape: Callable[[str], str]
+    fragments: int
+    length: int
+
+    def of(self, source: Mapping[str, Any], field: str, analyzer: str) -> list[str]:
+        """The fragments of a document: of each text of the field that holds a term, one."""
+        values = (value for value in values_of(source, field) if isinstance(value, (str, int, float)))
+        texts = (str(value)[: self.length] for value in values)
+        found = [fragment for text in texts if (fragment := self._fragment(text, list(words_of(text, analyzer))))]
+        return [fragment.strip(_BLANKS) for fragment in found[: self.fragments or None]]
+
+    def _fragment(self, text: str, words: Sequence[Word]) -> str | None:
+        """The part of a text with the most different terms, or all of it; None if it holds none."""
+        places = [place for place, word in enumerate(words) if word.term in self.terms]
+        if not places:
+            return None
+        if not self.fragments or len(words) <= _FRAGMENT_WORDS:
+            return self._tagged(text, 0, len(text), [words[place] for place in places])
+        first = _densest(places, [words[place].term for place in places])
+        last = min(first + _FRAGMENT_WORDS, len(words)) - 1
+        start = 0 if first == 0 else words[first].start
+        end = len(text) if last == len(words) - 1 else words[last].end
+        tagged = self._tagged(text, start, end, [words[place] for place in places if first <= place <= last])
+        return f"{'…' if start else ''}{tagged}{'…' if end < len(text) else ''}"
+
+    def _tagged(self, text: str, start: int, end: int, words: Sequence[Word]) -> str:
+        parts, at = [], start
+        for word in words:
+            parts += [
+                self.escape(text[at : word.start]),
+                self.before,
+                self.escape(text[word.start : word.end]),
+                self.after,
+            ]
+            at = word.end
+        return "".join([*parts, self.escape(text[at:end])])
+
+
+def _densest(places: Sequence[int], terms: Sequence[str]) -> int:
+    """The first word of the window that holds most different ``terms``, and of these most often, a few words before the
+    first of them; ``places`` are where they stand."""
+    # each place comes into the window and leaves it once: a long text has 100,000 of them
+    held, best, first, end = Counter[str](), (0, 0), 0, 0
+    for start, place in enumerate(places):
+        while end < len(places) and places[end] < place + _FRAGMENT_WORDS - 5:
+            held[terms[end]] += 1
+            end += 1
+        if (len(held), end - start) > best:
+            best, first = (len(held), end - start), place
+        held[terms[start]] -= 1
+        if not held[terms[start]]:
+            del held[terms[start]]
+    return max(0, first - 5)
+
+
+def parse_highlight(body: Any, clause: Clause, tables: IndexTables) -> dict[str, FieldHighlight]:
+    """What a body's ``highlight`` asks for: field → how. Raises BadInput if it is malformed.
+
+    The words are those of ``clause``, the search's query, or of a ``highlight_query``.
+    """
+    if not body:
+        return {}
+    if not isinstance(body, Mapping):
+        raise BadInput("malformed highlight", value=body, expected="an object with fields")
+    if "highlight_query" in body:
+        clause = parse_query(body["highlight_query"], tables, whole=True).clause
+    asked = dict(_asked_fields(body.get("fields", {})))
+    found = {}
+    for name in tables.fields:
+        patterns = [pattern for pattern in asked if fnmatchcase(name, pattern)]
+        terms = frozenset(_terms(clause, name))
+        if patterns and terms:
+            found[name] = _field_highlight({**body, **asked[patterns[-1]]}, terms)  # the last one, as on OpenSearch
+    for settings in ({}, *asked.values()):  # also where no text field is meant, or no word
+        _field_highlight({**body, **settings}, frozenset())
+    return found
+
+
+def _field_highlight(settings: Mapping[str, Any], terms: Collection[str]) -> FieldHighlight:
+    if ("pre_tags" in settings) != ("post_tags" in settings):
+        raise BadInput("one of pre_tags and post_tags is missing", value=dict(settings), expected="both or none")
+    before, after = _tag(settings, "pre_tags", "<em>"), _tag(settings, "post_tags", "</em>")
+    escape = html.escape if settings.get("encoder") == "html" else str
+    fragments = natural_number(settings, "number_of_fragments", _FRAGMENTS)
+    length = natural_number(settings, "max_analyzer_offset", _LENGTH)
+    return FieldHighlight(frozenset(terms), before, after, escape, fragments, length)
+
+
+def _asked_fields(asked: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Name or pattern and settings of each field; they stand in an object, or each in an object of its own."""
+    for group in asked if isinstance(asked, list) else [asked]:
+        if not isinstance(group, Mapping) or not all(isinstance(settings, Mapping) for settings in group.values()):
+            raise BadInput("malformed fields of highlight", value=asked, expected="an object of objects")
+        yield from group.items()
+
+
+def _tag(settings: Mapping[str, Any], name: str, default: str) -> str:
+    tags = settings.get(name, [default])
+    if not isinstance(tags, list) or not tags or not isinstance(tags[0], str):
+        raise BadInput(f"{name} is {tags!r}", value=tags, expected="a list with a text")
+    return tags[0]
+
+
+def _terms(clause: Clause, field: str) -> Iterator[str]:
+    for part in highlighted_parts(clause):
+        if isinstance(part, Text) and field in part.boosts:
+            yield from part.terms
+
+
+class Shown(NamedTuple):
+    """What is shown of hits: the body's ``_source``, how each field that it highlights is, which named clauses a row
+    matches, the field that hits are collapsed by, and whether the vectors are wanted."""
+
+    source: Any
+    highlights: Mapping[str, FieldHighlight]
+    names: Mapping[int, list[str]]
+    group: str | None
+    vectors: bool
 
 
 def page_hits(
-    db: sqlite3.Connection,
-    tables: IndexTables,
-    page: Sequence[tuple[int, float]],
-    source: Any,
-    highlights: Mapping[str, FieldHighlight],
-    names: Mapping[int, list[str]],
-    vectors: bool,
+    db: sqlite3.Connection, tables: IndexTables, page: Sequence[tuple[int, float]], shown: Shown
 ) -> tuple[list[dict[str, Any]], list[Floats | None]]:
-    """The hits for the rows and scores of a ``page``, in its order, and their vectors (K,) if ``vectors`` are wanted.
-
-    A vector is None for a document without one. ``source`` is the body's ``_source``, ``highlights`` says how each
-    field that it highlights is, and ``names`` which named clauses a row matches.
-    """
+    """The hits for the rows and scores of a ``page``, in its order, and their vectors (K,), None for none."""
     rows = ", ".join(str(row) for row, _ in page)
     # Ids alone are read alone: of a page of thousands the rest takes longer than the search.
-    read = "source, vector" if vectors or highlights or source is not False else "'{}', NULL"
+    ids_alone = shown.source is False and not (shown.highlights or shown.group or shown.vectors)
+    read = "'{}', NULL" if ids_alone else "source, vector"
     sql = f"SELECT row, id, {read} FROM {tables.documents} WHERE row IN ({rows})"
     stored = {row: rest for row, *rest in db.execute(sql)}
     hits, found_vectors = [], []
@@ -40,13 +172,14 @@ def page_hits(
         fields, vector = stored_object(text, f"document {id!r}"), stored_vector(blob, tables.dim, f"document {id!r}")
         hit: dict[str, Any] = {"_index": tables.name, "_id": id, "_score": score}
         fragments = {
-            name: found for name, one in highlights.items() if (found := one.of(fields, name, tables.analyzer))
+            name: found for name, one in shown.highlights.items() if (found := one.of(fields, name, tables.analyzer))
         }
-        shown = _shown(fields, vector, source)
-        if shown is not None:
-            hit["_source"] = shown
-        if names[row]:
-            hit["matched_queries"] = names[row]
+        if (wanted := _wanted(fields, vector, shown.source)) is not None:
+            hit["_source"] = wanted
+        if shown.group and (value := only_value(fields, shown.group)) is not None:
+            hit["fields"] = {shown.group: [value]}
+        if shown.names[row]:
+            hit["matched_queries"] = shown.names[row]
         if fragments:
             hit["highlight"] = fragments
         hits.append(hit)
@@ -54,7 +187,7 @@ def page_hits(
     return hits, found_vectors
 
 
-def _shown(fields: dict[str, Any], vector: Floats | None, source: Any) -> dict[str, Any] | None:
+def _wanted(fields: dict[str, Any], vector: Floats | None, source: Any) -> dict[str, Any] | None:
     """The stored fields that a body's ``_source`` asks for, with the vector if it names it."""
     if names_vector(source) and vector is not None:
         fields = {**fields, VECTOR_FIELD: vector.tolist()}

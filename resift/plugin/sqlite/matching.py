@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from resift.errors import CorruptEngine
-from resift.plugin.sqlite.bm25 import FieldStatistics, Rows, Scores, sum_by_row, text_scores
+from resift.plugin.sqlite.bm25 import FieldStatistics, sum_by_row, text_scores
 from resift.plugin.sqlite.clauses import (
     Bool,
     Clause,
@@ -21,12 +21,11 @@ from resift.plugin.sqlite.clauses import (
     Query,
     Scripted,
     Text,
+    Weighted,
 )
-from resift.plugin.sqlite.field_tests import FieldTest
-from resift.plugin.sqlite.knn import VectorCache
-from resift.plugin.sqlite.tables import IndexTables
-
-Matches = tuple[Rows, Scores]  # in ascending order of the rows
+from resift.plugin.sqlite.fields import FieldTest
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows
+from resift.plugin.sqlite.vectors import VectorCache
 
 
 class Matcher:
@@ -64,6 +63,8 @@ class Matcher:
             rows, _ = self.matches(clause.query, within)
             scores = self._vectors.of(self.db, self.tables).scripted(clause.script, rows)
             return rows, scores * np.float32(clause.boost)
+        if isinstance(clause, Weighted):
+            return self._weighted(clause, within)
         if isinstance(clause, Nearest):
             return self._nearest(clause, within)
         if isinstance(clause, Constant):
@@ -76,10 +77,19 @@ class Matcher:
             rows = self._rows(clause.ids if isinstance(clause, Ids) else None, within)
         return rows, np.full(len(rows), clause.boost, np.float32)
 
+    def _weighted(self, clause: Weighted, within: Rows | None) -> Matches:
+        rows, scores = self.matches(clause.query, within)
+        factors, done = np.full(len(rows), clause.boost), np.zeros(len(rows), bool)
+        for condition, weight in clause.functions:
+            matching = np.isin(rows, self.matches(condition, rows)[0], assume_unique=True) & ~done
+            factors[matching] *= weight
+            done |= matching & clause.first
+        return rows, (scores * factors).astype(np.float32)
+
     def _nearest(self, clause: Nearest, within: Rows | None) -> Matches:
         # The nearest of all documents, of which those within are hits, and not the nearest of those within.
         allowed = None if clause.filter is None else self.matches(clause.filter)[0]
-        rows, scores = self._vectors.of(self.db, self.tables).nearest(clause.vector, clause.k, allowed)
+        rows, scores = self._vectors.of(self.db, self.tables).nearest(clause.vector, clause.k, clause.least, allowed)
         chosen = slice(None) if within is None else np.isin(rows, within, assume_unique=True)
         return rows[chosen], scores[chosen] * np.float32(clause.boost)
 

@@ -1,8 +1,8 @@
 """OpenSearch's query language, the part that the embedded engine knows, as a tree of clauses.
 
 Known are ``match_all``, ``match_none``, ``match``, ``multi_match``, ``ids``, ``term``, ``terms``, ``range``, ``exists``
-and ``knn``, and ``bool``, ``constant_score`` and ``script_score`` of them, to any depth that a person writes. They mean
-what they mean on OpenSearch, scores included.
+and ``knn``, and ``bool``, ``constant_score``, ``script_score`` and ``function_score`` of them, to any depth that a
+person writes; at the top also ``hybrid``. They mean what they mean on OpenSearch, scores included.
 """
 
 from __future__ import annotations
@@ -29,30 +29,37 @@ from resift.plugin.sqlite.clauses import (
     Query,
     Scripted,
     Text,
+    Weighted,
     parts_of,
 )
-from resift.plugin.sqlite.field_tests import Comparison, Exists, OneOf, scalar
-from resift.plugin.sqlite.scripts import checked_numbers, parse_script
+from resift.plugin.sqlite.fields import Comparison, Exists, OneOf, scalar
 from resift.plugin.sqlite.tables import IndexTables
+from resift.plugin.sqlite.vectors import checked_numbers, lucene_scores, parse_script
 
 MAX_CLAUSES, MAX_TERMS = 1024, 65_536  # OpenSearch's own limits
 MAX_DEPTH = 100  # below the depth of Python's stack; OpenSearch takes about 300
 _COMPARISONS = ("gt", "gte", "lt", "lte")
 _DATE_MATH = re.compile(r"^now([-+/].*)?$|\|\|")  # now-7d/d, 2024-01-01||+1M
+_REACHES = {"k", "min_score", "max_distance"}  # of which a knn query has one
+_MAX_QUERIES = 5  # in a hybrid query
 _BY_FIELD = {"match", "term", "range", "knn"}  # their settings stand under the name of a field
 
 
-def parse_query(query: Any, tables: IndexTables) -> Query:
+def parse_query(query: Any, tables: IndexTables, whole: bool = False) -> Query:
     """A query over an index, checked in every part.
 
-    Raises UnsupportedQuery for what the embedded engine does not know, and BadInput for what no engine does.
+    ``whole``: whether it is that of a search body, which may be hybrid. Raises UnsupportedQuery for what the embedded
+    engine does not know, and BadInput for what no engine does.
     """
     parser = _Parser(tables)
-    clause = parser.clause(query)
-    count = sum(_count(part) for part in parts_of(clause))
+    if whole and isinstance(query, Mapping) and query.keys() == {"hybrid"}:
+        parsed = parser.hybrid(query["hybrid"])
+    else:
+        parsed = Query(parser.clause(query), parser.names)
+    count = sum(_count(part) for part in parts_of(parsed.clause))
     if count > MAX_CLAUSES:
         raise _too_many(count)
-    return Query(clause, parser.names)
+    return parsed
 
 
 def _too_many(count: int) -> BadInput:
@@ -63,14 +70,19 @@ def _count(clause: Clause) -> int:
     """What a clause counts of MAX_CLAUSES: each word in each field by itself, as Lucene does."""
     if isinstance(clause, Text):
         return len(clause.boosts) * len(clause.terms)
-    return 0 if isinstance(clause, (Bool, Constant, Scripted)) else 1
+    return 0 if isinstance(clause, (Bool, Constant, Scripted, Weighted)) else 1
 
 
 class _Parser:
     """Query clauses to :data:`Clause`, one method for each kind."""
 
     def __init__(self, tables: IndexTables) -> None:
-        self.fields, self.analyzer, self.dim = tables.fields, tables.analyzer, tables.dim
+        self.fields, self.analyzer, self.dim, self.space = (
+            tables.fields,
+            tables.analyzer,
+            tables.dim,
+            tables.meta["space"],
+        )
         self.words = self.depth = 0
         self.names: dict[str, Clause] = {}
         self.kinds: dict[str, Callable[[Mapping[str, Any]], Clause]] = {
@@ -86,17 +98,21 @@ class _Parser:
             "knn": self._knn,
             "constant_score": self._constant_score,
             "script_score": self._script_score,
+            "function_score": self._function_score,
             "bool": self._bool,
         }
 
     def clause(self, query: Any) -> Clause:
         kind, body = _single(query, "query")
         if kind not in self.kinds:
-            _unsupported(f"query {kind!r}", " | ".join(self.kinds))
+            unsupported(f"query {kind!r}", " | ".join(self.kinds))
         if not isinstance(body, Mapping):
             raise BadInput(f"malformed {kind} query", value=body, expected="an object")
-        clause = self.kinds[kind](body)
-        settings = next(iter(body.values())) if kind in _BY_FIELD else body
+        settings = next(iter(body.values()), None) if kind in _BY_FIELD else body
+        return self._named(settings, kind, self.kinds[kind](body))
+
+    def _named(self, settings: Any, kind: str, clause: Clause) -> Clause:
+        """A clause, which is noted if its settings give it a name."""
         if isinstance(settings, Mapping) and "_name" in settings:
             name = settings["_name"]
             if not isinstance(name, str):
@@ -122,16 +138,36 @@ class _Parser:
 
     def _knn(self, body: Mapping[str, Any]) -> Clause:
         settings = body.get(VECTOR_FIELD) if len(body) == 1 else None
-        if not isinstance(settings, Mapping) or not {"vector", "k"} <= set(settings):
-            expected = f'{{"{VECTOR_FIELD}": {{"vector", "k", "filter"}}}}'
+        if not isinstance(settings, Mapping) or "vector" not in settings or len(_REACHES & set(settings)) != 1:
+            expected = f'{{"{VECTOR_FIELD}": {{"vector", {" or ".join(sorted(_REACHES))}, "filter"}}}}'
             raise BadInput("malformed knn query", value=body, expected=expected)
-        # ignore_unmapped: every index of this engine has the field
-        boost = _boost_of("knn", settings, "vector", "k", "filter", "ignore_unmapped")
+        # every index of this engine has the field, and its k-NN is exact
+        without_effect = ("ignore_unmapped", "method_parameters", "rescore")
+        boost = _boost_of("knn", settings, "vector", *_REACHES, "filter", *without_effect)
         vector = checked_numbers("query vector", settings["vector"], self.dim).astype(np.float32)
-        k, filtering = natural_number(settings, "k", 0), settings.get("filter")
-        if not 0 < k <= MAX_RESULTS:
-            raise BadInput(f"k is {k}", value=k, expected=f"a whole number from 1 to {MAX_RESULTS}")
-        return Nearest(vector, k, None if filtering is None else self._inner(filtering), boost)
+        k, least, filtering = None, 0.0, settings.get("filter")
+        if "k" in settings:
+            k = _up_to_all(settings, "k")
+        elif "min_score" in settings:
+            least = _number("min_score", settings["min_score"], 1.0 if self.space == "l2" else math.inf)
+        else:
+            lowest = 0.0 if self.space == "l2" else -math.inf
+            distance = _number("max_distance", settings["max_distance"], math.inf, lowest)
+            least = float(lucene_scores(np.array(distance), self.space))
+        return Nearest(vector, k, least, None if filtering is None else self._inner(filtering), boost)
+
+    def hybrid(self, body: Any) -> Query:
+        """A hybrid query, which stands at the top of a body alone."""
+        if not isinstance(body, Mapping) or _boost_of("hybrid", body, "queries", "filter", "pagination_depth") != 1:
+            raise BadInput("malformed hybrid query", value=body, expected="an object without a boost")
+        queries = _as_list(body.get("queries", []))
+        if not 0 < len(queries) <= _MAX_QUERIES:
+            expected = f"1 to {_MAX_QUERIES} queries"
+            raise BadInput(f"a hybrid query has {len(queries)} queries", value=len(queries), expected=expected)
+        condition = body.get("filter")
+        clauses = tuple(self._inner(query if condition is None else _filtered(query, condition)) for query in queries)
+        depth = _up_to_all(body, "pagination_depth") if "pagination_depth" in body else None
+        return Query(self._named(body, "hybrid", Bool(should=clauses, least=1)), self.names, clauses, depth)
 
     def _constant_score(self, body: Mapping[str, Any]) -> Clause:
         return Constant(self._inner(body.get("filter")), _boost_of("constant_score", body, "filter"))
@@ -139,6 +175,16 @@ class _Parser:
     def _script_score(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("script_score", body, "query", "script")
         return Scripted(self._inner(body.get("query")), parse_script(body.get("script"), self.dim), boost)
+
+    def _function_score(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("function_score", body, "query", "functions", "score_mode", "boost_mode")
+        mode, functions = body.get("score_mode", "multiply"), _as_list(body.get("functions", []))
+        if mode not in ("multiply", "first") or body.get("boost_mode", "multiply") != "multiply":
+            unsupported("these modes of function_score", "score_mode multiply | first; boost_mode multiply")
+        if not all(isinstance(one, Mapping) and one.keys() == {"filter", "weight"} for one in functions):
+            unsupported("these functions of function_score", '{"filter", "weight"}')
+        weights = tuple((self._inner(one["filter"]), _number("weight", one["weight"], math.inf)) for one in functions)
+        return Weighted(self._inner(body.get("query", {"match_all": {}})), weights, mode == "first", boost)
 
     def _ids(self, body: Mapping[str, Any]) -> Clause:
         boost = _boost_of("ids", body, "values")
@@ -181,7 +227,7 @@ class _Parser:
         for _, limit in limits:
             # dates are texts here, and as a text it would be compared letter by letter
             if isinstance(limit, str) and _DATE_MATH.search(limit):
-                _unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
+                unsupported(f"the date {limit!r} in a range", "a date without arithmetic, such as 2024-01-31")
         return Passing(Comparison(name, tuple(limits)) if limits else Exists(name), boost)
 
     def _exists(self, body: Mapping[str, Any]) -> Clause:
@@ -196,7 +242,7 @@ class _Parser:
 
     def _multi_match(self, body: Mapping[str, Any]) -> Clause:
         if body.get("type", "best_fields") != "best_fields":
-            _unsupported(f"the multi_match type {body['type']!r}", "best_fields")
+            unsupported(f"the multi_match type {body['type']!r}", "best_fields")
         settings = {name: value for name, value in body.items() if name not in ("fields", "type", "tie_breaker")}
         tie_breaker = _number("tie_breaker", body.get("tie_breaker", 0.0), 1.0)
         return self._words("multi_match", self._boosts(_as_list(body.get("fields") or ["*"])), settings, tie_breaker)
@@ -215,7 +261,8 @@ class _Parser:
         if self.words > MAX_CLAUSES:  # at once, for to cut further texts into words would take long
             raise _too_many(self.words)
         if not terms and when_empty == "all":
-            return Everything(boost)
+            best = max(boosts.values())
+            return Everything(boost * (best + tie_breaker * (sum(boosts.values()) - best)))
         return Text(boosts, tuple(terms), operator == "and", boost, tie_breaker)
 
     def _boosts(self, names: Sequence[Any]) -> dict[str, float]:
@@ -253,7 +300,7 @@ def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:
     """A clause's boost. Raises UnsupportedQuery for a setting that is neither ``known`` nor common to all clauses."""
     unknown = sorted(map(str, set(body) - {"boost", "_name", *known}))
     if unknown:
-        _unsupported(f"{unknown[0]!r} in {kind}", " | ".join([*known, "boost"]))
+        unsupported(f"{unknown[0]!r} in {kind}", " | ".join([*known, "boost"]))
     return _boost(body.get("boost", 1.0))
 
 
@@ -261,14 +308,14 @@ def _boost(value: Any) -> float:
     return _number("boost", value, math.inf)
 
 
-def _number(name: str, value: Any, high: float) -> float:
-    """A setting of a clause: a number, or its text. Raises BadInput unless it is finite and from 0 to ``high``."""
+def _number(name: str, value: Any, high: float, low: float = 0.0) -> float:
+    """A setting of a clause: a number from ``low`` to ``high``, finite, or its text. Raises BadInput for others."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        number = -1.0
-    if isinstance(value, bool) or not 0 <= number <= high or number == math.inf:
-        expected = "a number, 0 or more" if high == math.inf else f"a number, 0 to {high:g}"
+        number = math.nan
+    if isinstance(value, bool) or not low <= number <= high or math.isinf(number):
+        expected = f"a number from {low:g} to {high:g}"
         raise BadInput(f"{name} is {value!r}", value=value, expected=expected)
     return number
 
@@ -313,5 +360,28 @@ def natural_number(body: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _unsupported(what: str, expected: str) -> NoReturn:
+def _up_to_all(body: Mapping[str, Any], name: str) -> int:
+    """How many documents are looked for, 1 to MAX_RESULTS."""
+    number = natural_number(body, name, 0)
+    if not 0 < number <= MAX_RESULTS:
+        raise BadInput(f"{name} is {number}", value=number, expected=f"a whole number from 1 to {MAX_RESULTS}")
+    return number
+
+
+def _filtered(query: Any, condition: Any) -> dict[str, Any]:
+    """A sub-query under the filter of a hybrid query, in the place where OpenSearch puts it."""
+    kind, body = _single(query, "query")
+    if kind == "bool" and isinstance(body, Mapping):
+        return {kind: {**body, "filter": [*_as_list(body.get("filter", [])), condition]}}
+    settings = body.get(VECTOR_FIELD) if kind == "knn" and isinstance(body, Mapping) else None
+    if not isinstance(settings, Mapping):
+        return {"bool": {"must": query, "filter": condition}}
+    conditions = [settings[name] for name in ("filter",) if settings.get(name) is not None]
+    # OpenSearch forgets the boost and the name of a knn query here
+    kept = {name: value for name, value in settings.items() if name not in ("boost", "_name")}
+    return {kind: {VECTOR_FIELD: {**kept, "filter": {"bool": {"filter": [*conditions, condition]}}}}}
+
+
+def unsupported(what: str, expected: str) -> NoReturn:
+    """Raise UnsupportedQuery."""
     raise UnsupportedQuery(f"the embedded engine does not know {what}", value=what, expected=expected)

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.contracts.documents import ANALYZERS, Document, IndexInfo
-from resift.contracts.query_dsl import document_text
+from resift.contracts.documents import ANALYZERS, Document, IndexInfo, VectorField
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.plugin.sqlite.analysis import terms_of
+
+Rows = NDArray[np.int64]  # of documents
+Scores = NDArray[np.float32]
+Matches = tuple[Rows, Scores]  # the rows that match something, and their scores
 
 FORMAT = 2  # of the whole file, kept as user_version; it counts up when what is stored changes
 SCHEMA = (
@@ -87,7 +92,8 @@ class IndexTables:
     def info(self) -> IndexInfo:
         """What the index records about itself."""
         model, name = self.meta["model"], self.meta["model_name"]
-        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,))
+        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim)}
+        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped)
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
@@ -213,11 +219,12 @@ def stored_object(text: Any, where: str) -> dict[str, Any]:
 
 
 def stored_sources(db: sqlite3.Connection, tables: IndexTables, rows: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """The fields of the documents in these rows."""
+    """The fields of the documents in these rows, in their order."""
     for start in range(0, len(rows), _ROWS_AT_ONCE):
-        chosen = ", ".join(map(str, rows[start : start + _ROWS_AT_ONCE]))
-        for id, text in db.execute(f"SELECT id, source FROM {tables.documents} WHERE row IN ({chosen})"):
-            yield stored_object(text, f"document {id!r}")
+        chosen = rows[start : start + _ROWS_AT_ONCE]
+        sql = f"SELECT row, source FROM {tables.documents} WHERE row IN ({', '.join(map(str, chosen))})"
+        sources = dict(db.execute(sql).fetchall())
+        yield from (stored_object(sources.get(row), f"row {row}") for row in chosen)
 
 
 def stored_vector(blob: Any, dim: int, where: str) -> Floats | None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from resift.errors import BadInput, NotFound, ResiftError
 from resift.files import replace_private
+from resift.schema import fields_of
 from resift.sessions.sessions import Anybody
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Keys:
     def of(cls, config: Config) -> Keys:
         """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
         # such a file would leave the service open
-        return cls(config.keys, config.api_key, must_exist=config.keys != type(config).keys)
+        return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
 
     @property
     def required(self) -> bool:

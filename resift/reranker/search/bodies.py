@@ -49,8 +49,17 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise BadInput(f"{name} is {value!r}", value=value, expected="a whole number, 0 or more")
     if search.filter:
-        body["query"] = {"bool": {"must": [body.get("query", {"match_all": {}})], "filter": [search.filter]}}
+        body["query"] = _filtered(body.get("query", {"match_all": {}}), search.filter)
     return {**page, **body}
+
+
+def _filtered(query: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
+    """A query that finds only what meets a condition; ``hybrid`` stands inside no other, and has conditions itself."""
+    inner = query.get("hybrid")
+    if not isinstance(inner, dict):
+        return {"bool": {"must": [query], "filter": [condition]}}
+    own = [inner["filter"]] if "filter" in inner else []
+    return {"hybrid": {**inner, "filter": {"bool": {"filter": [*own, condition]}} if own else condition}}
 
 
 def is_clause(query: dict[str, Any]) -> bool:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import regex
+
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, WeighedModel
 from resift.contracts.engine import Engine
@@ -14,13 +16,15 @@ from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.cards import CardFields, card_fields
-from resift.reranker.search.example_queries import example_queries
 from resift.rewriting.text import question_clause
+from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3
 _SECONDS, _INDICES = 600.0, 200
 _SAMPLE = 40  # documents that are looked at
+_EACH, _LONGEST = 5, 20  # queries of titles and of texts that are tried, and characters of one without spaces
+_WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 Headers = Mapping[str, str] | None
 
 
@@ -131,3 +135,19 @@ def _is_searchable(info: IndexInfo, model: WeighedModel, queries: WeighedModel |
     except ModelMismatch:
         return False
     return True
+
+
+def example_queries(titles: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Queries that should find something: how some of these titles and texts begin, which any script has.
+
+    >>> example_queries(["  The bush fires of Sydney"], ["As seen"])
+    ['bush fires Sydney', 'seen']
+    """
+    begun = [list(filter(None, map(_beginning, some)))[:_EACH] for some in (titles, texts)]
+    return list(dict.fromkeys([*begun[0], *begun[1]]))
+
+
+def _beginning(text: str) -> str:
+    """The first words of a text that say something, at most three, or the first letters where there are no spaces."""
+    words = [word for word in _WORD.findall(text[:200]) if word.lower() not in ANALYZER_STOP_WORDS | FUNCTION_WORDS]
+    return " ".join(words[:3])[:_LONGEST].strip()

@@ -15,7 +15,7 @@ from resift.ranking.fusion import factors_of
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.search.request import Search
 from resift.reranker.search.response import HitKey, hit_key
-from resift.rewriting.rewrite import Rewritten
+from resift.rewriting.settings import Rewritten
 
 
 class LateReranking:

@@ -15,7 +15,8 @@ from resift.encoders.model import Model
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
 from resift.reranker.search.plane import plane
-from resift.rewriting.rewrite import Rewritten, score_factor
+from resift.rewriting.rewrite import score_factor
+from resift.rewriting.settings import Rewritten
 
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]
@@ -53,7 +54,8 @@ def add_sub_scores(model: Model, query: Rewritten, hits: Hits, vectors: Sequence
 
     ``vectors`` are the hits' (K,), None for one without; ``start`` is the position of the first hit in the ranking.
     """
-    held = {row: vector for row, vector in enumerate(vectors) if vector is not None}
+    # those of an index's own are compared by the engine
+    held = {row: vector for row, vector in enumerate(vectors) if vector is not None and not query.in_place}
     by_row = dict(zip(held, _similarities(model, query, list(held.values())).tolist(), strict=True))
     for row, hit in enumerate(hits):
         value = by_row.get(row)
@@ -79,13 +81,14 @@ def add_reasons(query: Rewritten, hits: Hits, vectors: Sequence[Floats | None], 
     for hit in hits:
         hit["resift"]["because"] = None
     held = [(row, vector) for row, vector in enumerate(vectors) if vector is not None]
-    if query.knowledge.feedback is None or not held:
+    feedback = query.knowledge.feedback if query.field is None else query.field[1]
+    if feedback is None or not held or (query.in_place and query.field is None):
         return
     ranks = _ranks(plain)
     # what is not among the engine's first hits comes from behind them
     moved = [ranks.get(hit_key(hits[row]), max(len(plain), start + row + 1) + 1) - (start + row + 1) for row, _ in held]
     matrix = np.stack([vector for _, vector in held])
-    why = reasons(query.knowledge.feedback, query.knowledge.documents, matrix, moved)
+    why = reasons(feedback, query.knowledge.documents, matrix, moved)
     for (row, _), reason in zip(held, why, strict=True):
         hits[row]["resift"]["because"] = reason
 
@@ -116,6 +119,7 @@ def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> Non
 def points(query: Rewritten, vectors: Sequence[Floats | None]) -> dict[str, Any]:
     """The hits, the session's marks and the query as points of a plane. ``vectors`` are the hits' (K,), if known."""
     known = query.knowledge
+    vectors = [None] * len(vectors) if query.in_place else vectors
     moved = None if known.feedback is None else known.vector
     hits, marks, start, end = plane(vectors, [one.vector for one in known.documents], known.query_vector, moved)
     return {

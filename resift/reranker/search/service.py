@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from resift.arrays import Floats
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo, SearchResult
@@ -37,9 +39,11 @@ from resift.reranker.search.response import (
     points,
 )
 from resift.reranker.search.stopwatch import Stopwatch
+from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import Asked, as_written, asked_in
-from resift.rewriting.rewrite import RewriteSettings, Rewritten, as_it_is, rewrite
+from resift.rewriting.rewrite import as_it_is, rewrite
+from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.text import find_text, telling_words
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
@@ -218,7 +222,8 @@ class Reranker:
 
         Raises BadInput for a malformed session's id and what the engine raises.
         """
-        knowledge = self.knowledge.load(info, asked.text, asked.session, asked.client, asked.through_cluster, headers)
+        by_whom = asked.session, asked.client, asked.through_cluster
+        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs_of(body, info.mapped))
         words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
@@ -250,7 +255,7 @@ class Reranker:
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
-        search = replace(search, session=asked.session, alpha=asked.alpha)
+        search = structs.replace(search, session=asked.session, alpha=asked.alpha)
         late = self.late_interaction(search.method, info) if asked.text else None
         try:
             query = self.in_session(info, body, asked, search.headers)
@@ -278,10 +283,10 @@ class Reranker:
     ) -> Answer:
         readable = query.is_ranked and "_none_" not in str(body.get("stored_fields", ""))
         step = LateReranking(self.engine, late) if late is not None and readable else None
-        reranked = step is not None or query.is_scored
+        reranked = step is not None or query.is_reranked
         explained = reranked and search.reasons
         bodies = [self._asked(query, step), *self._compared(search, body, query)]
-        result, *plain = self._results(search, bodies, info.searched if explained or search.plane else None)
+        result, *plain = self._results(search, bodies, query.seen(info.searched) if explained or search.plane else None)
         facets = self._facets(search, bodies[0])
         watch.lap("engine")
         if explained:
@@ -320,7 +325,7 @@ class Reranker:
     def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""
         asked = query.body
-        if query.outcome is Outcome.NOTHING_TO_ADD:
+        if query.outcome is Outcome.NOTHING_TO_ADD and not query.in_place:
             asked = {**asked, "query": as_it_is(asked)}
         return asked if step is None else step.window_body(asked, query.settings.window)
 
@@ -333,7 +338,8 @@ class Reranker:
 
     def _plain(self, body: dict[str, Any], query: Rewritten) -> dict[str, Any]:
         """The search as it was, for the ids of as many hits as are rescored."""
-        size = max(query.settings.window, body["from"] + body["size"])
+        # of a hybrid query other numbers of hits have other scores
+        size = max(0 if query.in_place else query.settings.window, body["from"] + body["size"])
         asked: dict[str, Any] = {"query": as_it_is(body), "from": 0, "size": min(size, MAX_RESULTS)}
         kept: dict[str, Any] = {
             name: body[name] for name in ("post_filter", "min_score", "rescore", "indices_boost") if name in body
@@ -345,7 +351,7 @@ class Reranker:
             "reranked": True,
             "model": self.model.hash,
             "method": "vectors" if step is None else "late",
-            "alpha": round(query.settings.alpha, 6),
-            "window": query.settings.window,
+            "alpha": 0.0 if query.in_place else round(query.settings.alpha, 6),
+            "window": 0 if query.in_place else query.settings.window,
             "session": None if query.knowledge.feedback is None else search.session,
         }

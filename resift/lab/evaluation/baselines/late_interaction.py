@@ -10,15 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import DocumentFrequencies
-from resift.encoders.registry import build_model
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.system import Encoder
-from resift.ranking.late_interaction import ALPHA, SPELLING, CollectionScorer, LateInteraction, untrained_reranker
-from resift.vectors.mixture import mix_vectors
+from resift.lab.fingerprints import fingerprints_in
+from resift.lab.vectors.mixture import mix_vectors
+from resift.ranking.late_interaction import ALPHA, LateInteraction, tokenize_all
+from resift.text import tokenize
 from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.similarity import unit_rows
+from resift.vectors.table import WordVectors
 
+SPELLING, IDF_POWER = (128, 0.6), 1.2
 _SCORED_WHOLE, _CANDIDATES = 20_000, 1000
+_MAX_CACHED = 50_000_000  # numbers, of 4 bytes each
 
 
 class Late:
@@ -36,7 +42,7 @@ class Late:
     @property
     def seen(self) -> Sequence[str]:
         """Fingerprints of the queries that the reranker was trained on."""
-        return () if self.model is None else self.model.seen
+        return () if self.model is None else fingerprints_in(self.model.info)
 
     @property
     def alpha(self) -> float:
@@ -92,3 +98,46 @@ class Late:
             best = np.argpartition(-bm25, _CANDIDATES)[:_CANDIDATES]
             line[best] = self.reranker.scores(text, self._prepared.take(best))
         return scores
+
+
+def untrained_reranker(table: WordVectors, documents: Sequence[str]) -> LateInteraction:
+    """A reranker before training, over word vectors whose weights are idf; they are raised to the power of 1.2.
+
+    ``documents`` are those that it will score; of them only the mean length counts.
+    """
+    weights = table.weights ** np.float32(IDF_POWER)
+    units = WordVectors(table.words, unit_rows(table.rows()), weights, info=table.info)
+    lengths = list(map(len, tokenize_all(documents)))
+    return LateInteraction("late-interaction", units, mean_length=max(1.0, float(np.mean(lengths))))
+
+
+class CollectionScorer:
+    """Scores a whole collection for one query after another; a query word's matches are kept for the next queries."""
+
+    def __init__(self, model: LateInteraction, documents: Sequence[str]) -> None:
+        self.model, self.prepared = model, model.prepare(documents)
+        self._rows = model.rows(self.prepared)
+        self._matches: dict[str, Floats] = {}
+
+    def scores(self, queries: Sequence[str]) -> Floats:
+        """Scores of all N documents for each of Q queries, (Q, N), float32."""
+        norms = self.model._length_norms(self.prepared)
+        scores = np.zeros((len(queries), len(norms)), np.float32)
+        for line, query in zip(scores, queries, strict=True):
+            words = list(dict.fromkeys(tokenize(query)))
+            self._match(words)
+            weights = self.model._weights(words)
+            for word, weight in zip(words, weights, strict=True):
+                if word in self._matches:
+                    line += weight * self._matches[word]
+            line /= max(float(weights.sum()), 1e-12) * norms
+        return scores
+
+    def _match(self, words: Sequence[str]) -> None:
+        """Put the words' matches into the cache, which is emptied first where it has grown too large."""
+        if len(self._matches) * len(self.prepared.lengths) > _MAX_CACHED:
+            self._matches = {}
+        missing = [word for word in words if word not in self._matches]
+        if missing and len(self.prepared.positions):
+            found = self.model.matches(missing, self.prepared, self._rows)
+            self._matches.update(zip(missing, found, strict=True))

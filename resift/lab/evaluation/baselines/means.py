@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from resift.encoders.model import Model
 from resift.lab.evaluation.system import Encoder
-from resift.vectors.table import WordVectors, weights_by_rank
+from resift.lab.vectors.tables import weights_by_rank
+from resift.vectors.table import WordVectors
 
 
 def mean_system(vectors: WordVectors, weighting: str) -> Encoder:
     """The mean of the words' vectors, brought to length 1, under another weighting than their own.
 
-    ``weighting``: see :func:`resift.vectors.table.weights_by_rank`; ``none`` is the plain mean, ``zipf`` how model2vec
-    pools.
+    ``weighting``: see :func:`resift.lab.vectors.tables.weights_by_rank`; ``none`` is the plain mean, ``zipf`` how
+    model2vec pools.
     """
     return Encoder(Model("mean", reweighted(vectors, weighting), "mean", "cosine").encode)
 

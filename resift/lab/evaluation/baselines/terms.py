@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resift.corpus import sparse_counts
 from resift.errors import needs_extra
+from resift.lab.corpus import sparse_counts
 from resift.stop_words import STOP_WORDS
 from resift.text import tokenize
 

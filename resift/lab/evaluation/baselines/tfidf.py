@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from resift.corpus import document_frequency, tfidf_idf
+from resift.lab.corpus import document_frequency, tfidf_idf
 from resift.lab.evaluation.baselines.terms import Analyzer, Terms
 
 if TYPE_CHECKING:

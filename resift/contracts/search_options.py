@@ -1,0 +1,152 @@
+"""What a search may say: over HTTP, in ``ext.ml_inference``, in Python and on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta, Struct, field
+
+from resift.contracts.query_dsl import MAX_RESULTS, MAX_WINDOW
+from resift.schema import said
+
+MAX_FACETS = 10  # fields whose values are counted for one search
+MAX_TEXT = 1_000_000  # characters, where nothing else is configured
+_LESS = "[less](rewriting.md#words-without-vectors) where vectors lack words of the query"
+
+Name = Annotated[str, Meta(min_length=1, title="a name")]
+Text = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TEXT})]
+SessionId = Annotated[
+    str, Meta(title="1 to 128 letters, digits and _ . : -", extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{1,128}$"})
+]
+Alpha = Annotated[float, Meta(ge=0, le=1)]
+Window = Annotated[int, Meta(ge=1, le=MAX_WINDOW)]
+Nearest = Annotated[int, Meta(ge=0, le=MAX_WINDOW)]
+Clause = Annotated[dict[str, Any], Meta(title="a query clause")]
+Judged = Literal["keep", "demote", "hide"]
+JUDGED: tuple[str, ...] = get_args(Judged)
+
+
+class RewritingOptions(Struct, frozen=True, kw_only=True):
+    """What a search may say of how it is rewritten."""
+
+    window: Annotated[
+        Window | None,
+        said(
+            "how many of the first hits on each shard are rescored; the rest keeps the engine's order",
+            "100; 400 in a session that has learned something",
+        ),
+    ] = None
+    alpha: Annotated[
+        Alpha | None,
+        said(
+            "weight of the similarity: 0 is the words alone, 1 the similarity alone",
+            f"the model's: 0.5, more for one trained on labels and for static queries, {_LESS}",
+        ),
+    ] = None
+    widen: Annotated[
+        bool | None,
+        said(
+            "whether the session's strongest words, and `knn`, may find documents that the query itself does not match",
+            "true for a text, else false",
+        ),
+    ] = None
+    knn: Annotated[
+        Nearest | None,
+        said(
+            "how many nearest documents a widened search finds as well; in a session the nearest under its mask. "
+            "Vectors without a graph are [not asked](rewriting.md#how-a-search-is-rewritten)",
+            "0",
+        ),
+    ] = None
+    judged: Annotated[
+        Judged,
+        said(
+            "[what happens](rewriting.md#how-a-search-is-rewritten) to documents that the session has judged: `keep`, "
+            "`demote`, `hide`"
+        ),
+    ] = "keep"
+
+
+class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):
+    """What a search body may say in ``ext.ml_inference``; other names in it are those of other processors."""
+
+    query: Annotated[str | None, said("the text that is asked for, where the body's own clauses do not say it")] = None
+    session: Annotated[str | None, said("the session whose judgements count")] = None
+
+
+class Question(RewritingOptions, frozen=True):
+    """What is asked for, and how much of it: these two may be given by their places."""
+
+    query: Annotated[
+        Text | dict[str, Any],
+        said(
+            "a text; a query clause; or a whole search body (recognised by its key `query`)",
+            title="a text or a search body",
+        ),
+    ]
+    size: Annotated[
+        int, said("how many hits a [page](#pages) has; a body's own takes precedence", ge=0, le=MAX_RESULTS)
+    ] = 10
+
+
+class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a search may say in Python: all but its index and its session, which are objects there."""
+
+    start: Annotated[
+        int, said("how many hits come before the [page](#pages); a body's own takes precedence", ge=0, le=MAX_RESULTS)
+    ] = field(default=0, name="from")
+    method: Annotated[
+        Literal["auto", "vectors", "late"],
+        said(
+            "`late`: the [trained reranker](rerankers.md) in service reads the hits' texts; `vectors`; `auto` is "
+            "`late` if there is one for the index"
+        ),
+    ] = "auto"
+    reasons: Annotated[
+        bool, said("hits tell what their scores are made of and, in a session, which judgement moved them")
+    ] = False
+    baseline: Annotated[
+        bool, said("hits tell their `engine_rank`, that of the plain search, which is asked for in the same round trip")
+    ] = False
+    filter: Annotated[
+        Clause | None,
+        said(
+            "a query clause that every hit must match; what it keeps from whom: "
+            "[rights by a filter](security.md#rights-by-a-filter)"
+        ),
+    ] = None
+    highlight: Annotated[
+        bool,
+        said(
+            "highlight the words of a query that is a text, in the first 100,000 characters of a field: escaped HTML "
+            "with `<em>` tags"
+        ),
+    ] = False
+    documents: Annotated[
+        Literal["source", "card", "none"],
+        said(
+            "what hits show for a query that is a text: `_source`; a [`card`](#get-v1indices) in its place; or `none`. "
+            "A body says it by its own `_source`"
+        ),
+    ] = "source"
+    facets: Annotated[
+        list[Name],
+        said(
+            "up to ten fields, whose most frequent values, at most eight each, are counted among all documents found",
+            "none",
+            max_length=MAX_FACETS,
+        ),
+    ] = field(default_factory=list)
+    plane: Annotated[bool, said("the hits, the session's marks and the query as points of a plane")] = False
+
+
+class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search of an index, for a session."""
+
+    index: Annotated[
+        Name,
+        said("on OpenSearch also an alias, a pattern or a comma-separated list ([several indices](#several-indices))"),
+    ]
+    session: Annotated[
+        SessionId | None, said("moves the query and adds words to it, by what this session has learned")
+    ] = None

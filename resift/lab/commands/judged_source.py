@@ -1,0 +1,72 @@
+"""Where commands have judgements from: the sessions, or what clients did by UBI's log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any
+
+from resift.cli.options import Command, combined, engine_option, opened_store, service_settings, store_option
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
+from resift.lab.commands.options import opened_ubi_log
+from resift.ranking.clicks import Actions, read_actions
+from resift.ranking.judgements import Judgement
+from resift.sessions.clicks import Object, graded_objects, ids_of_objects
+from resift.sessions.sessions import MAX_QUERY, Sessions
+
+_TOGETHER = 1000  # objects that the engine is asked for at once
+
+
+@dataclass(frozen=True)
+class JudgedSource:
+    """The sessions in ``store`` beside the documents of ``engine``, and UBI's log beside both."""
+
+    engine: str
+    store: str
+
+    def judgements(self, engine: Engine, index: str, from_ubi: bool) -> list[tuple[str, Judgement]]:
+        """The judgements of an index's documents, each with the id of its session, or ``from_ubi`` of its client."""
+        if from_ubi:
+            with opened_ubi_log(self.engine, self.store) as log:
+                return logged_judgements(log, engine, index, read_actions(service_settings().ubi_actions))
+        with opened_store(self.store) as store:
+            return list(Sessions(store).judgements(index))
+
+
+def sourced(command: Command) -> Command:
+    """The options that say where judgements are, joined as the command's ``source``."""
+
+    @wraps(command)  # which also carries the options that the command has already
+    def run(**asked: Any) -> None:
+        named = {field.name: asked.pop(field.name) for field in fields(JudgedSource)}
+        command(source=JudgedSource(**named), **asked)
+
+    return combined(engine_option, store_option)(run)
+
+
+def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions) -> list[tuple[str, Judgement]]:
+    """All judgements of an index's documents that follow from a log, each with the client's id, "" if it has none.
+
+    What is of an unknown query or an unknown document is left out. Raises what the engine raises.
+    """
+    of_client: dict[str, list[UbiEvent]] = defaultdict(list)
+    queries: dict[str, UbiQuery] = {}
+    for event, query in log.scan():
+        of_client[event.client or event.session].append(event)
+        if query is not None:
+            queries[event.query_id] = query
+    graded = [(id, one) for id, events in of_client.items() for one in graded_objects(events, queries, actions)]
+    ids: dict[Object, str] = {}
+    for field in sorted({field for _, (_, (_, field), _) in graded}):
+        names = sorted({name for _, (_, (name, of_field), _) in graded if of_field == field})
+        for start in range(0, len(names), _TOGETHER):
+            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
+            ids |= {(name, field): id for name, id in found.items()}
+    judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
+    return [
+        (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
+        for id, text, document, one in judged
+        if text and document is not None
+    ]

@@ -1,0 +1,1 @@
+"""Tables of word vectors made of others: read, mixed, and written for other tools."""

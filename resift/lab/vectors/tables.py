@@ -1,0 +1,90 @@
+"""Tables of word vectors made of words and rows, of pieces, and in eight bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.errors import BadInput
+from resift.text import tokenize
+from resift.vectors.table import WordVectors
+
+WEIGHTINGS = ("none", "zipf", "sif")
+
+
+def weights_by_rank(count: int, weighting: str) -> Floats:
+    """Weights of ``count`` words ordered by frequency, most frequent first; shape (count,).
+
+    ``zipf`` is log(rank + 2), which grows as words get rarer. ``sif`` is a / (a + p) with a = 1e-3 (Arora et al.
+    2017, eq. 2), p being Zipf's estimate of the word's probability. ``none`` is 1 for all. Raises BadInput for another
+    ``weighting``.
+    """
+    ranks = np.arange(count, dtype=np.float64)
+    if weighting == "none":
+        weights = np.ones(count)
+    elif weighting == "zipf":
+        weights = np.log(ranks + 2)
+    elif weighting == "sif":
+        probability = 1 / (ranks + 1)
+        weights = 1e-3 / (1e-3 + probability / probability.sum())
+    else:
+        raise BadInput(f"unknown weighting {weighting!r}", value=weighting, expected=" | ".join(WEIGHTINGS))
+    return weights.astype(np.float32)
+
+
+def build_table(
+    words: Iterable[str],
+    matrix: NDArray[Any],
+    weighting: str = "none",
+    info: dict[str, Any] | None = None,
+) -> WordVectors:
+    """Keep what a text can ever ask for: words that the tokeniser yields whole, each once (the first spelling).
+
+    ``words`` come most frequent first, and ``weighting`` follows their rank. Raises BadInput on NaN or infinite
+    rows, and where nothing is left.
+    """
+    usable: dict[str, int] = {}
+    for row, word in enumerate(words):
+        tokens = tokenize(word)
+        # of the same length: "(fire)" is one token too, but not all of the word
+        if len(tokens) == 1 and len(tokens[0]) == len(word):
+            usable.setdefault(tokens[0], row)
+    if not usable:
+        raise BadInput("no usable word in the vocabulary", expected="words of letters or digits")
+    rows = np.asarray(matrix)[list(usable.values())]
+    if not np.isfinite(rows).all():
+        word = list(usable)[int(np.argmax(~np.isfinite(rows).all(axis=1)))]
+        raise BadInput(f"the vector of {word!r} holds NaN or infinity", value=word, expected="finite numbers")
+    return WordVectors(list(usable), rows, weights_by_rank(len(usable), weighting), info=info)
+
+
+def in_words(table: WordVectors, words: Iterable[str]) -> WordVectors:
+    """A table of words, from one of pieces: of ``words`` first, then of all that are one piece.
+
+    A word has the sum of its pieces' weights, and their weighted mean as its row; so a text's mean stays what it
+    was with pieces, but for what is no word, and words that are not among these. A table of words stays as it is.
+    """
+    if table.pieces is None:
+        return table
+    named = list(dict.fromkeys([*words, *table.pieces.whole_words]))
+    ids, offsets = table.ids(named)
+    owner = np.repeat(np.arange(len(named)), np.diff(offsets))
+    weights = np.bincount(owner, table.weights[ids], len(named)).astype(np.float32)
+    sums = np.zeros((len(named), table.dim), np.float32)
+    np.add.at(sums, owner, table.weights[ids, None] * table.rows(ids))
+    known = weights > 0
+    rows = sums[known] / weights[known, None]
+    return WordVectors(list(compress(named, known)), rows, weights[known], info=table.info)
+
+
+def quantized(table: WordVectors) -> WordVectors:
+    """The same table in int8 with one scale a row (largest absolute value = 127): a quarter of float32's size."""
+    dense = table.rows()
+    scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
+    small = np.rint(dense / scales[:, None]).astype(np.int8)
+    return table.replaced(small, scales=scales.astype(np.float32))

@@ -1,0 +1,176 @@
+"""The vectors of an index: exact k-NN over them, and the scripts that the embedded engine knows, our own two Painless
+files, here in numpy.
+
+The sums of scripts are of 64-bit floats, number by number, as in Painless, so that documents which tie there tie here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resift.arrays import Floats
+from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.errors import BadInput, UnsupportedQuery
+from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_vector
+from resift.rewriting.similarity import script_source
+from resift.vectors.similarity import MAX_BETA
+
+Doubles = NDArray[np.float64]
+_PARAMS = {"field", "query", "mask", "beta"}
+
+
+@dataclass(frozen=True)
+class Script:
+    """A similarity of the vector in ``field`` with ``query`` (K,), both weighted by ``mask`` (K,).
+
+    With ``beta`` a score is exp(beta · similarity), where cosines are counted from 0 up, as 1 + cosine.
+    """
+
+    name: str
+    field: str
+    query: Doubles
+    mask: Doubles
+    beta: float | None
+
+    def scores(self, vectors: Floats, held: NDArray[np.bool_]) -> Scores:
+        """The scores (n,) of documents, of which those that are ``held`` (n,) have a vector, in ``vectors``."""
+        similarity, without = _SCRIPTS[self.name]
+        # A document without a vector is as good as any that is similar to nothing, where scores are to be multiplied.
+        found = np.full(len(held), 0.0 if self.beta is None else without)
+        found[held] = similarity(self.mask * self.query, (self.mask * vectors).T)
+        return (found if self.beta is None else np.exp(self.beta * found)).astype(np.float32)
+
+
+def _plus_cosine(query: Doubles, vectors: Doubles) -> Doubles:
+    """1 + cosine of ``query`` (K,) with each column of ``vectors`` (K, n); 1 where either is zero."""
+    squares = _sum(vectors**2) * _sum((query**2)[:, None])
+    cosines = np.divide(_sum(query[:, None] * vectors), np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
+    return np.asarray(np.maximum(1 + cosines, 0))
+
+
+def _jaccard(query: Doubles, vectors: Doubles) -> Doubles:
+    """Fuzzy Jaccard of ``query`` (K,) with each column of ``vectors`` (K, n)."""
+    a, b = np.maximum(query, 0)[:, None], np.maximum(vectors, 0)
+    shared, total = _sum(np.minimum(a, b)), _sum(np.maximum(a, b))
+    return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0))
+
+
+def _sum(numbers: Doubles) -> Doubles:
+    """The sums of columns. ``np.sum`` of a row would pair numbers up, and round otherwise than a loop does."""
+    return np.asarray(np.add.reduce(np.ascontiguousarray(numbers), axis=0))
+
+
+# File → similarity, and what it is of a document that is similar to nothing.
+_SCRIPTS: dict[str, tuple[Callable[[Doubles, Doubles], Doubles], float]] = {
+    "masked_cosine": (_plus_cosine, 1.0),
+    "fuzzy_jaccard": (_jaccard, 0.0),
+}
+
+
+def parse_script(script: Any, dim: int) -> Script:
+    """The script of a ``script_score`` over vectors of ``dim`` numbers. Raises UnsupportedQuery for any but ours."""
+    if not isinstance(script, Mapping):
+        _unknown(script)
+    names = [name for name in _SCRIPTS if script.get("source") == script_source(name)]
+    if not names or set(script) - {"lang", "source", "params"} or script.get("lang", "painless") != "painless":
+        _unknown(script)
+    params = script.get("params")
+    if not isinstance(params, Mapping) or not {"field", "query"} <= set(params) <= _PARAMS:
+        raise BadInput("malformed params of a script", value=params, expected=" | ".join(sorted(_PARAMS)))
+    if not isinstance(params["field"], str):
+        raise BadInput("malformed field of a script", value=params["field"], expected=VECTOR_FIELD)
+    query, mask = params["query"], params.get("mask")
+    return Script(
+        names[0],
+        params["field"],
+        checked_numbers("query vector", query, dim),
+        np.ones(dim) if mask is None else checked_numbers("mask", mask, dim),
+        _checked_beta(params.get("beta")),
+    )
+
+
+def _unknown(script: Any) -> NoReturn:
+    expected = "an inline script, the text of masked_cosine.painless or fuzzy_jaccard.painless"
+    raise UnsupportedQuery(
+        "the embedded engine runs no scripts but Resift's own", value=str(script)[:200], expected=expected
+    )
+
+
+def _checked_beta(beta: Any) -> float | None:
+    if beta is None:
+        return None
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta <= MAX_BETA:
+        raise BadInput(f"beta is {str(beta)[:200]}", value=beta, expected=f"a number from 0 to {MAX_BETA:g}")
+    return float(beta)
+
+
+def checked_numbers(name: str, values: Any, dim: int) -> Doubles:
+    """``values`` as an array (``dim``,). Raises BadInput if they are anything else."""
+    try:
+        numbers = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.empty(0)
+    # also those that 32 bits do not hold
+    if numbers.shape != (dim,) or not (np.abs(numbers) <= np.finfo(np.float32).max).all():
+        raise BadInput(f"{name} of shape {numbers.shape}", value=str(values)[:200], expected=f"{dim} finite numbers")
+    return numbers
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors (n, K) of an index as they were at a count of its changes, and their rows, in ascending order."""
+
+    changes: int
+    space: str
+    rows: Rows
+    vectors: Floats
+
+    def nearest(self, vector: Floats, k: int | None, least: float, allowed: Rows | None) -> Matches:
+        """The rows of the ``k`` nearest documents, all for None, with a score of ``least``, in ascending order, and
+        Lucene's scores; ``allowed`` may be hits."""
+        near = ((self.vectors - vector) ** 2).sum(axis=1) if self.space == "l2" else self.vectors @ vector
+        scores = lucene_scores(near, self.space)
+        order = np.argsort(-scores, kind="stable")[: np.count_nonzero(scores >= least)]
+        if allowed is not None:
+            order = order[np.isin(self.rows[order], allowed)]
+        order = np.sort(order[:k])
+        return self.rows[order], scores[order]
+
+    def scripted(self, script: Script, rows: Rows) -> Scores:
+        """The scores that a script gives documents; of any other field than VECTOR_FIELD none has a vector."""
+        held = np.isin(rows, self.rows, assume_unique=True) & (script.field == VECTOR_FIELD)
+        return script.scores(self.vectors[np.searchsorted(self.rows, rows[held])], held)
+
+
+class VectorCache:
+    """The vectors of indices, which stay in memory until an index changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Vectors] = {}
+
+    def of(self, db: sqlite3.Connection, tables: IndexTables) -> Vectors:
+        """The vectors of an index."""
+        found = self._kept.get(tables.number)
+        if found is None or found.changes != tables.changes:
+            stored = db.execute(
+                f"SELECT row, vector FROM {tables.documents} WHERE vector IS NOT NULL ORDER BY row"
+            ).fetchall()
+            vectors = np.empty((len(stored), tables.dim), np.float32)
+            for i, (row, blob) in enumerate(stored):
+                vectors[i] = stored_vector(blob, tables.dim, f"row {row}")
+            rows = np.array([row for row, _ in stored], np.int64)
+            found = self._kept[tables.number] = Vectors(tables.changes, tables.meta["space"], rows, vectors)
+        return found
+
+
+def lucene_scores(near: NDArray[Any], space: str) -> Scores:
+    """Lucene's scores (n,) for squared distances, in the space l2, or else for products."""
+    if space == "l2":
+        return np.asarray(1 / (1 + near), np.float32)
+    return np.asarray(np.where(near > 0, near + 1, 1 / (1 - np.minimum(near, 0))), np.float32)

@@ -1,0 +1,399 @@
+"""What the service answers, as ``/openapi.json`` describes it. Answers are made elsewhere; tests hold them to this."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from resift.contracts.search_options import SessionId
+from resift.ranking.judgements import SOURCES
+from resift.reranker.request_bodies import Grade, Vector
+from resift.rewriting.outcome import Outcome
+from resift.schema import said
+
+Hash = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, said("Unix time, in seconds")]
+Title = Annotated[str, said("the first line of the document's encoded text, cut at 80 characters")]
+Address = Annotated[str, Meta(max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://")]
+OutcomeCode = Annotated[
+    str,
+    said(
+        "what became of the search that was to be rewritten; the codes are stable",
+        extra_json_schema={"enum": [outcome.code for outcome in Outcome]},
+    ),
+]
+Source = Annotated[str, said("whence a judgement comes", extra_json_schema={"enum": list(SOURCES)})]
+Point = Annotated[
+    list[Annotated[float, Meta(ge=-1, le=1)]] | None,
+    said("two numbers; null for what has no vector", extra_json_schema={"minItems": 2, "maxItems": 2}),
+]
+DidYouMean = Annotated[
+    str | UnsetType, said("the query text, its misspelt words replaced; absent where none is known to be misspelt")
+]
+
+
+class Reason(Struct):
+    """The judged document that is most like the hit, if it explains the way that the hit went against the engine's own
+    answer: a relevant one of a hit that is higher up, an irrelevant one of a hit that is further down."""
+
+    index: str
+    document: str
+    grade: Grade
+    title: Title
+    similarity: Annotated[float, said("of the hit and the judged document, under the mask")]
+    moved: Annotated[int, said("how many places the hit won against the engine's own answer; its sign is the grade's")]
+
+
+class Card(Struct):
+    """What is shown of a document, in place of its _source."""
+
+    title: Annotated[str, said("of a document without one the first line of its text", max_length=500)]
+    text: Annotated[str, said("its beginning", max_length=400)]
+    link: Address | UnsetType = UNSET
+    image: Address | UnsetType = UNSET
+
+
+class HitReport(Struct):
+    """On reranked hits engine_score, similarity and because with reasons, reranker with method late, and engine_rank
+    with baseline; card where it was asked for."""
+
+    card: Card | UnsetType = UNSET
+    engine_score: Annotated[
+        float | UnsetType | None,
+        said("the engine's score of the query's and the session's words; null where it has none or is not known"),
+    ] = UNSET
+    similarity: Annotated[
+        float | UnsetType | None, said("with the query as the session moved it; null for a document without a vector")
+    ] = UNSET
+    reranker: Annotated[Share | UnsetType, said("by how much the trained reranker is for the hit")] = UNSET
+    engine_rank: Annotated[
+        Positive | UnsetType | None,
+        said("the rank in the engine's own answer; null where it is not among its first hits"),
+    ] = UNSET
+    because: Annotated[
+        Reason | UnsetType | None, said("null where it stayed, or was moved by what others won or lost")
+    ] = UNSET
+
+
+class Hit(Struct):
+    """A hit, as the engine gives it, and what there is to say of it."""
+
+    _index: str
+    _id: str
+    _score: Annotated[
+        float | None,
+        said(
+            "(engine_score) · exp(beta · similarity), with beta = alpha / (1 - alpha), at most 32, and 1 + similarity "
+            "for a cosine; beyond the window the engine's own. With method late that times exp(beta · reranker), by "
+            "the trained reranker's own weight"
+        ),
+    ]
+    _source: Annotated[dict[str, Any] | UnsetType, said("without resift_vector, unless it was asked for by name")] = (
+        UNSET
+    )
+    highlight: dict[str, list[str]] | UnsetType = UNSET
+    matched_queries: Annotated[
+        list[str] | UnsetType, said("names of clauses that the hit matches; resift where the query was rewritten")
+    ] = UNSET
+    resift: HitReport | UnsetType = UNSET
+
+
+class Total(Struct):
+    """How many documents match."""
+
+    value: int
+    relation: Literal["eq", "gte"]
+
+
+class HitList(Struct):
+    """The hits of a page."""
+
+    hits: list[Hit]
+    total: Total | UnsetType = UNSET
+    max_score: float | UnsetType | None = UNSET
+
+
+class ValueCount(Struct):
+    """A value of a field, and how many documents have it."""
+
+    value: str | float | bool
+    count: Positive
+
+
+class PlaneMark(Struct):
+    """A judged document as a point."""
+
+    index: str
+    document: str
+    grade: Grade
+    at: Point
+
+
+class Plane(Struct):
+    """In a session that has taught something the first axis is the way in which it moved the query; the other ones are
+    principal components."""
+
+    hits: Annotated[list[Point], said("in the order of the hits")]
+    marks: list[PlaneMark]
+    query: Point
+    moved: Annotated[Point, said("where the session moved the query; null where it did not")]
+
+
+class SearchReport(Struct):
+    """What became of a search; ``model`` to ``session`` where it was reranked."""
+
+    reranked: bool
+    outcome: OutcomeCode
+    model: Hash | UnsetType = UNSET
+    method: Literal["vectors", "late"] | UnsetType = UNSET
+    alpha: float | UnsetType = UNSET
+    window: int | UnsetType = UNSET
+    session: Annotated[str | UnsetType | None, said("the session, if it has taught anything")] = UNSET
+    did_you_mean: DidYouMean = UNSET
+    facets: Annotated[
+        dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
+        said("of each field the most frequent values, and how many of the documents that were found have them"),
+    ] = UNSET
+    plane: Plane | UnsetType = UNSET
+    reason: Annotated[
+        str | UnsetType, said("why the hits are in the engine's order, or what was left out, such as the session")
+    ] = UNSET
+
+
+class SearchResponse(Struct):
+    """The engine's answer to the rewritten search; aggregations and all else that is not listed come back untouched.
+    Where the search was widened, they and the total count the documents that came in by it too."""
+
+    took: Annotated[int, said("the engine's milliseconds")]
+    timed_out: bool
+    hits: HitList
+    resift: Annotated[
+        SearchReport,
+        Meta(
+            extra_json_schema={
+                "if": {"properties": {"reranked": {"const": True}}},
+                "then": {"required": ["model", "method", "alpha", "window", "session"]},
+                "else": {"required": ["reason"]},
+            }
+        ),
+    ]
+    _shards: dict[str, Any] | UnsetType = UNSET
+
+
+class ListedIndex(Struct):
+    """An index that can be searched."""
+
+    index: str
+    documents: Annotated[Count, said("how many the caller may read")]
+
+
+class IndicesResponse(Struct):
+    """The indices by name, and the methods that a search may name."""
+
+    indices: Annotated[list[ListedIndex], Meta(max_length=200)]
+    methods: Annotated[list[Literal["vectors", "late"]], said("late where a trained reranker is in service")]
+
+
+class ShownIndex(Struct):
+    """The fields of an index and queries that find something in it."""
+
+    index: str
+    indices: Annotated[list[str], said("the own names of all indices that the name stands for")]
+    documents: Annotated[Count, said("how many the caller may read")]
+    fields: Annotated[list[str], said("the text fields; none of an index of which nothing is recorded")]
+    card: Annotated[dict[str, str | None], said("the fields of title, text, link and image")]
+    facets: Annotated[list[str], said("fields with few different values, by which hits can be narrowed down")]
+    examples: Annotated[list[str], said("queries that find something", max_length=3)]
+
+
+class RewriteReport(Struct):
+    """What became of a body."""
+
+    rewritten: Annotated[bool, said("whether the body is another one")]
+    outcome: OutcomeCode
+    reason: Annotated[str | UnsetType, said("why the body was left as it was, or in part, for people")] = UNSET
+
+
+class RewriteResponse(Struct):
+    """The body, rewritten or as it was."""
+
+    body: Annotated[dict[str, Any] | str, said("a text that holds its JSON, where as_text was asked for")]
+    resift: RewriteReport
+
+
+class Judgement(Struct):
+    """A judgement of a session."""
+
+    step: Positive
+    at: Seconds
+    query: str
+    index: str
+    document: str
+    grade: Grade
+    source: Source
+    counts: Annotated[bool, said("not where a later one took its place, or it took one back")]
+
+
+class Because(Struct):
+    """A judged document that counts, and those of its words that lie most in the direction in which it moves the
+    query."""
+
+    index: str
+    document: str
+    grade: Grade
+    title: Title
+    words: list[str]
+
+
+class Dimension(Struct):
+    """A dimension of the vectors."""
+
+    dimension: int
+    weight: Annotated[
+        float,
+        said("how much it gains in the direction in which queries move; with a mask, how far its weight is from 1"),
+    ]
+    words: Annotated[list[str], said("words that are largest in it")]
+
+
+class Learned(Struct):
+    """What a session's judgements say, in words."""
+
+    because: list[Because]
+    towards: Annotated[list[str], said("words that the query is moved towards")]
+    away: Annotated[list[str], said("words that it is moved away from; none without irrelevant documents")]
+    asked: Annotated[list[str], said("words that the engine is asked for too, heaviest first")]
+    stronger: list[Dimension]
+    weaker: list[Dimension]
+
+
+class Session(Struct):
+    """All that is kept of a session, and what was learned from it."""
+
+    session: SessionId
+    created: Seconds
+    expires: Annotated[Seconds, said("using the session puts it off")]
+    steps: int
+    judgements: list[Judgement]
+    learned: Annotated[Learned | None, said("null where nothing counts, or none of the documents is there")]
+
+
+class FeedbackResponse(Session):
+    """The session after this step."""
+
+    changed: Annotated[dict[str, float], said("how far the mask and the query's shift moved, as lengths (l2)")]
+
+
+class Deleted(Struct):
+    """A session is forgotten."""
+
+    session: SessionId
+    deleted: bool
+
+
+class DeletedSessions(Struct):
+    """Sessions are forgotten, with their judgements in other indices."""
+
+    index: str
+    deleted: Annotated[int, said("how many sessions")]
+
+
+class WithoutSession(Struct):
+    """Only where the session could not be asked for, and the query alone counted."""
+
+    session: None
+    reason: str
+
+
+class Result(Struct):
+    """A document's relevance."""
+
+    index: Annotated[int, said("position in documents, from 0")]
+    relevance_score: Annotated[Share, said("(1 + similarity) / 2, in at most six digits; what is under 0.0001 is 0")]
+    document: Annotated[dict[str, str] | UnsetType, said("its text, with return_documents")] = UNSET
+
+
+class RerankResponse(Struct):
+    """The best documents, best first."""
+
+    model: str
+    results: list[Result]
+    resift: WithoutSession | UnsetType = UNSET
+
+
+class ScoreResponse(Struct):
+    """A score for each hit, in the order in which they came."""
+
+    scores: Annotated[list[float], said("combined scores, in six digits")]
+    resift: WithoutSession | UnsetType = UNSET
+
+
+class Embedding(Struct):
+    """A vector, or the base64 of its little-endian 32-bit floats."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: Vector | str
+
+
+class EmbeddingsResponse(Struct):
+    """A vector for each text, in order."""
+
+    object: Literal["list"]
+    model: str
+    data: list[Embedding]
+    usage: Annotated[dict[str, Literal[0]], said("nothing is counted")]
+
+
+class UbiTaken(Struct):
+    """How many events or queries were stored, and how many dropped."""
+
+    stored: Count
+    dropped: Annotated[
+        dict[str, Positive], said("by reason: malformed, too_large, too_many, flood, refused (by the engine)")
+    ]
+
+
+class Health(Struct):
+    """Alive."""
+
+    status: Literal["ok"]
+    version: str
+    model: str
+    model_hash: Hash
+    static_queries: Annotated[Hash | None, said("the hash of the static queries that are searched with the model")]
+
+
+class Readiness(Struct):
+    """Ready."""
+
+    status: Literal["ok"]
+    engine: Annotated[str, said("name and version")]
+
+
+class Problem(Struct):
+    """What is wrong."""
+
+    code: Annotated[str, said("stable: test this, not the message")]
+    message: str
+    value: Annotated[
+        str | int | bool | UnsetType,
+        said("what was wrong, as text where it is no integer or boolean, cut at 200 characters"),
+    ] = UNSET
+    expected: str | UnsetType = UNSET
+    request_id: Annotated[
+        Annotated[str, Meta(pattern="^[!-~]{1,128}$")] | UnsetType,
+        said(
+            "the request's X-Opaque-Id or X-Request-Id, or one that it was given: every answer has it as X-Request-Id"
+        ),
+    ] = UNSET
+
+
+class Error(Struct):
+    """Any error."""
+
+    error: Problem

@@ -1,0 +1,298 @@
+"""``/openapi.json``: the HTTP API as OpenAPI 3.1, made of the types of its requests, answers and errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from resift import errors
+from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest
+from resift.errors import ResiftError
+from resift.reranker import answers, api, collector
+from resift.reranker.access.keys import SCOPES
+from resift.reranker.access.requests import OPEN, scope_of
+from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
+from resift.reranker.config import Config
+from resift.reranker.limits import MAX_CONTAINERS, MAX_DEPTH, MAX_QUERY_VALUES, MAX_VALUES
+from resift.reranker.request_bodies import (
+    EmbeddingsRequest,
+    FeedbackRequest,
+    RerankRequest,
+    RewriteRequest,
+    ScoreRequest,
+    SessionRequest,
+)
+from resift.schema import fields_of, without_links
+from resift.version import __version__
+
+Schema = dict[str, Any]
+_JSON, _TEMPLATE = "application/json", "#/components/schemas/{name}"
+_OPEN = ("SearchResponse", "Hit", "SessionRequest", "TextObject")  # others' fields may stand in them, too
+_OF_HTTP = {"no_such_path": 404, "method_not_allowed": 405, "http_error": None}
+_DESCRIPTION = (
+    "Bodies are JSON objects, sent with Content-Type: application/json. Where the service has API keys, each call "
+    "needs one with the scope that its `security` names; without keys only this machine is served. NaN and Infinity "
+    "are refused. In requests null counts as missing, and fields that are not listed are refused. A body may have "
+    f"RESIFT_MAX_BODY bytes ({{max_body}} by default) and {MAX_VALUES} values, of which {MAX_CONTAINERS} may be lists "
+    f"and objects; a text RESIFT_MAX_TEXT characters ({MAX_TEXT} by default). A query or filter may have {MAX_DEPTH} "
+    f"levels of lists and objects, and {MAX_QUERY_VALUES} values."
+)
+
+
+class Operation(NamedTuple):
+    """What an endpoint of Flask's is: method and path as a ``call``, types of its ``answer`` and ``body``, and statuses
+    that it may have as ``errors``, beside those of all of its kind. A text's answer is its media type. What it is
+    ``about`` is what its view's docstring says, where there is one."""
+
+    call: str
+    answer: Any
+    errors: str = ""
+    body: Any = None
+    example: Any = None
+    about: str = ""
+
+
+_ANNA: Schema = {"session": "anna", "index": "resift-news", "query": "fire"}
+_SEARCH = {**_ANNA, "size": 3, "highlight": True, "reasons": True, "baseline": True}
+_BODY: Schema = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"session": "anna", "alpha": 0.5}}}
+_TEXTS = ["the bank", "flames in the forest"]
+_JUDGEMENT: Schema = {"step": 1, "query": "fire", "index": "resift-news", "document": "1", "grade": 1}
+_RERANK: Schema = {"query": "fire", "documents": _TEXTS, "top_n": 1, "return_documents": True}
+_SCORE: Schema = {"query": "fire", "session": "anna", "documents": _TEXTS, "engine_scores": [2.1, 1.4], "alpha": 0.5}
+_UBI: Schema = {"application": "shop", "query_id": "q-1", "client_id": "anna", "timestamp": "2026-11-22T12:00:00.000Z"}
+_OBJECT: Schema = {"object": {"object_id": "B07", "object_id_field": "sku"}, "position": {"ordinal": 3}}
+_CLICK: Schema = {**_UBI, "action_name": "click", "session_id": "visit-1", "event_attributes": _OBJECT}
+_OF_SESSION = "/v1/sessions/{session}"
+OPERATIONS = {
+    "api.search": Operation("POST /v1/search", answers.SearchResponse, "404 409", SearchRequest, _SEARCH),
+    "api.list_indices": Operation("GET /v1/indices", answers.IndicesResponse),
+    "api.describe_index": Operation("GET /v1/indices/{index}", answers.ShownIndex, "404 409"),
+    "api.rewrite": Operation(
+        "POST /v1/rewrite", answers.RewriteResponse, "404 409", RewriteRequest, {"index": "resift-news", "body": _BODY}
+    ),
+    "api.feedback": Operation(
+        "POST /v1/feedback",
+        answers.FeedbackResponse,
+        "404 409 429",
+        FeedbackRequest,
+        {**_ANNA, "relevant": ["1"], "irrelevant": ["3"]},
+    ),
+    "api.delete_sessions": Operation("DELETE /v1/sessions", answers.DeletedSessions),
+    "api.get_session": Operation(f"GET {_OF_SESSION}", answers.Session, "404 409"),
+    "api.put_session": Operation(
+        f"PUT {_OF_SESSION}", answers.Session, "404 409 429", SessionRequest, {"judgements": [_JUDGEMENT]}
+    ),
+    "api.delete_session": Operation(f"DELETE {_OF_SESSION}", answers.Deleted, "404"),
+    "api.undo": Operation(f"POST {_OF_SESSION}/undo", answers.Session, "404 409 415"),
+    "api.rerank": Operation("POST /v1/rerank", answers.RerankResponse, "404", RerankRequest, _RERANK),
+    "api.score": Operation("POST /v1/score", answers.ScoreResponse, "404", ScoreRequest, _SCORE),
+    "api.embeddings": Operation(
+        "POST /v1/embeddings",
+        answers.EmbeddingsResponse,
+        "404",
+        EmbeddingsRequest,
+        {"input": ["a bushfire", "the ceasefire"]},
+    ),
+    "ubi.events": Operation("POST /ubi_events", answers.UbiTaken, "429", list, [_CLICK]),
+    "ubi.queries": Operation("POST /ubi_queries", answers.UbiTaken, "429", list, [{**_UBI, "user_query": "fire"}]),
+    "healthz": Operation("GET /healthz", answers.Health, about="The reranker is alive; the engine is not asked."),
+    "readyz": Operation("GET /readyz", answers.Readiness, "503", about="The engine answers too."),
+    "metrics": Operation("GET /metrics", "text/plain", about="Requests, seconds and outcomes, for Prometheus."),
+    "openapi": Operation("GET /openapi.json", dict, about="This document."),
+    "script": Operation("GET /resift.js", "text/javascript", about="What pages of one's own search and mark with."),
+    "page": Operation("GET /", "text/html", about="The search page. Its scripts and style are under /static."),
+}
+# where the engine is asked with the caller's own credentials
+_AS_CALLER = ("search", "list_indices", "describe_index", "feedback", "get_session", "put_session", "undo")
+_TAGS = {"/v1/(search|indices|rewrite)": "search", "/v1/(feedback|sessions)|/ubi": "sessions", "/v1": "models"}
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_PARAMETERS = {
+    "session": {"name": "session", "in": "path", "required": True, "example": "anna", "schema": {"type": "string"}},
+    "index": {"name": "index", "in": "path", "required": True, "example": "resift-news", "schema": _TEXT},
+}
+_IN_QUERY = {
+    "api.delete_sessions": {**_PARAMETERS["index"], "in": "query"},
+    "page": {**_PARAMETERS["index"], "in": "query", "required": False},
+}
+_KEY_ONLY = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "rsf_…",
+        "description": "An API key of the service, which is not handed on. The roles are its scopes: "
+        f"{', '.join(SCOPES)}.",
+    },
+    "key_header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-Api-Key",
+        "description": "The same, beside an Authorization for the engine.",
+    },
+}
+_CREDENTIALS = {
+    scheme: {
+        "type": "http",
+        "scheme": scheme,
+        "description": "Authorization that is no API key of the service is handed to the engine.",
+    }
+    for scheme in ("basic", "bearer")
+}
+
+
+@cache
+def document() -> Schema:
+    """The whole document."""
+    paths: Schema = {}
+    for endpoint, operation in OPERATIONS.items():
+        method, path = operation.call.split()
+        paths.setdefault(path, {})[method.lower()] = _operation(endpoint, operation)
+    refused = sorted({status for status in statuses().values() if status is not None})
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Resift's reranker",
+            "version": __version__,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "description": _DESCRIPTION.format(max_body=fields_of(Config)["max_body"].default),
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name} for name in (*_TAGS.values(), "operations")],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {**_KEY_ONLY, **_CREDENTIALS},
+            "responses": {f"Status{status}": _refusal(status) for status in refused},
+            "schemas": _schemas(),
+        },
+    }
+
+
+def _operation(endpoint: str, operation: Operation) -> Schema:
+    scope, path, name = scope_of(endpoint), operation.call.split()[1], endpoint.rpartition(".")[2]
+    views = api if endpoint.startswith("api.") else collector
+    summary, _, description = (operation.about or inspect.getdoc(getattr(views, name)) or "").partition("\n\n")
+    statuses = {"403", *operation.errors.split()}
+    statuses |= set() if scope == OPEN else {"401"} if endpoint == "metrics" else {"400", "401", "503"}
+    statuses |= {"413", "415"} if operation.body else set()
+    parameters = [_PARAMETERS[each] for each in re.findall(r"{(\w+)}", path)]
+    parameters += [_IN_QUERY[endpoint]] if endpoint in _IN_QUERY else []
+    text_kind = isinstance(operation.answer, str)
+    content = {"schema": {"type": "string"} if text_kind else _reference(operation.answer)}
+    described: Schema = {
+        "operationId": _camel(endpoint.removeprefix("api.").replace(".", "_")),
+        "tags": [next((tag for start, tag in _TAGS.items() if re.match(start, path)), "operations")],
+        "summary": " ".join(summary.split()).rstrip("."),
+        "description": " ".join(description.split()),
+        "security": [] if scope == OPEN else list(_security(scope, name in _AS_CALLER)),
+        "parameters": parameters,
+        "responses": {
+            "200": {
+                "description": _meaning(operation.answer),
+                "content": {operation.answer if text_kind else _JSON: content},
+            },
+            **{status: {"$ref": f"#/components/responses/Status{status}"} for status in sorted(statuses)},
+            "default": {"description": "Any other error.", "content": {_JSON: {"schema": _reference(answers.Error)}}},
+        },
+    }
+    if operation.body:
+        content = {"schema": _reference(operation.body), "example": operation.example}
+        described["requestBody"] = {"required": True, "content": {_JSON: content}}
+    return described
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
+
+
+def _meaning(answer: Any) -> str:
+    return (
+        " ".join((answer.__doc__ or "").split()) if isinstance(answer, type(msgspec.Struct)) else "What is asked for."
+    )
+
+
+def _reference(kind: Any) -> Schema:
+    named = {list: "UbiItems", dict: None}.get(kind, getattr(kind, "__name__", None))
+    return {"type": "object"} if named is None else {"$ref": _TEMPLATE.format(name=named)}
+
+
+def _security(scope: str, as_caller: bool) -> Iterator[Schema]:
+    yield from ({}, {"key": [scope]}, {"key_header": [scope]})
+    if as_caller:
+        yield from ({name: []} for name in _CREDENTIALS)
+        yield from ({name: [], "key_header": [scope]} for name in _CREDENTIALS)
+
+
+def _kinds() -> list[type[ResiftError]]:
+    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ResiftError)]
+
+
+def statuses() -> dict[str, int | None]:
+    """Every error code with its status; None where it varies."""
+    return {**{kind.code: kind("").status for kind in _kinds()}, **_OF_HTTP}
+
+
+def _refusal(status: int) -> Schema:
+    """The answer of a status: what its codes mean."""
+    meanings = {kind.code: " ".join((kind.__doc__ or "").split()) for kind in _kinds() if kind("").status == status}
+    refusal: Schema = {
+        "description": " ".join(f"{code}: {meaning}" for code, meaning in meanings.items()) or "No such route.",
+        "content": {_JSON: {"schema": _reference(answers.Error)}},
+    }
+    if status == errors.QuotaExceeded.status:
+        wait = {"description": "Seconds until the next day of UTC.", "schema": {"type": "integer"}}
+        refusal["headers"] = {"Retry-After": wait}
+    return refusal
+
+
+def _schemas() -> Schema:
+    requests = [operation.body for operation in OPERATIONS.values() if operation.body not in (None, list)]
+    kinds = [
+        operation.answer for operation in OPERATIONS.values() if isinstance(operation.answer, type(msgspec.Struct))
+    ]
+    _, made = msgspec.json.schema_components(
+        [*requests, PipelineOptions, *kinds, answers.Error], ref_template=_TEMPLATE
+    )
+    schemas: Schema = _without_links(made)
+    for kind in [*requests, PipelineOptions]:
+        _let_null_count_as_missing(schemas[kind.__name__])
+    for name in _OPEN:
+        schemas[name]["additionalProperties"] = True
+    schemas["ScoreRequest"]["anyOf"] = [{"required": ["vectors"]}, {"required": ["documents"]}]
+    code = schemas["Problem"]["properties"]["code"]
+    code |= {"enum": list(statuses()), "x-statuses": statuses()}
+    schemas["UbiItems"] = {
+        "type": "array",
+        "description": "Events or queries of UBI's schema 1.3. One that is malformed, has more than "
+        f"{MAX_ITEM} bytes, is beyond the first {MAX_ITEMS} of a request, or beyond {MAX_A_MINUTE} of its client in a "
+        "minute, is dropped and counted, and is no error. A time in the future, or none, becomes the present one.",
+        "items": {},
+    }
+    return schemas
+
+
+def _without_links(value: Any) -> Any:
+    """A schema whose descriptions keep the words of links, which lead to pages of docs/."""
+    if isinstance(value, Mapping):
+        return {name: _without_links(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_links(inner) for inner in value]
+    return without_links(value) if isinstance(value, str) else value
+
+
+def _let_null_count_as_missing(schema: Schema) -> None:
+    for name, its in schema["properties"].items():
+        if its.get("default", "") is None:
+            del its["default"]  # what is missing says
+        if name in schema["required"]:
+            continue
+        if "anyOf" in its:
+            its["anyOf"] += [] if {"type": "null"} in its["anyOf"] else [{"type": "null"}]
+        elif "enum" in its:
+            its["enum"] = [*its["enum"], None]
+        else:
+            its["type"] = [its["type"], "null"]

@@ -1,0 +1,187 @@
+"""What the bodies of requests may say, but for a search's, which :mod:`resift.contracts.search_options` has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from resift.contracts.search_options import Alpha, Name, SessionId, Text
+from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_NUMBER
+from resift.schema import said, schema_of
+from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
+
+DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
+Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids, which are strings")]
+Grade = Annotated[float, said("1 relevant, -1 irrelevant, 0.5 clicked, -0.25 skipped, 0 taken back", ge=-1, le=1)]
+Vector = Annotated[
+    list[Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]], said("as many numbers as the model has dimensions")
+]
+Whole = Annotated[int, Meta(ge=0, le=10**9)]
+SameModel = Annotated[str | None, said("name or hash; another than the one at work is refused", "the one at work")]
+Truncate = Annotated[bool, said("cut long texts instead of refusing them")]
+
+
+class TextObject(Struct):
+    """A document as some clients send it."""
+
+    text: str | None = None
+
+
+_Item = str | TextObject | None
+
+
+class RewriteRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A search body that is to be rewritten."""
+
+    index: Annotated[Name, said("what is searched")]
+    body: Annotated[
+        dict[str, Any], said("a search body; its `ext.ml_inference` says what is wanted", title="a search body")
+    ]
+    model: SameModel = None
+    as_text: Annotated[bool, said("whether the body comes back as a string that holds its JSON")] = False
+    hide_vectors: Annotated[
+        bool, said("whether the body's `_source` leaves out the fields `resift_vector*`, unless it names one")
+    ] = False
+
+
+class FeedbackRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """At least one and at most 100 documents must be marked, and none twice."""
+
+    session: Annotated[SessionId, said("1 to 128 letters, digits and `_ . : -`; the first feedback begins it")]
+    index: Annotated[
+        Name,
+        said(
+            "where the documents are: best the name that was searched ([several indices](#several-indices)); at most "
+            "1024 bytes"
+        ),
+    ]
+    query: Annotated[Text, said(f"what was searched for; {MAX_QUERY} characters of it are stored")] = ""
+    relevant: Annotated[Ids, said(f"ids of documents, grade 1; an id has at most {MAX_DOCUMENT_ID} bytes", "none")] = (
+        field(default_factory=list)
+    )
+    irrelevant: Annotated[Ids, said("ids of documents, grade -1", "none")] = field(default_factory=list)
+    clicked: Annotated[Ids, said("ids of hits that were opened, grade 0.5", "none")] = field(default_factory=list)
+    skipped: Annotated[Ids, said("ids of hits above an opened one that were not opened, grade -0.25", "none")] = field(
+        default_factory=list
+    )
+    neutral: Annotated[Ids, said("ids whose earlier judgements are withdrawn, grade 0", "none")] = field(
+        default_factory=list
+    )
+    scores: Annotated[
+        dict[str, Annotated[float, Meta(ge=-1, le=1)]],
+        said(
+            'what a model judged: numbers from -1 to 1 by id, `{"4": 0.9, "1": -0.3}`; the sign says which way, the '
+            "size how much it counts ([an example](agents.md#what-a-model-judged))",
+            "none",
+            max_length=MAX_JUDGEMENTS,
+            title="numbers from -1 to 1 by document id",
+            extra_json_schema={"propertyNames": {"minLength": 1, "maxLength": 512}},
+        ),
+    ] = field(default_factory=dict)
+
+
+class GivenJudgement(Struct, kw_only=True):
+    """A judgement of a session, as its description holds it."""
+
+    index: Name
+    document: DocumentId
+    grade: Grade
+    query: str | None = None
+    at: Annotated[Annotated[float, Meta(ge=0, le=LATEST)] | None, said("Unix time, in seconds")] = None
+    step: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    source: Annotated[
+        Literal["mark", "click", "skip", "model"] | None,
+        said("without it a grade of 0.5 is a click's and -0.25 a skip's, as in sessions of version 0.1"),
+    ] = None
+
+
+class SessionRequest(Struct, kw_only=True):
+    """What a GET of a session answers; the rest of it is not read."""
+
+    judgements: Annotated[list[GivenJudgement], said("at most 100", title="a list of judgements")]
+
+
+class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Documents that are to be ordered by their similarity with a query."""
+
+    query: Annotated[Text, said("a text")]
+    documents: Annotated[
+        str | Annotated[list[_Item], Meta(max_length=MAX_DOCUMENTS)],
+        said("texts, or objects with a `text`", title="a list of strings"),
+    ]
+    top_n: Annotated[Whole | None, said("how many results", "all")] = None
+    method: Annotated[
+        Literal["auto", "vectors", "dynamax", "late"],
+        said(
+            "`late`: the [trained reranker](rerankers.md) in service, not with a session; `vectors`; `auto` is `late` "
+            "where there is one; `dynamax`: compare the words of query and document instead of their vectors, names "
+            "and other words without one by their spelling; slower, not with a session"
+        ),
+    ] = "auto"
+    return_documents: Annotated[bool, said("put the texts into the results")] = False
+    session: Annotated[SessionId | None, said("as in a search")] = None
+    model: SameModel = None
+    truncate: Truncate = False
+
+
+class ScoreRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Hits that are to be scored: vectors or documents are needed, and a query, or a session that learned something."""
+
+    query: Annotated[Text, said("a text; it may be missing where the session has taught something")] = ""
+    session: Annotated[
+        str | None, said('`""` counts as none', extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{0,128}$"})
+    ] = None
+    vectors: Annotated[
+        list[Any] | None,
+        said("the hits' vectors, or …", title="a list of vectors", extra_json_schema={"items": schema_of(Vector)}),
+    ] = None
+    documents: Annotated[
+        str | Annotated[list[_Item], Meta(max_length=MAX_DOCUMENTS)] | None,
+        said("… their texts, where there are no `vectors`", title="a list of strings"),
+    ] = None
+    engine_scores: Annotated[
+        Annotated[list[Annotated[float, Meta(gt=-1e300, lt=1e300)]], Meta(max_length=MAX_DOCUMENTS)] | None,
+        said("a number for each hit; without them the first hit counts as the best", "by rank"),
+    ] = None
+    method: Annotated[
+        Literal["auto", "vectors", "late"],
+        said(
+            "`late` scores `documents` by the [trained reranker](rerankers.md), not with a session; `vectors`; `auto` "
+            "is `late` where it can be"
+        ),
+    ] = "auto"
+    alpha: Annotated[
+        Alpha | None,
+        said(
+            "weight of the similarity, or of the reranker's scores",
+            "as in a search, which is [less](rewriting.md#words-without-vectors) where general vectors lack words of "
+            "the query; the reranker's own for `late`",
+        ),
+    ] = None
+    normalization: Annotated[
+        Literal["min_max", "l2", "z_score", "bounded", "rrf"] | None,
+        said(
+            "how both scores are made comparable before they are added: `min_max`, `l2`, `z_score`, `bounded` or `rrf`",
+            "`min_max`; for `late` the product, as in a search, or `z_score` where `engine_scores` are missing or "
+            "below 0",
+        ),
+    ] = None
+    model: SameModel = None
+    truncate: Truncate = False
+
+
+class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Texts whose vectors are asked for."""
+
+    input: Annotated[
+        str | Annotated[list[_Item], Meta(max_length=MAX_INPUTS)],
+        said("a text or a list of texts", title="a list of strings"),
+    ]
+    encoding_format: Annotated[
+        Literal["float", "base64"],
+        said("or `base64`, of the little-endian 32-bit floats: two thirds of the bytes, and sooner read"),
+    ] = "float"
+    dimensions: Annotated[Whole | None, said("only the model's own number", "none")] = None
+    model: SameModel = None
+    truncate: Truncate = False

@@ -1,0 +1,249 @@
+"""The embedded engine beside a real OpenSearch: k-NN, hybrid queries, and hits that are collapsed or left out.
+
+Of a hybrid query's hits with equal scores OpenSearch has no order that means anything (that of a hash table), so there
+each group of equal scores is compared as a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from differential import (
+    BOUNDED,
+    DIM,
+    FILTERS,
+    KNN,
+    QUERIES,
+    Twins,
+    documents_with_vectors,
+    hybrids,
+    ranking,
+    text_clauses,
+    vectors,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resift.contracts.query_dsl import VECTOR_FIELD
+from resift.errors import ResiftError
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+COUNT = 300
+pytestmark = pytest.mark.since(3, "scores of words are 2.2 times as high")
+
+
+@pytest.fixture(scope="module", params=["innerproduct", "l2"])
+def twins(
+    request: pytest.FixtureRequest, cluster: OpenSearchEngine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Twins]:
+    """An index of all documents in each k-NN space."""
+    path = tmp_path_factory.mktemp("twins") / "engine.db"
+    with Twins.of(path, cluster, vectors(request.param), "english", documents_with_vectors(COUNT)) as found:
+        yield found
+
+
+def tied(hits: dict[str, Any], body: dict[str, Any], off: float) -> list[tuple[float, set[Any]]]:
+    """The scores, highest first, each with the hits that have it, or with the values that these are collapsed by."""
+    groups: list[tuple[float, set[Any]]] = []
+    for hit in hits["hits"]:
+        if not groups or groups[-1][0] != pytest.approx(hit["_score"], rel=1e-5, abs=off):
+            groups.append((hit["_score"], set()))
+        groups[-1][1].add(str(hit.get("fields")) if "collapse" in body else hit["_id"])
+    return groups
+
+
+def assert_same_up_to_ties(ours: dict[str, Any], theirs: dict[str, Any], body: dict[str, Any]) -> None:
+    # The last bits of scores differ, and to normalize them is to divide them by how little they differ.
+    off = 1e-5 if "normalization-processor" in str(body) else 1e-9
+    found, expected = (tied(hits, body, off) for hits in (ours, theirs))
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in expected], rel=1e-5, abs=off), body
+    assert [those for _, those in found] == [those for _, those in expected], body
+
+
+@BOUNDED
+@given(queries=st.lists(KNN, min_size=20, max_size=20))
+def test_the_same_neighbours(twins: Twins, queries: list[dict[str, Any]]) -> None:
+    bodies = [{"query": query, "size": 60, "_source": False} for query in queries]
+    for body, ours, theirs in twins.hits(bodies):
+        assert_same_up_to_ties(ours, theirs, body)
+        assert ours["total"] == theirs["total"], body
+
+
+@BOUNDED
+@given(
+    queries=st.lists(KNN, min_size=20, max_size=20),
+    reach=st.one_of(
+        st.floats(0.05, 1).map(lambda score: {"min_score": score}),
+        st.floats(0.05, 4).map(lambda distance: {"max_distance": distance}),
+    ),
+)
+def test_the_same_neighbours_within_a_radius(
+    twins: Twins, queries: list[dict[str, Any]], reach: dict[str, float]
+) -> None:
+    for query in queries:
+        del query["knn"][VECTOR_FIELD]["k"]
+        query["knn"][VECTOR_FIELD].update(reach)
+    bodies = [{"query": query, "size": COUNT, "_source": False} for query in queries]
+    for body, ours, theirs in twins.hits(bodies):
+        assert_same_up_to_ties(ours, theirs, body)
+
+
+@BOUNDED
+@given(bodies=st.lists(hybrids(), min_size=20, max_size=20))
+def test_the_same_hits_of_hybrid_queries(twins: Twins, bodies: list[dict[str, Any]]) -> None:
+    asked = [{**body, "size": COUNT, "_source": False} for body in bodies]
+    for body, ours, theirs in twins.hits(asked):
+        assert_same_up_to_ties(ours, theirs, body)
+        assert ours["total"] == theirs["total"], body
+
+
+@BOUNDED
+@given(
+    bodies=st.lists(hybrids(), min_size=10, max_size=10),
+    least=st.one_of(st.none(), st.floats(0.01, 0.6)),
+    condition=st.one_of(st.none(), FILTERS),
+    collapse=st.booleans(),
+)
+def test_the_same_hits_of_hybrid_queries_are_left_out(
+    twins: Twins, bodies: list[dict[str, Any]], least: float | None, condition: dict[str, Any] | None, collapse: bool
+) -> None:
+    more: dict[str, Any] = {"size": COUNT, "_source": False}
+    more |= {} if least is None else {"min_score": least}
+    more |= {} if condition is None else {"post_filter": condition}
+    more |= {"collapse": {"field": "place"}} if collapse else {}
+    for body, ours, theirs in twins.hits([{**body, **more} for body in bodies]):
+        assert_same_up_to_ties(ours, theirs, body)
+        assert ours["total"] == theirs["total"], body
+
+
+@BOUNDED
+@given(bodies=st.lists(hybrids(), min_size=3, max_size=3), size=st.integers(1, 40))
+def test_pages_of_a_hybrid_query_joined_are_the_whole_result(
+    twins: Twins, bodies: list[dict[str, Any]], size: int
+) -> None:
+    for body in bodies:
+        for engine in (twins.embedded, twins.cluster):
+            (whole,) = engine.search_all(twins.index, [{**body, "size": COUNT}])
+            pages = [{**body, "from": start, "size": size} for start in range(0, len(whole.hits) + 1, size)]
+            joined = [hit["_id"] for page in engine.search_all(twins.index, pages) for hit in page.hits]
+            assert joined == [hit["_id"] for hit in whole.hits], body
+
+
+@BOUNDED
+@given(bodies=st.lists(hybrids(), min_size=10, max_size=10), rescored=text_clauses(), window=st.integers(1, 50))
+def test_sub_queries_are_rescored_before_they_are_combined(
+    twins: Twins, bodies: list[dict[str, Any]], rescored: dict[str, Any], window: int
+) -> None:
+    rescore = {"window_size": window, "query": {"rescore_query": rescored}}
+    for body, ours, theirs in twins.hits([{**body, "rescore": rescore, "size": COUNT} for body in bodies]):
+        assert_same_up_to_ties(ours, theirs, body)
+
+
+@BOUNDED
+@given(
+    queries=st.lists(QUERIES, min_size=20, max_size=20),
+    field=st.sampled_from(["place", "year", "rating"]),
+    start=st.integers(0, 6),
+    size=st.integers(0, 15),
+)
+def test_the_same_hits_are_collapsed(
+    twins: Twins, queries: list[dict[str, Any]], field: str, start: int, size: int
+) -> None:
+    more = {"collapse": {"field": field}, "from": start, "size": size, "_source": False}
+    for body, ours, theirs in twins.hits([{"query": query, **more} for query in queries]):
+        assert ranking(ours) == pytest.approx(ranking(theirs), rel=1e-5, abs=1e-9), body
+        assert [(hit["_id"], hit.get("fields")) for hit in ours["hits"]] == [
+            (hit["_id"], hit.get("fields")) for hit in theirs["hits"]
+        ], body
+        if "exists" not in str(body):
+            assert ours["total"] == theirs["total"], body
+
+
+@BOUNDED
+@given(
+    queries=st.lists(text_clauses(), min_size=20, max_size=20),
+    least=st.floats(0.1, 4),
+    condition=FILTERS,
+    window=st.integers(0, 20),
+)
+def test_the_same_hits_are_left_out(
+    twins: Twins, queries: list[dict[str, Any]], least: float, condition: dict[str, Any], window: int
+) -> None:
+    more: dict[str, Any] = {"post_filter": condition, "min_score": least, "size": COUNT, "_source": False}
+    if window:
+        more["rescore"] = {"window_size": window, "query": {"rescore_query": queries[0]}}
+    for body, ours, theirs in twins.hits([{"query": query, **more} for query in queries]):
+        assert list(ranking(ours)) == list(ranking(theirs)), body
+        assert ranking(ours) == pytest.approx(ranking(theirs), rel=1e-5, abs=1e-9), body
+        assert ours["total"] == theirs["total"] or "exists" in str(body), body
+
+
+WORDS = {"match": {"text": {"query": "storm fire", "_name": "words"}}}
+NEAR = {"knn": {VECTOR_FIELD: {"vector": [0.1] * DIM, "k": 5}}}
+
+
+def hybrid(*queries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"hybrid": {"queries": list(queries), **more}}
+
+
+def combined(config: dict[str, Any], kind: str = "normalization-processor", **more: Any) -> dict[str, Any]:
+    """A body with a hybrid query whose scores a processor combines."""
+    return {"query": hybrid(WORDS, **more), "search_pipeline": {"phase_results_processors": [{kind: config}]}}
+
+
+def test_highlights_and_names_of_a_hybrid_query(twins: Twins) -> None:
+    query = hybrid(WORDS, NEAR, _name="whole")
+    body = {"query": query, "highlight": {"fields": {"text": {"number_of_fragments": 0}}}, "size": COUNT}
+    ((_, ours, theirs),) = twins.hits([{**combined({}), **body}])
+    shown = [
+        {hit["_id"]: (hit.get("highlight"), sorted(hit["matched_queries"]), hit["_source"]) for hit in one["hits"]}
+        for one in (ours, theirs)
+    ]
+    assert shown[0] == shown[1]
+    # without a pipeline OpenSearch gives scores of -9.5e9 and hits that come twice
+    assert twins.embedded.search(twins.index, body).response["hits"] == ours
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"query": hybrid()},
+        {"query": hybrid(*[WORDS] * 6)},
+        {"query": hybrid(WORDS, boost=2)},
+        {"query": hybrid(WORDS, other=1)},
+        {"query": hybrid(hybrid(WORDS))},
+        {"query": {"bool": {"must": [hybrid(WORDS)], "should": [WORDS]}}},
+        {"query": hybrid(WORDS, pagination_depth=0)},
+        {"query": hybrid(WORDS, pagination_depth=10_001)},
+        {"query": hybrid(WORDS), "from": 1},
+        combined({}, pagination_depth=3) | {"from": 4},
+        combined({"combination": {"parameters": {"weights": [0.3, 0.3, 0.4]}}}),
+        combined({"combination": {"parameters": {"weights": [0.5]}}}),
+        combined({"combination": {"parameters": {"weights": "1"}}}),
+        combined({"combination": {"technique": "median"}}),
+        combined({"normalization": {"technique": "softmax"}}),
+        combined({"normalization": {"technique": "z_score"}, "combination": {"technique": "geometric_mean"}}),
+        combined({"combination": {"technique": "rrf", "rank_constant": 0}}, "score-ranker-processor"),
+        combined({}, "other-processor"),
+        {"query": WORDS, "search_pipeline": "nowhere"},
+        {"query": WORDS, "collapse": {"field": "text"}},
+        {"query": WORDS, "collapse": {"field": "langs.code"}},
+        {"query": WORDS, "collapse": {"field": "flag"}},
+        {"query": WORDS, "collapse": {"field": VECTOR_FIELD}},
+        {"query": WORDS, "collapse": {}},
+        {"query": WORDS, "collapse": "place"},
+        {"query": WORDS, "collapse": {"field": "place"}, "rescore": {"query": {"rescore_query": WORDS}}},
+        {"query": WORDS, "min_score": None},
+        {"query": {"knn": {VECTOR_FIELD: {"vector": [0.1] * DIM}}}},
+        {"query": {"knn": {VECTOR_FIELD: {"vector": [0.1] * DIM, "k": 2, "min_score": 1}}}},
+        {"query": {"knn": {VECTOR_FIELD: {"vector": [0.1] * DIM, "min_score": -1}}}},
+    ],
+    ids=str,
+)
+def test_what_opensearch_refuses(twins: Twins, body: dict[str, Any]) -> None:
+    for engine in (twins.embedded, twins.cluster):
+        with pytest.raises(ResiftError) as caught:
+            engine.search(twins.index, body)
+        assert caught.value.status == 400, caught.value

@@ -1,0 +1,81 @@
+"""Word vectors of gensim: its files, its training, and its stop words."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gensim.models import FastText, KeyedVectors
+from gensim.models.fasttext import save_facebook_model
+from gensim.parsing.preprocessing import STOPWORDS
+
+from resift import WordVectors
+from resift.errors import BadInput
+from resift.lab.training.word2vec import train_word2vec
+from resift.lab.vectors.convert import convert
+from resift.lab.vectors.tables import weights_by_rank
+from resift.stop_words import STOP_WORDS
+
+
+@pytest.fixture
+def keyed(vectors: WordVectors) -> KeyedVectors:
+    """The same vectors, in gensim."""
+    keyed = KeyedVectors(vectors.dim)
+    keyed.add_vectors(vectors.words, vectors.rows())
+    return keyed
+
+
+# gensim leaves a file without a header open
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_convert_word2vec_and_glove(tmp_path: Path, keyed: KeyedVectors, vectors: WordVectors) -> None:
+    keyed.save_word2vec_format(str(tmp_path / "w.txt"))
+    keyed.save_word2vec_format(str(tmp_path / "w.bin"), binary=True)
+    keyed.save_word2vec_format(str(tmp_path / "glove.txt"), write_header=False)
+    (tmp_path / "w.vec.gz").write_bytes(gzip.compress((tmp_path / "w.txt").read_bytes()))
+    for name in ("w.txt", "w.bin", "glove.txt", "w.vec.gz"):
+        found = convert(tmp_path / name, "zipf")
+        assert found.words == vectors.words, name
+        np.testing.assert_allclose(found.rows(), vectors.rows(), atol=1e-5)
+        np.testing.assert_allclose(found.weights, weights_by_rank(len(vectors), "zipf"))
+        assert convert(tmp_path / name, limit=3).words == vectors.words[:3]
+
+
+def test_convert_fasttext_binary(tmp_path: Path) -> None:
+    model = FastText([["fire", "bush"], ["army", "gun"]] * 5, vector_size=4, min_count=1, bucket=50, seed=1, workers=1)
+    save_facebook_model(model, str(tmp_path / "f.bin"))
+    found = convert(tmp_path / "f.bin")
+    assert set(found.words) == {"fire", "bush", "army", "gun"}
+    row = found.rows()[found.index["fire"]]
+    np.testing.assert_allclose(row, model.wv["fire"], atol=1e-5)
+    more = convert(tmp_path / "f.bin", limit=2, extra_words=["fires", "fire", "bush", "fires"])
+    assert more.words[:2] == found.words[:2]
+    assert sorted(more.words[2:]) == sorted({"fires", "fire", "bush"} - set(found.words[:2]))
+    for word in ("fires", "bush"):
+        np.testing.assert_allclose(more.rows()[more.index[word]], model.wv[word], atol=1e-5)
+    assert more.weights[-1] >= more.weights[0]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) -> None:
+    keyed.save_word2vec_format(str(tmp_path / "w.txt"))
+    assert convert(tmp_path / "w.txt", extra_words=keyed.index_to_key[:2]).words == keyed.index_to_key
+    with pytest.raises(BadInput, match="no subwords"):
+        convert(tmp_path / "w.txt", extra_words=["a-word-of-no-table"])
+
+
+def test_train_is_repeatable_and_learns_neighbours() -> None:
+    texts = ["the bush fire burns the forest", "the army fires a gun at soldiers"] * 60
+    one, two = (train_word2vec(texts, dim=8, epochs=3, min_count=2, seed=3) for _ in range(2))
+    assert one.words == two.words
+    assert one.words[0] == "the"
+    np.testing.assert_array_equal(one.rows(), two.rows())
+    with pytest.raises(BadInput, match="no word occurs"):
+        train_word2vec(["a b"], min_count=5)
+    with pytest.raises(BadInput, match="holds no word"):
+        train_word2vec(["..."])
+
+
+def test_stop_words_are_those_of_gensim() -> None:
+    assert STOP_WORDS == STOPWORDS

@@ -1,0 +1,243 @@
+"""One declaration of what may be said: every entrance takes, refuses, shows and explains the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from msgspec import Struct
+from openapi_document import SPEC
+
+import resift
+from resift import Model
+from resift.cli.main import main
+from resift.contracts.documents import Document
+from resift.contracts.search_options import PipelineOptions, RewritingOptions, SearchOptions, SearchRequest
+from resift.errors import BadInput, ResiftError
+from resift.library import Index, Library, Session
+from resift.plugin.opensearch.client import ClientSettings
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.ranking.judgements import GRADES
+from resift.reranker import Config, create_app
+from resift.reranker.request_bodies import FeedbackRequest
+from resift.rewriting.request import asked_in
+from resift.schema import fields_of, plain, read, schema_of
+
+ROOT = Path(__file__).parents[2]
+MOST_OPTIONS = 250
+SCHEMAS = SPEC["components"]["schemas"]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[Flask]:
+    """The application over an index of a document."""
+    folder = tmp_path_factory.mktemp("schema")
+    config = Config(engine=str(folder / "engine.db"), store=str(folder / "sessions.db"))
+    engine = SqliteEngine(config.engine)
+    engine.create("docs", ["text"], model)
+    assert engine.bulk("docs", [Document("1", {"text": "fire"}, model.encode(["fire"])[0])]) == []
+    yield create_app(config, engine=engine, model=model)
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def client(app: Flask) -> FlaskClient:
+    """Its client."""
+    return app.test_client()
+
+
+@pytest.fixture(scope="module")
+def index(app: Flask) -> Index:
+    """The same index in the library."""
+    return Library(app.extensions["resift"]).index("docs")
+
+
+def reference() -> Any:
+    """The module docs/reference.py."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["http.md", "serving.md"])
+def test_the_committed_tables_are_the_declarations(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    assert reference().page_with_tables(text) == text, "python docs/reference.py writes it"
+
+
+def test_every_option_of_a_search_is_everywhere() -> None:
+    documented = (ROOT / "docs" / "http.md").read_text("utf-8")
+    table = documented.partition("<!-- docs/reference.py: SearchRequest -->")[2].partition("\n\n")[0]
+    arguments = inspect.signature(Index.search).parameters
+    assert list(SCHEMAS["SearchRequest"]["properties"]) == list(fields_of(SearchRequest))
+    for name, field in fields_of(SearchRequest).items():
+        its = SCHEMAS["SearchRequest"]["properties"][name]
+        assert f"| `{name}` | " in table
+        assert its["description"], name
+        if name not in ("index", "session"):  # which are objects in the library
+            default = inspect.Parameter.empty if field.required else field.default
+            assert name == "facets" or arguments[field.name].default == default
+    assert list(arguments) == ["self", *(field.name for field in fields_of(SearchOptions).values())]
+    assert inspect.signature(Session.search).parameters == arguments
+
+
+def test_what_a_pipelines_body_says_means_the_same_as_in_a_search() -> None:
+    prose = (ROOT / "docs" / "http.md").read_text("utf-8").partition("`ext.ml_inference` may have")[2][:400]
+    for name, field in fields_of(PipelineOptions).items():
+        assert f"`{name}`" in prose
+        if name in fields_of(RewritingOptions):
+            assert field == fields_of(SearchRequest)[name]
+
+
+def test_marks_have_the_same_names_over_http_and_in_python() -> None:
+    arguments = set(inspect.signature(Session.mark).parameters) - {"self"}
+    assert arguments == set(fields_of(FeedbackRequest)) - {"session", "index"}
+    assert arguments > set(GRADES)
+
+
+OPTIONS = st.sampled_from([name for name in fields_of(SearchRequest) if name not in ("index", "query", "session")])
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 1100) | st.integers(9_990, 10_010),
+    st.floats(-0.5, 1.5),
+    st.sampled_from([1e300, 2.0, "", "keep", "demote", "hide", "auto", "vectors", "card", "none", "source", "10"]),
+    st.lists(st.sampled_from(["text", "", 3]), max_size=11),
+    st.sampled_from([{}, {"match_all": {}}, [], [[]]]),
+)
+
+
+@given(OPTIONS, VALUES)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example("size", 0)
+@example("alpha", 1)
+@example("knn", True)
+@example("facets", ["text"] * 11)
+def test_what_one_entrance_takes_the_others_take(client: FlaskClient, index: Index, name: str, value: Any) -> None:
+    field = fields_of(SearchRequest)[name]
+    body = {"index": "docs", "query": "fire", name: value}
+    over_http = client.post("/v1/search", json=body).get_json().get("error", {})
+    in_python = refusal(lambda: index.search("fire", **{field.name: value}))
+    for said in ("code", "value", "expected"):
+        assert in_python.get(said) == over_http.get(said)
+    assert in_python == {} or field.name in in_python["message"] or name in in_python["message"]
+    if name in fields_of(RewritingOptions):
+        assert refusal(lambda: asked_in({"ext": {"ml_inference": {name: value}}})) == in_python
+        declared = schema_of(field.type)
+        by_eye = value is None or any(map(partial(fits, value), (declared, *declared.get("anyOf", ()))))
+        assert (in_python == {}) == by_eye
+
+
+def refusal(call: Callable[[], Any]) -> dict[str, Any]:
+    """What a call is refused with; nothing if it is not."""
+    try:
+        call()
+    except ResiftError as error:
+        told: dict[str, Any] = error.to_dict()
+        return told
+    return {}
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    """Whether a value is one that a schema of a single type takes, as jsonschema has it."""
+    return (
+        "anyOf" not in schema
+        and Draft202012Validator(schema).is_valid(value)
+        and (schema.get("type") != "integer" or isinstance(value, int))
+    )
+
+
+NUMBERS = [
+    (kind, name, schema)
+    for kind in (Config, ClientSettings)
+    for name, field in fields_of(kind).items()
+    for part in (schema_of(field.type), *schema_of(field.type).get("anyOf", ()))
+    if (schema := part).get("type") in ("integer", "number")
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "schema"), NUMBERS, ids=lambda its: its if isinstance(its, str) else "")
+def test_settings_of_the_environment_have_their_ranges(kind: type[Struct], name: str, schema: dict[str, Any]) -> None:
+    from resift.schema import from_environment
+
+    variable = f"RESIFT_{name.upper()}"
+    for value in (schema["minimum"], schema["maximum"]):
+        assert getattr(from_environment(kind, {variable: f"{value:.20g}"}), name) == value
+    for wrong in (schema["minimum"] - 1, schema["maximum"] + 1):
+        with pytest.raises(BadInput, match=f"{variable} is ") as caught:
+            from_environment(kind, {variable: f"{wrong:.20g}"})
+        assert "to" in str(caught.value.expected)
+    with pytest.raises(BadInput, match=f"{variable} is 'many'"):
+        from_environment(kind, {variable: "many"})
+
+
+def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, by their names."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, f"{path} {name}")
+
+
+def test_the_command_line_has_few_options() -> None:
+    counts = {
+        path: sum(isinstance(parameter, click.Option) for parameter in command.params)
+        for path, command in commands(main, "resift")
+    }
+    assert sum(counts.values()) <= MOST_OPTIONS, counts
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "name"),
+    [
+        ("resift search", SearchRequest, "size"),
+        ("resift search", SearchRequest, "knn"),
+        ("resift search", SearchRequest, "session"),
+        ("resift explain-search", SearchRequest, "session"),
+        ("resift serve", Config, "engine"),
+        ("resift serve", Config, "model"),
+        ("resift serve", Config, "static_queries"),
+    ],
+)
+def test_options_of_commands_are_the_declared_ones(command: str, kind: type[Struct], name: str) -> None:
+    params = dict(commands(main, "resift"))[command].params
+    (option,) = (each for each in params if isinstance(each, click.Option) and each.name == name)
+    field = fields_of(kind)[name]
+    schema = schema_of(field.type)
+    assert (option.default, option.help) == (field.default, plain(schema["description"]))
+    for part in (schema, *schema.get("anyOf", ())):
+        if "minimum" in part:
+            assert isinstance(option.type, click.IntRange)
+            assert (option.type.min, option.type.max) == (part["minimum"], part["maximum"])
+
+
+def test_values_inside_of_lists_and_objects_are_named() -> None:
+    with pytest.raises(BadInput, match=r"facets\[1\] is 3") as caught:
+        read(SearchRequest, {"index": "docs", "query": "fire", "facets": ["a", 3]})
+    assert (caught.value.value, caught.value.expected) == (3, "a name")
+    with pytest.raises(BadInput, match="scores is ") as caught:
+        read(FeedbackRequest, {"session": "anna", "index": "docs", "scores": {"1": 2}})
+    assert caught.value.expected == "numbers from -1 to 1 by document id"
+
+
+def test_the_library_says_what_it_takes() -> None:
+    parameters = inspect.signature(resift.Index.search).parameters
+    assert list(parameters)[:4] == ["self", "query", "size", "window"]
+    assert (parameters["size"].annotation, parameters["size"].default) == (int, 10)
+    assert parameters["window"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert json.dumps(SCHEMAS)  # references and defaults are JSON
