@@ -55,7 +55,7 @@ def verify(
     with closing(open_engine(url)) as engine:
         chosen, others = choose(engine, encoder, indices)
         nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
-        is_plain = bool(indices) and set(others.values()) <= {"no vectors"}
+        is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}
         if not (chosen or is_plain):
             told = "; ".join(f"index {name!r} has {why}" for name, why in others.items()) or "no index has any"
             raise ModelMismatch(
@@ -69,7 +69,7 @@ def verify(
         **{name: sum(getattr(one, name) for one in found) for name in names},
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
-        not_checked=others,
+        not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
         lines=[line for one in found for line in found_lines(one, repair)] or nothing,
     )

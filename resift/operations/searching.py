@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
+from resift.contracts.query_dsl import PIPELINE_PREFIX
 from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
 from resift.ingest.stopping import Stop
 from resift.operations.installing import needed_install, serving
@@ -87,7 +88,7 @@ class Searches:
         (one,) = used
         if one == NONE:
             return next(iter(mine), None)
-        if one not in self.found and not one.startswith(pipeline_name("")):
+        if one not in self.found and not one.startswith(PIPELINE_PREFIX):
             message = f"{SEARCH} of {self.name} is {one}, which is missing: searches are refused"
             raise BadInput(message, value=one, expected="that pipeline, or the setting without it")
         return one if one in self.found else None
@@ -295,7 +296,7 @@ class Unsearched:
                 yield index, before if before in self.found else None
             elif index in recorded:
                 yield index, recorded[index]
-            elif pipeline in map(pipeline_name, names) and pipeline not in self.found:
+            elif pipeline.startswith(PIPELINE_PREFIX) and pipeline not in self.found:
                 yield index, None  # as after a snapshot was restored without it
 
     def _refuse_if_used(self) -> None:
@@ -337,18 +338,17 @@ class Unsearched:
 
 def index_settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
+    if _is_system(name):
+        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     try:
         found = cluster.request("GET", f"/{quote(name, safe=',*')}/_settings", flat_settings="true")
     except EngineError as error:
         if error.status == 400 and "index_closed" in error.message:
             raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first") from error
         raise
-    # a search for all indices does not go to those of the system
-    indices = {own: entry["settings"] for own, entry in sorted(found.items()) if not _is_system(own) or own == name}
+    indices = {own: entry["settings"] for own, entry in sorted(found.items()) if not _is_system(own)}
     if not indices:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-    if wrong := next(filter(_is_system, indices), None):
-        raise BadInput(f"{wrong} is an index of the system", value=wrong, expected="an index of documents of yours")
     return indices
 
 

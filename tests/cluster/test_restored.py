@@ -53,9 +53,13 @@ def test_our_own_searches_pass_by_the_pipeline_that_a_clone_names(
     through = cluster.client.search(index=twin, body=QUERY)["hits"]["hits"]
     assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
     assert not any("matched_queries" in hit for hit in cluster.search(twin, QUERY).hits)
-    shop.cluster.request("PUT", f"/{twin}/_mapping", {"_meta": {}})  # then nobody knows whose setting it is
+    # what else is in a pipeline is meant for them, too
+    name = f"resift-{shop.name}"
+    pipeline = shop.cluster.find(f"/_search/pipeline/{name}", name)
+    pipeline["request_processors"].append({"script": {"source": "ctx._source['size'] = 2"}})
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", pipeline)
     another = OpenSearchEngine(opensearch_url)
-    assert all("matched_queries" in hit for hit in another.search(twin, QUERY).hits)
+    assert len(another.search(twin, QUERY).hits) == 2
     another.close()
 
 
@@ -68,7 +72,7 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     state = f"{gone[0]}writes are refused; {gone[1]}searches are refused"
     remove_pipelines(shop.cluster, shop.name)
     assert rows(old, shop.name)["index"] == StatusRow("index", shop.name, state, "resift install")
-    fix = f"resift attach {twin} --default-pipelines"
+    fix = f"resift attach {twin} --vectors --default-pipelines"
     assert rows(old, twin)["index"] == StatusRow("index", twin, state, fix)
     flags = ["--model", old.folder, "--engine", opensearch_url]
     told = CliRunner().invoke(main, ["status", "--name", old.installer.name, *flags])
@@ -80,10 +84,12 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     old.installer.install()
     assert rows(old, twin)["index"].state == "ok"
     shop.engine.drop(shop.name)
-    for kind, setting in zip(("ingest", "search"), settings, strict=True):
-        row = rows(old, pipeline)[f"{kind} pipeline"]
-        assert row.state == f"no index {shop.name} of this model"
-        assert row.fix == f"{fix}, or unset {setting} of index {twin}; then DELETE /_{kind}/pipeline/{pipeline}"
+    left = rows(old, pipeline)
+    assert left["ingest pipeline"].state == f"no index {shop.name} of this model"
+    release = f"{fix}, or unset {settings[0]} of index {twin}"
+    assert left["ingest pipeline"].fix == f"{release}; then DELETE /_ingest/pipeline/{pipeline}"
+    assert left["search pipeline"].state == f"no index {shop.name}"
+    assert left["search pipeline"].fix == f"resift detach {shop.name}"
     remove_pipelines(shop.cluster, shop.name)
 
     result = CliRunner().invoke(main, ["verify", twin, *flags])

@@ -35,6 +35,8 @@ OPTIONAL = [
     ("serve", "indices:monitor/settings/get"),
     # only searches with clauses whose vectors or tokens a model of the cluster makes ask for it
     ("serve", "cluster:admin/opensearch/ml/predict"),
+    # without it, too, they pass through our own default pipeline
+    ("serve", "cluster:admin/search/pipeline/get"),
 ]
 Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
 
