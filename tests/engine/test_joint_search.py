@@ -294,7 +294,7 @@ def test_a_model_is_learned_beside_static_queries(
     run("attach", name, opensearch_url, "--model", saved)
     # ten words are too few to learn from, and nothing else is against it
     plan = CliRunner().invoke(
-        main, ["attach", name, "--engine", opensearch_url, "--out", str(tmp_path / "own"), "--yes"]
+        main, ["attach", name, "--vectors", "--engine", opensearch_url, "--out", str(tmp_path / "own"), "--yes"]
     )
     assert "has vectors of model queries" not in plan.output
     run("attach", name, opensearch_url, "--no-adapt")

@@ -76,7 +76,7 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
 
     The teacher, the model that made the vectors, is given words and parts of the documents once. What it answers is
     kept in OUT.teacher, so that a training that was interrupted goes on. With --index the documents' own vectors are
-    learned from too; resift attach INDEX --model OUT then searches by them.
+    learned from too; resift attach INDEX --vectors --model OUT then searches by them.
 
     Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
     itself. Needs the extra 'adapt', and for a teacher's folder 'distill'.
