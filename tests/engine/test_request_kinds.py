@@ -237,7 +237,7 @@ def _key(hit: Body) -> Any:
 
 def _content(hit: Body) -> str:
     """A hit without what its place and its score say; the service leaves vectors out."""
-    left_out = ("_score", "_explanation", "matched_queries", "resift")
+    left_out = ("_score", "_explanation", "matched_queries", "resift", "sort")  # of which a score may be a part
     kept = {name: value for name, value in hit.items() if name not in left_out}
     kept["matched_queries"] = sorted({*hit.get("matched_queries", ())} - {"resift"})
     if "_source" in kept:
