@@ -154,7 +154,7 @@ def _similarity(body: ScoreRequest, feedback: Feedback | None) -> tuple[Floats, 
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
         )
     if body.vectors is not None:
-        vectors = read.vectors("vectors", body.vectors, service.search_model.dim)
+        vectors = read.vectors(body.vectors, service.search_model.dim)
     elif body.documents is None:
         raise BadInput("documents is missing", value="documents", expected="a list of strings")
     else:

@@ -12,7 +12,7 @@ so depends neither on the page's size nor on shards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
@@ -30,7 +30,7 @@ from resift.rewriting.similarity import (
     similarity_clause,
 )
 from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
-from resift.rewriting.walk import holds_better
+from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
 from resift.text import tokenize
 from resift.vectors.similarity import beta_of
@@ -95,7 +95,7 @@ def _untouchable(body: Body, knowledge: Knowledge | None) -> Outcome | None:
     if knowledge is not None and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
         return Outcome.NO_TEXT
     query = body.get("query", {"match_all": {}})
-    if not isinstance(query, Mapping) or len(query) != 1:
+    if is_malformed(query):
         return Outcome.MALFORMED
     if body.get("size", 10) == 0:
         return Outcome.NO_HITS
