@@ -233,8 +233,8 @@ def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name
         if status == 200:
             assert answer.json()["resift"] == {
                 "reranked": False,
-                "outcome": "kind_not_supported",
-                "reason": "the query is 'hybrid'",
+                "outcome": "nothing_to_add",
+                "reason": "there is nothing to add",
             }
         else:
             assert re.search("model_?id", answer.json()["error"]["message"], re.IGNORECASE)
