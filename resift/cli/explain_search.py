@@ -8,15 +8,13 @@ from typing import Any
 
 import click
 
-from resift import library
 from resift.cli.options import (
     ELSEWHERE,
     engine_option,
     json_option,
     model_option,
+    opened_library,
     option_for,
-    service_settings,
-    store_for,
     store_option,
 )
 from resift.cli.output import print_report
@@ -62,14 +60,8 @@ def explain_search(
     asked: str | dict[str, Any] = _read(file) if file is not None else query or ""
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
-    settings = service_settings()
-    with library.open(
-        engine,
-        model,
-        sessions=store_for(session is not None or file is not None, store),  # a body may name a session
-        session_index=settings.session_index,
-        static_queries=settings.static_queries,
-    ) as opened:
+    in_session = session is not None or file is not None  # a body may name one
+    with opened_library(engine, model, store, in_session) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)

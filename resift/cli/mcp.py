@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from resift import library
 from resift.cli.failures import TERMINATED
-from resift.cli.options import engine_option, model_option, service_settings, store_option
+from resift.cli.options import engine_option, model_option, opened_library, store_option
 from resift.errors import BadInput
 
 
@@ -62,10 +61,7 @@ def mcp(
     """
     from resift.integrations.mcp import server
 
-    settings = service_settings()
-    with library.open(
-        engine, model, sessions=store, session_index=settings.session_index, static_queries=settings.static_queries
-    ) as opened:
+    with opened_library(engine, model, store) as opened:
         opened.service.info(index)  # as resift search does
         if filter_ is not None:
             opened.index(index).search({"bool": {"filter": [filter_]}}, size=0)  # a malformed one fails here

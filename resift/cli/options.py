@@ -11,6 +11,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from resift import library
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.errors import BadInput
@@ -91,11 +92,6 @@ def tell_other_sessions(store: str) -> None:
         click.echo(f"sessions are those in {store}; {there}", err=True)
 
 
-def store_for(in_session: bool, store: str) -> str:
-    """The store for one search: without a session none that would make a file."""
-    return store if in_session else ":memory:"
-
-
 store_option = service_option(
     "store",
     metavar="URL|FILE",
@@ -156,6 +152,18 @@ format_option = click.option(
     help="Format of the documents.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
+
+
+def opened_library(engine: str, model: str, store: str, in_session: bool = True) -> library.Library:
+    """The library at an engine, by the service's settings. Without a session no file is made for sessions."""
+    settings = service_settings()
+    return library.open(
+        engine,
+        model,
+        sessions=store if in_session else ":memory:",
+        session_index=settings.session_index,
+        static_queries=settings.static_queries,
+    )
 
 
 @contextmanager

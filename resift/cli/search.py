@@ -14,9 +14,8 @@ from resift.cli.options import (
     engine_option,
     json_option,
     model_option,
+    opened_library,
     option_for,
-    service_settings,
-    store_for,
     store_option,
 )
 from resift.cli.output import cut, display_width
@@ -54,14 +53,7 @@ def search(
 
     --json prints what POST /v1/search answers.
     """
-    settings = service_settings()
-    with library.open(
-        engine,
-        model,
-        sessions=store_for(session is not None, store),
-        session_index=settings.session_index,
-        static_queries=settings.static_queries,
-    ) as opened:
+    with opened_library(engine, model, store, session is not None) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.

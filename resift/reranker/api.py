@@ -154,7 +154,7 @@ def _similarity(body: ScoreRequest, feedback: Feedback | None) -> tuple[Floats, 
             "the trained reranker scores documents, outside of a session", value="late", expected="documents or vectors"
         )
     if body.vectors is not None:
-        vectors = read.vectors("vectors", body.vectors, service.search_model.dim)
+        vectors = read.vectors(body.vectors, service.search_model.dim)
     elif body.documents is None:
         raise BadInput("documents is missing", value="documents", expected="a list of strings")
     else:
@@ -225,7 +225,8 @@ def rewrite() -> dict[str, Any]:
     rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
     changed = rewritten is not body.body
     count_rewrite(outcome)
-    if body.hide_vectors:
+    # of an index without vectors of ours nothing has to be hidden, and its searches go out as they came
+    if body.hide_vectors and service.info(body.index, engine_headers()).model is not None:
         rewritten = _without_vectors(rewritten)
     return {
         "body": as_text(rewritten) if body.as_text else rewritten,

@@ -19,11 +19,14 @@ from resift.reranker.search.cards import parse_page_fields
 from resift.schema import convert, fields_of, from_environment, said
 from resift.vectors.packaged import DEFAULT
 
-_ORIGIN = re.compile(r"https?://[^/,*@?#\s]+")
 ALSO = {"engine": "OPENSEARCH_URL"}  # variables that count where ours are not set
-_METHOD = f"^({'|'.join(map(re.escape, METHODS))})$"
+_METHOD = f"^({'|'.join(map(re.escape, METHODS))})\\Z"
 
 Names = tuple[str, ...]
+Pattern = Annotated[str, Meta(pattern="^[^-]", title="a name of indices, with * for anything")]
+Origin = Annotated[
+    str, Meta(pattern=r"^https?://[^/,*@?#\s]+\Z", title="an origin such as https://shop.example, without a path")
+]
 Quota = Annotated[int, Meta(ge=0, le=10**15)]
 
 
@@ -50,14 +53,16 @@ class Config(Struct, frozen=True, kw_only=True):
     session_index: Annotated[str, said("the index of the sessions there")] = "resift_sessions"
     keys: Annotated[str, said("the file of [API keys](security.md#who-may-do-what)")] = "keys.jsonl"
     api_key: Annotated[str, said("one key with all scopes")] = ""
-    indices: Annotated[Names, said("patterns of the indices that are served, separated by commas")] = ("*",)
+    indices: Annotated[
+        tuple[Pattern, ...], said("patterns of the indices that are served, separated by commas", min_length=1)
+    ] = ("*",)
     hosts: Annotated[
         Names,
         said(
             "host names by which the service may be reached, besides this machine's own; any name if there are keys", ""
         ),
     ] = ()
-    cors: Annotated[Names, said("origins of other sites whose pages may use the API", "")] = ()
+    cors: Annotated[tuple[Origin, ...], said("origins of other sites whose pages may use the API", "")] = ()
     reranker: Annotated[str, said("the folder of the [trained reranker](rerankers.md) in service, if there is one")] = (
         "reranker"
     )
@@ -127,25 +132,14 @@ class Config(Struct, frozen=True, kw_only=True):
             structs.force_setattr(self, "store", default_store(self.engine))
         read_actions(self.ubi_actions)
         parse_page_fields(self.page_fields)
-        self._check_access()
-
-    def __repr__(self) -> str:
-        said = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}
-        return f"Config({', '.join(f'{name}={value!r}' for name, value in said.items())})"
-
-    def _check_access(self) -> None:
-        for pattern in self.indices or [""]:
-            if not pattern or pattern.startswith("-"):
-                expected = "names of indices, with * for anything"
-                raise BadInput(f"indices has {pattern!r}", value=pattern, expected=expected)
         for host in self.hosts:
             if host_of(f"//{host}") != host:
                 expected = "names of hosts in lower case, without a port"
                 raise BadInput(f"hosts has {host!r}", value=host, expected=expected)
-        for origin in self.cors:
-            if not _ORIGIN.fullmatch(origin):
-                expected = "origins such as https://shop.example, without a path"
-                raise BadInput(f"cors has {origin!r}", value=origin, expected=expected)
+
+    def __repr__(self) -> str:
+        said = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in said.items())})"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Config:

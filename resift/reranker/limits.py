@@ -133,12 +133,6 @@ def _values(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def check_count(name: str, count: int, limit: int) -> None:
-    """Raises TextTooLong for more than ``limit`` things of a ``name``."""
-    if count > limit:
-        raise TextTooLong(f"{name} has {count} items", value=count, expected=f"at most {limit}")
-
-
 def check_word_pairs(query: str, documents: Sequence[str], every: bool) -> None:
     """Raises TextTooLong where too many words would be compared: the query's with those of each document, and with
     ``every`` all words of both with each other."""

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from resift.contracts.search_options import Alpha, Name, SessionId, Text
 from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_NUMBER
-from resift.schema import said, schema_of
+from resift.schema import said
 from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
@@ -133,8 +133,7 @@ class ScoreRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         str | None, said('`""` counts as none', extra_json_schema={"pattern": "^[A-Za-z0-9_.:-]{0,128}$"})
     ] = None
     vectors: Annotated[
-        list[Any] | None,
-        said("the hits' vectors, or …", title="a list of vectors", extra_json_schema={"items": schema_of(Vector)}),
+        Annotated[list[Vector], Meta(max_length=MAX_DOCUMENTS)] | None, said("the hits' vectors, or …")
     ] = None
     documents: Annotated[
         str | Annotated[list[_Item], Meta(max_length=MAX_DOCUMENTS)] | None,

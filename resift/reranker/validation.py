@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 import orjson
 from flask import current_app, request
-from numpy.typing import NDArray
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from resift import schema
 from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, UnsupportedMediaType
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_NUMBER, check_count, check_json_size
+from resift.reranker.limits import check_json_size
 from resift.reranker.request_bodies import TextObject
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -152,43 +151,11 @@ def texts(name: str, given: str | Sequence[str | TextObject | None], truncate: b
     return [schema.check_text(f"{name}[{position}]", text, limit) for position, text in enumerate(strings)]
 
 
-def vectors(name: str, value: list[Any], dim: int) -> Floats:
-    """A list of vectors of ``dim`` numbers up to MAX_NUMBER as an array (n, dim).
-
-    Raises DimensionMismatch for vectors of another size, BadInput for anything else, and TextTooLong for too many.
-    """
-    check_count(name, len(value), MAX_DOCUMENTS)
-    if not value:
-        return np.zeros((0, dim), np.float32)
-    return _moderate(name, _matrix(name, value, dim)).astype(np.float32)
-
-
-def _moderate(name: str, vectors: NDArray[Any]) -> NDArray[Any]:
-    """The vectors. Raises BadInput for numbers so large that 32 bits do not hold their squares, and for NaN."""
-    fitting = np.abs(vectors) <= MAX_NUMBER
-    if not fitting.all():
-        _wrong(name, float(vectors[~fitting][0]), f"numbers from -{MAX_NUMBER:g} to {MAX_NUMBER:g}")
-    return vectors
-
-
-def _matrix(name: str, value: Any, dim: int) -> NDArray[np.float64]:
-    """A list of lists of numbers as an array (n, dim)."""
-    expected = f"a list of vectors of {dim} numbers"
-    try:
-        raw = np.asarray(value)
-        matrix = raw.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        # rows of different sizes make no array either: name the size that is wrong
-        for row in value if isinstance(value, list) else []:
-            if isinstance(row, list) and len(row) != dim:
-                _wrong_dimension(name, len(row), dim)
-        _wrong(name, value, expected)
-    # numpy takes "1" and true for numbers
-    if matrix.ndim != 2 or raw.dtype.kind in "USb":
-        _wrong(name, value, expected)
-    if matrix.shape[1] != dim:
-        _wrong_dimension(name, matrix.shape[1], dim)
-    return matrix
+def vectors(rows: list[list[float]], dim: int) -> Floats:
+    """Vectors that a request brings as an array (n, dim). Raises DimensionMismatch for those of another size."""
+    if wrong := [len(row) for row in rows if len(row) != dim]:
+        raise DimensionMismatch(f"vectors have {wrong[0]} dimensions", value=wrong[0], expected=str(dim))
+    return np.array(rows, np.float32).reshape(-1, dim)
 
 
 def check_model(requested: str | None, model: Model) -> None:
@@ -197,11 +164,3 @@ def check_model(requested: str | None, model: Model) -> None:
         raise ModelNotFound(
             f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
         )
-
-
-def _wrong(name: str, value: Any, expected: str) -> NoReturn:
-    raise BadInput(f"{name} is not {expected}", value=value, expected=expected)
-
-
-def _wrong_dimension(name: str, actual: int, dim: int) -> NoReturn:
-    raise DimensionMismatch(f"{name} have {actual} dimensions", value=actual, expected=str(dim))

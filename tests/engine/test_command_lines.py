@@ -165,7 +165,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
 CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
-NUMBERS = {"integer": ["-5", "x", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
+NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
     "file": ["directory.jsonl", "nowhere/x.npy", "docs.jsonl/x.npy", "/proc/nope", ""],

@@ -381,7 +381,7 @@ def test_an_unknown_option_is_named(news: Index) -> None:
 def test_bad_input(news: Index, tmp_path: Path, model: Model) -> None:
     anna = news.session("anna")
     for query in (None, 3, ["fire"], b"fire"):
-        with pytest.raises(BadInput, match="query is not a text"):
+        with pytest.raises(BadInput, match=r"query is (missing|3|\[|b)"):
             news.search(query)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="lone surrogate"):
         news.search("fire \ud800")
