@@ -496,6 +496,23 @@ def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
         assert pipeline(shop, name) is None
 
 
+def test_a_pipeline_that_is_gone_is_made_again_or_the_setting_goes(
+    shop: Index, served: Served, opensearch_url: str
+) -> None:
+    before, name = contents(shop), f"resift-{shop.name}"
+    for command in ("attach", "detach"):
+        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        shop.cluster.request("DELETE", f"/_search/pipeline/{name}")
+        (row,) = (row for row in status_rows(served.installer) if row.name == shop.name)
+        assert row.state == f"index.search.default_pipeline is {name}, which is missing: searches are refused"
+        assert row.fix == f"resift attach {shop.name} --default-pipelines"
+        flags = ["--default-pipelines"] if command == "attach" else []
+        resift_command(command, shop.name, opensearch_url, *flags)
+        assert (pipeline(shop, name) is None) == (command == "detach")
+    assert contents(shop) == before
+    assert served.installer.install() == []
+
+
 def test_there_is_nothing_to_verify(shop: Index, served: Served, opensearch_url: str) -> None:
     resift_command("attach", shop.name, opensearch_url)
     told = CliRunner().invoke(main, ["verify", shop.name, "--engine", opensearch_url])

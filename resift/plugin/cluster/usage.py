@@ -114,7 +114,7 @@ def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[I
     uses = [use for use in _all_uses(cluster) if use.kind == "index"]
     written = {use.name for use in uses if use.setting in _WRITING and use.pipeline == f"{name}-ingest"}
     states = _vector_states(cluster, name, model, written)
-    for index, (state, fix) in _refusing(cluster, uses, name).items():
+    for index, (state, fix) in _refusing(cluster, uses, name, states).items():
         states[index] = replace(states.get(index) or IndexState(index, None, index in written), state=state, fix=fix)
     return [states[index] for index in sorted(states)]
 
@@ -134,10 +134,12 @@ def _vector_states(
     return {index: _index_state(index, found.get(index, {}), index in written, name, model) for index in ours}
 
 
-def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[str, tuple[str, str]]:
+def _refusing(
+    cluster: Cluster, uses: Sequence[PipelineUse], name: str, with_vectors: Collection[str]
+) -> dict[str, tuple[str, str]]:
     """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
 
-    A snapshot brings an index with its settings and without the pipelines, and a clone those of another index.
+    Those of indices ``with_vectors`` are made by installing. A snapshot brings an index with its settings and without the pipelines, and a clone those of another index.
     """
     there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
     own = {f"{name}-{one}" for one in WITHOUT}
@@ -147,7 +149,7 @@ def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[
             continue
         refused = "searches" if use.setting == SEARCH else "writes"
         state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
-        made = use.pipeline in own or use.pipeline == pipeline_name(use.name)
+        made = use.pipeline in own or (use.pipeline == pipeline_name(use.name) and use.name in with_vectors)
         vectors = "" if use.setting == SEARCH and use.name not in found else " --vectors"
         fix = "resift install" if made else f"resift attach {use.name}{vectors} --default-pipelines"
         found[use.name] = f"{found[use.name][0]}; {state}" if use.name in found else state, fix
