@@ -139,7 +139,8 @@ def _refusing(
 ) -> dict[str, tuple[str, str]]:
     """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
 
-    Those of indices ``with_vectors`` are made by installing. A snapshot brings an index with its settings and without the pipelines, and a clone those of another index.
+    Those of indices ``with_vectors`` are made by installing. A snapshot brings an index with its settings and without
+    the pipelines, and a clone those of another index.
     """
     there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
     own = {f"{name}-{one}" for one in WITHOUT}
