@@ -22,8 +22,8 @@ from served_reranker import Reranker
 
 from resift import Model, load_model
 from resift.plugin.cluster import client as resift_cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, search_counts
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.search_pipelines import pipeline_name, search_counts
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 FIELDS = ["title", "text"]
@@ -67,7 +67,7 @@ class Cluster:
     def attach(self, index: str) -> subprocess.Popen[bytes]:
         """``resift attach`` of an index, with all that it can do by default, in a process of its own."""
         options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", self.address]
-        command = [sys.executable, "-m", "resift", "attach", index, *options]
+        command = [sys.executable, "-m", "resift", "attach", index, "--vectors", *options]
         with (self.folder / f"attach-{index}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
 

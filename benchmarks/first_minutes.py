@@ -112,12 +112,13 @@ def attach(typist: Typist) -> str:
     headers = {"Content-Type": "application/x-ndjson"}
     urllib.request.urlopen(urllib.request.Request(f"{url}/{index}/_bulk?refresh=true", body, headers)).close()
     typist.undone.callback(lambda: typist.type(f"curl -s -X DELETE {url}/{index}"))
-    typist.type(f"resift attach {index} --yes --out own", "resift attach INDEX --yes")
+    typist.type(f"resift attach {index} --vectors --yes --out own", "resift attach INDEX --vectors --yes")
     model = "own" if (typist.folder / "own").exists() else "resift-en"
     address = typist.serve(free_port(), "resift serve --model INDEX-model &", model)
     typist.undone.callback(lambda: typist.type(f"resift uninstall --name {name}"))
     typist.type(
-        f"resift install --name {name} --reranker {address} --model {model}", "resift install --model INDEX-model"
+        f"resift install --yes --name {name} --reranker {address} --model {model}",
+        "resift install --yes --model INDEX-model",
     )
     search = json.dumps({"query": {"match": {"text": "fee"}}, "ext": {"ml_inference": {"session": "anna"}}})
     found = typist.type(

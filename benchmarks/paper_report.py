@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,22 +59,57 @@ def command(train: str, evaluate: str, run: str) -> str:
     return "<br>".join([*trained, f"`{evaluate}`"])
 
 
-def section(table: Table, reports: dict[str, list[Report]], plots: Sequence[paper_plots.Plot]) -> str:
-    """A table with its title, note and plots; ``reports`` by the rows' names."""
-    run = shared([row.commands(row.seeds[0])[1] for row in table.rows])
-    rows = [line(row, table.columns, reports[row.name], run) for row in table.rows]
-    lines = layout(table.title, table.note, run, list(table.columns), rows)
-    lines += [text for file, words in plots for text in ("", f"![{words}]({file.parent.name}/{file.name})")]
-    return "\n".join(lines)
+def sections(tables: Sequence[tuple[Table, dict[str, list[Report]], Sequence[paper_plots.Plot]]]) -> Iterator[str]:
+    """Each table with its title, note and plots; one with the commands of an earlier table does not repeat them."""
+    shown: dict[tuple[str, str], str] = {}
+    for table, reports, plots in tables:
+        run = shared([row.commands(row.seeds[0])[1] for row in table.rows])
+        rows = [line(row, table.columns, reports[row.name], run) for row in table.rows]
+        lines = layout(table, rows, run, shown)
+        lines += [text for file, words in plots for text in ("", f"![{words}]({file.parent.name}/{file.name})")]
+        yield "\n".join(lines)
 
 
-def layout(title: str, note: str, run: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of Markdown, without the paper's columns that hold no figure."""
-    head = ["", *(text for name in columns for text in (f"{name}, paper", name)), "command"]
-    shown = [i for i in range(len(head)) if not head[i].endswith(", paper") or any(row[i] != "–" for row in rows)]
-    lines = [f"## {title}", "", note, "", "```", f'run="resift {run}"', "```", ""]
-    lines += [f"| {' | '.join(head[i] for i in shown)} |", f"|{'---|' * len(shown)}"]
-    return lines + [f"| {' | '.join(row[i] for i in shown)} |" for row in rows]
+def layout(table: Table, rows: Sequence[list[str]], run: str, shown: dict[tuple[str, str], str]) -> list[str]:
+    """Markdown, without the paper's columns that hold no figure; ``shown`` has the commands of earlier tables."""
+    names = {
+        f"/{table.corpus}": "/$name",
+        f"--codewords {table.size} ": "--codewords $size ",
+        f"boew:{table.size} ": "boew:$size ",
+    }
+    general = [run, *(row[-1] for row in rows)] if table.corpus else []
+    for text, name in names.items():
+        general = [f"{word} ".replace(text, name).rstrip() for word in general]
+    keys = list(
+        zip((re.sub(rf"(BoE?W|published), {table.size}\b", r"\1", row[0]) for row in rows), general[1:], strict=False)
+    )
+    earlier = {shown.get(key, "") for key in keys}
+    variables = f"name={table.corpus}" + (f" size={table.size}" if table.size else "")
+    head = ["", *(text for name in table.columns for text in (f"{name}, paper", name)), "command"]
+    used = [i for i in range(len(head)) if not head[i].endswith(", paper") or any(row[i] != "–" for row in rows)]
+    lines = [f"## {table.title}", "", *([table.note, ""] if table.note else [])]
+    if len(earlier) == 1 and (same := earlier.pop()):
+        lines += [f"The commands are those of {same}, with `{variables}`.", ""]
+        used.pop()
+    elif keys:
+        rows = [[*row[:-1], command] for row, command in zip(rows, general[1:], strict=True)]
+        shown.update(dict.fromkeys(keys, table.title.partition(" (")[0]))
+        lines += ["```", variables, f'run="resift {general[0]}"', "```", ""]
+    else:
+        rows = without_repetition(rows)
+        lines += ["```", f'run="resift {run}"', "```", ""]
+    lines += [f"| {' | '.join(head[i] for i in used)} |", f"|{'---|' * len(used)}"]
+    return lines + [f"| {' | '.join(row[i] for i in used)} |" for row in rows]
+
+
+def without_repetition(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Rows with ``$k`` for the number that ends their names; a command that then is the one above is left out."""
+    general = [list(row) for row in rows]
+    for row in general:
+        if size := re.search(r", (\d+)$", row[0]):
+            row[-1] = re.sub(rf"(boew:|codewords |size ){size[1]}(?=[ `])", r"\1$k", row[-1])
+    above = ["", *(row[-1] for row in general)]
+    return [[*row[:-1], "" if row[-1] == command else row[-1]] for row, command in zip(general, above, strict=False)]
 
 
 def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[paper_plots.Plot]:
@@ -84,7 +119,7 @@ def plots(table: Table, reports: dict[str, list[Report]], folder: Path) -> list[
 
 def document_maps(table: Table, folder: Path) -> list[paper_plots.Plot]:
     """A map of test documents before and after training, if the table is of classes and its model is there."""
-    row = next((row for row in table.rows if table.corpus and row.name.startswith("RO-BoEW, ")), None)
+    row = next((row for row in table.rows if table.size and row.name.startswith("RO-BoEW, ")), None)
     model = Path(row.commands(0)[0].rpartition(" ")[2]) if row else Path()
     if not row or not (model / "model.json").exists():
         return []

@@ -44,7 +44,7 @@ class Row:
 class Table:
     """Rows with the same columns: heading → the figure of a report, a fraction.
 
-    ``corpus`` names the labelled documents of a table of classes.
+    ``corpus`` names the documents, for tables that share their commands; ``size`` is the number of codewords.
     """
 
     title: str
@@ -52,6 +52,7 @@ class Table:
     columns: dict[str, Figure]
     rows: tuple[Row, ...]
     corpus: str = ""
+    size: int = 0
 
 
 def metric(*path: str) -> Figure:

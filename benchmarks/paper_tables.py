@@ -53,10 +53,10 @@ def class_table(name: str, title: str, size: int, paper: Figures) -> Table:
         "the train splits."
     )
     if name != "20ng":
-        note = "As for 20 Newsgroups."
+        note = ""
     run = f"eval classes {splits(name)}"
     rows = (*untrained_class_rows(run, size, paper), *trained_class_rows(run, name, size, paper))
-    return Table(title, note, CLASS_COLUMNS, rows, name)
+    return Table(title, note, CLASS_COLUMNS, rows, name, size)
 
 
 def splits(name: str) -> str:
@@ -193,7 +193,8 @@ def retrieval_tables() -> Iterator[Table]:
             Row("bm25 + all-MiniLM-L6-v2", f"{run} --hybrid --alpha 0.75 --encoder st:$RESIFT_ST"),
             Row("bm25 + its documents, static queries", f"{run} --hybrid --model {{model}}", taught),
         )
-        yield Table(f"Retrieval: {name}", "BM25 with vectors: as a search serves it.", columns, rows)
+        note = "BM25 with vectors is what a search serves." if name == COLLECTIONS[0] else ""
+        yield Table(f"Retrieval: {name}", note, columns, rows, name)
 
 
 def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
@@ -211,7 +212,10 @@ def sweep(name: str, title: str, sizes: Sequence[int]) -> Table:
     ]
     learn = f"train rn-bof --train $RESIFT_DATA/{name}.train.jsonl.gz {GLOVE} --seed {{seed}} --size"
     heads = [Row(f"RN-BoF, {n}", f"eval classes {files} --model {{model}}", f"{learn} {n}") for n in sizes[:4]]
-    note = "Measured on the test split; nothing was chosen by it."
+    note = (
+        "Measured on the test split; nothing was chosen by it. `$k` is the number in the row's name; a row without a "
+        "command has that of the row above."
+    )
     rows = (*untrained, *trained, *heads, *sigmas, *vectors)
     return Table(f"Effect of the size, σ and the vectors: {title}", note, CLASS_COLUMNS, rows)
 

@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from paper_report import percent, plots, section
+from paper_report import percent, plots, sections
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
@@ -119,12 +119,12 @@ def main() -> None:
         sys.exit("RESIFT_DATA names the folder with the evaluation data")
     os.chdir(ROOT)
     prepare()
-    sections = []
+    parts = []
     for table in tables():
         reports = reports_of(table, options.only, options.report)
-        sections.append(section(table, reports, plots(table, reports, ROOT / "docs" / "plots")))
+        parts.append((table, reports, plots(table, reports, ROOT / "docs" / "plots")))
     text = (ROOT / "benchmarks" / "papers.md").read_text("utf-8")
-    (ROOT / "docs" / "results.md").write_text("\n\n".join([text.strip(), *sections]) + "\n", "utf-8")
+    (ROOT / "docs" / "results.md").write_text("\n\n".join([text.strip(), *sections(parts)]) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def _lines(documents: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
 def _attach(target: Target) -> None:
     """Have ``resift attach`` do it, as a user does."""
     options = ["--no-adapt", "--default-pipelines", "--yes", "--engine", ",".join(target.urls)]
-    command = [sys.executable, "-m", "resift", "attach", INDEX, *options]
+    command = [sys.executable, "-m", "resift", "attach", INDEX, "--vectors", *options]
     done = subprocess.run(command, cwd=target.folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"resift attach ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")

@@ -1,17 +1,19 @@
-"""Writes the tables of docs/ that say what may be said: ``python docs/reference.py``.
+"""Writes the tables of docs/ that say what may be said, and openapi.json: ``python docs/reference.py``.
 
-Each stands below a comment that names what it is of, and is made of the declarations that requests and settings are
-checked by. A test holds the committed pages to what this would write.
+Each table stands below a comment that names what it is of. All is made of the declarations that requests and settings
+are checked by, and a test holds the committed files to what this would write.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from api_document import document
 
 from resift.contracts.search_options import SearchRequest
 from resift.plugin.opensearch.client import ClientSettings
@@ -19,6 +21,7 @@ from resift.reranker import config, request_bodies
 from resift.schema import Field, fields_of, schema_of
 
 DOCS = Path(__file__).resolve().parent
+OPENAPI = DOCS.parent / "resift" / "reranker" / "openapi.json"
 PAGES = ("http.md", "serving.md")
 _REQUESTS = ("RewriteRequest", "FeedbackRequest", "RerankRequest", "ScoreRequest", "EmbeddingsRequest")
 _DECLARED: dict[str, type[msgspec.Struct]] = {
@@ -69,8 +72,14 @@ def _range(schema: dict[str, Any]) -> str:
     return ""
 
 
+def openapi() -> str:
+    """The text of openapi.json."""
+    return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
+
+
 def main() -> None:
-    """Write the tables."""
+    """Write the tables and openapi.json."""
+    OPENAPI.write_text(openapi(), "utf-8")
     for name in PAGES:
         path = DOCS / name
         path.write_text(page_with_tables(path.read_text("utf-8")), "utf-8")

@@ -14,6 +14,7 @@ from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
+    from resift.client import rewrite, rewrite_async
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
@@ -44,6 +45,8 @@ __all__ = [
     "load_model",
     "load_vectors",
     "open",
+    "rewrite",
+    "rewrite_async",
     "status",
     "uninstall",
     "verify",
@@ -52,6 +55,7 @@ _HOMES = {"build_model": "lab.encoders.builders", "status": "operations.status"}
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"
 )
+_HOMES |= dict.fromkeys(("rewrite", "rewrite_async"), "client")
 _HOMES |= dict.fromkeys(("guard", "install", "uninstall"), "operations.installing")
 
 if not TYPE_CHECKING:  # to whom a module that may have any name has all of them

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from resift.client import with_ext_of, with_options
 from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchOptions as SearchOptions
 from resift.encoders.model import Model
@@ -256,6 +257,16 @@ class Session:
         hits, query = self.index._search(options, self.id), options.query
         self._query = query if isinstance(query, str) else find_text(query.get("query", query))
         return hits
+
+    def rewrite(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """The search body with what this session knows in it, for a client of your own to send to OpenSearch.
+
+        ``options`` are what else ``ext.ml_inference`` may say. Where something fails, the body comes back as it was.
+        Raises BadInput for a body that is not a dictionary, and IndexNotFound.
+        """
+        sent = with_options(body, session=self.id, **options)
+        rewritten = self._service.rewrite_for_pipeline(self.index.name, sent)[0]
+        return body if rewritten is sent else with_ext_of(rewritten, body)
 
     def mark(
         self,

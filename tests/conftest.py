@@ -14,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
+
+pytest.register_assert_rewrite("resift.contracts.testing")  # before it is imported
+
 from clock import Clock
 from engine_documents import CONTENT_WORDS
 

@@ -7,10 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from resift.cli.failures import INTERRUPTED
 from resift.cli.options import checked_address, combined, field_names, json_option
-from resift.cli.output import carry_out, print_report
+from resift.cli.output import carry_out, print_report, require_consent
 from resift.cli.paths import NewFolder
 from resift.ingest.stopping import Stop
 from resift.operations.installing import NAME, RERANKER
@@ -81,16 +82,21 @@ installation_options = combined(
 
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
+@yes_option
 @json_option
 @installation_options
-def install(url: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+def install(url: str, dry_run: bool, yes: bool, as_json: bool, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 
-    The cluster remembers the model, the fields, the reranker's address and the name: what is not given again stays.
+    Where settings of the cluster have to change, it first shows what it will do, and asks. The cluster remembers the
+    model, the fields, the reranker's address and the name: what is not given again stays.
     """
     from resift.operations.installing import install as plan_install
 
     plan = plan_install(url, **options)
+    if plan.changes_settings and not dry_run:
+        click.echo(str(plan), err=True)
+        require_consent(yes, plan.question)
     _carry_out(plan, dry_run, as_json)
     for plugin in plan.installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)
@@ -135,6 +141,8 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 
 @click.command(epilog="Example: resift attach products --dry-run")
 @click.argument("index")
+@click.option("--pipeline", metavar="NAME", show_default="the index's own", help="The search pipeline to add to.")
+@click.option("--vectors", is_flag=True, help="Add vectors of ours to the documents. All options below are for these.")
 @click.option(
     "--fields",
     metavar="NAMES",
@@ -164,7 +172,7 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 @click.option(
     "--default-pipelines",
     is_flag=True,
-    help="Rewrite all searches of the index and encode all writes, unless it has other default pipelines.",
+    help="Rewrite all searches of the index; with --vectors encode all writes, unless it has another final pipeline.",
 )
 @click.option(
     "--copy-to",
@@ -181,17 +189,33 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 @yes_option
 @cluster_option
 @json_option
-def attach(index: str, url: str, dry_run: bool, yes: bool, as_json: bool, no_adapt: bool, **options: Any) -> None:
-    """Add vectors to the documents of INDEX, in place: an index, an alias, a pattern or a data stream.
+@click.pass_context
+def attach(
+    context: click.Context,
+    /,
+    index: str,
+    url: str,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    no_adapt: bool,
+    **options: Any,
+) -> None:
+    """Have the searches of INDEX rewritten by their sessions: an index, an alias, a pattern or a data stream.
 
-    Clients go on writing and searching meanwhile. It first shows what it will do. If it is interrupted, run it again
-    and it continues where it was; resift detach undoes everything. With --copy-to INDEX stays as it is, and a copy
-    takes its place that can be asked for the nearest vectors among all documents.
+    One processor is added to the search pipeline that they use, and nothing is written to the index. With --vectors its
+    documents get vectors of ours as well, in place; with --copy-to INDEX stays as it is, and a copy that can be asked
+    for the nearest vectors among all documents takes its place.
+
+    It first shows what it will do. Clients go on writing and searching meanwhile. If it is interrupted, run it again
+    and it continues where it was; resift detach undoes everything.
 
     The exit status is 3 if documents were refused, or if settings could not be made as they were wanted.
     """
     from resift.operations.attach import attach as plan_attach
 
+    if not options["vectors"] and context.get_parameter_source("model") is ParameterSource.ENVIRONMENT:
+        options["model"] = None
     carry_out(plan_attach(url, index, adapt=not no_adapt, **options), dry_run, yes, as_json)
 
 
@@ -206,7 +230,7 @@ def attach(index: str, url: str, dry_run: bool, yes: bool, as_json: bool, no_ada
 def detach(
     index: str, model: str | None, no_copy_back: bool, url: str, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Undo resift attach: settings, pipelines, vectors and what INDEX records of them.
+    """Undo resift attach: our processor in search pipelines, settings, vectors and what INDEX records of them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. Where INDEX is a copy that
     attach --copy-to has made, the aliases go back to what it is a copy of, and what was written to it since is copied

@@ -30,8 +30,7 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 
 from resift.errors import DeadlineExceeded, RequestTimeout, ResiftError, TooBusy
-from resift.reranker.http_errors import http_error
-from resift.reranker.request_log import ANSWERED, identified, request_id
+from resift.reranker.request_log import ANSWERED, http_error, identified, request_id
 
 THREADS = 8
 COMPUTING_THREADS = 2

@@ -17,6 +17,7 @@ from resift.lab.commands.demo import demo
 from resift.lab.commands.encode import encode
 from resift.lab.commands.evaluate import evaluate
 from resift.lab.commands.export import export
+from resift.lab.commands.reranker import reranker_group
 from resift.lab.commands.train import train
 from resift.lab.commands.train_judged import emboost_command, reranker_command
 from resift.lab.commands.train_queries import queries_command
@@ -51,7 +52,7 @@ for command in (
     serve.serve,
     mcp,
     keys,
-    serve.reranker_group,
+    reranker_group,
     cluster.attach,
     cluster.detach,
     cluster.install,

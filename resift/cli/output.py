@@ -126,13 +126,3 @@ def cut(text: str, width: int) -> str:
     while line and display_width(line) > width - 1:
         line = line[: max(0, min(len(line) - 1, width))]
     return f"{line.rstrip()}…"
-
-
-def saved_model(model: Any, out: str) -> dict[str, Any]:
-    """What a report says of the model that is now in the folder ``out``."""
-    return {"name": model.name, "dim": model.dim, "hash": model.hash, "folder": out}
-
-
-def saved_line(model: Any, out: str) -> str:
-    """The same as a line of text."""
-    return f"{model.name}, {model.dim} dimensions, hash {model.hash}, in {out}"

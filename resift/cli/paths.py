@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ class NewFile(ParameterType):
             self.fail(f"{value!r} is a folder, expected a file.", param, ctx)
         if not path.parent.is_dir():
             self.fail(f"{value!r} cannot be written: there is no folder {str(path.parent)!r}.", param, ctx)
-        if reason := why_no_file_in(path.parent) or (_why_not_over(path) if path.exists() else None):
+        denied = "Permission denied" if path.exists() and not os.access(path, os.W_OK) else None
+        if reason := why_no_file_in(path.parent) or denied:
             self.fail(f"{value!r} cannot be written: {reason}.", param, ctx)
         return str(value)
 
@@ -43,11 +45,3 @@ class NewFolder(ParameterType):
         if reason:
             self.fail(f"{reason}.", param, ctx)
         return str(value)
-
-
-def _why_not_over(path: Path) -> str | None:
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return None

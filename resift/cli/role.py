@@ -10,7 +10,7 @@ import click
 from resift.cli.options import service_settings
 from resift.errors import BadInput
 
-ROLES = ("install", "attach", "serve")
+ROLES = ("install", "attach", "vectors", "serve")
 _PATTERN = re.compile(r"[^\s,\"\\/?<>|]+")
 
 
@@ -40,9 +40,10 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
 def role_command(name: str, indices: str) -> None:
     """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else.
 
-    install: resift install, status, guard and uninstall. attach: resift index, attach, verify and detach. serve: resift
-    serve. It is the body of PUT _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those that
-    RESIFT_SESSION_INDEX, RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES name, as for the service.
+    install: resift install, status, guard and uninstall. attach: resift attach and detach, without a right to write to
+    indices. vectors: resift index, attach --vectors, verify and detach. serve: resift serve. It is the body of PUT
+    _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those that RESIFT_SESSION_INDEX,
+    RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES name, as for the service.
     """
     settings = service_settings()
     patterns = [pattern.strip() for pattern in indices.split(",")]

@@ -1,17 +1,23 @@
-"""``resift serve`` and ``resift reranker``: the service, and the trained reranker in it."""
+"""``resift serve``: the reranker under gunicorn; the model is loaded once and shared by all workers."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 import click
 
-from resift.cli import serving
 from resift.cli.options import (
     engine_option,
-    model_option,
     port_option,
     search_models,
-    service_settings,
+    tell_other_sessions,
 )
+from resift.errors import BadInput
+from resift.plugin.connect import default_store
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -33,52 +39,58 @@ from resift.cli.options import (
 @search_models
 def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
     """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
-    with serving.shared_metrics():
+    with shared_metrics():
         settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
-        serving.run(settings, host, port, workers)
+        run(settings, host, port, workers)
 
 
-@click.group("reranker", epilog="Example: resift reranker use trained-reranker")
-def reranker_group() -> None:
-    """Put a trained reranker into service, or take it out again.
+@contextmanager
+def shared_metrics() -> Iterator[None]:
+    """Let the metrics of all workers be counted together.
 
-    The service looks for it in the folder that RESIFT_RERANKER names, or "reranker".
+    This must begin before prometheus_client is imported, which reads the folder's name then.
     """
+    folder, maker = tempfile.mkdtemp(prefix="resift-metrics-"), os.getpid()
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    try:
+        yield
+    finally:
+        # a worker that ends comes by here too, and the others go on counting
+        if os.getpid() == maker:
+            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-@reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
-@click.argument("source", metavar="DIR")
-@click.option(
-    "--index",
-    "indices",
-    multiple=True,
-    metavar="NAME",
-    show_default="those that it learned from, else all",
-    help="An index whose searches it orders. May be repeated.",
-)
-@model_option
-def use_reranker(source: str, indices: tuple[str, ...], model: str) -> None:
-    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
+def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None:
+    """Serve with this many ``workers`` (processes) until a signal ends it.
 
-    --model and RESIFT_STATIC_QUERIES are those of the service: beside others than it was judged with it is an unknown.
+    ``settings`` are RESIFT_* variables that win over the environment's. Raises BadInput, ModelNotFound or CorruptModel
+    where these cannot be served or nobody can listen on the port, and BadInput if other machines would be served and
+    there are no keys.
     """
-    from resift.encoders.registry import load_model, load_queries, search_model
-    from resift.reranker.late_reranker import doubts, put_into_service
+    os.environ.update(settings)
+    _require_keys_beyond_this_machine(host)
+    if not os.environ.get("RESIFT_STORE"):
+        tell_other_sessions(default_store(os.environ["RESIFT_ENGINE"]))
 
-    settings = service_settings()
-    folder, hash = settings.reranker, search_model(load_model(model), load_queries(settings.static_queries)).hash
-    found = put_into_service(source, folder, indices)
-    of = ", ".join(found.indices) or "all indices"
-    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
-    for doubt in doubts(found, hash):
-        click.echo(f"warning: {doubt}", err=True)
+    from resift.cli.http_server import HttpServer, bind
+
+    # before the model is loaded: whoever mistyped the port need not wait for it
+    HttpServer(bind(host, port), workers).run()
 
 
-@reranker_group.command("drop", epilog="Example: resift reranker drop")
-def drop_reranker() -> None:
-    """Take the trained reranker out of service."""
-    from resift.reranker.late_reranker import take_out_of_service
+def _require_keys_beyond_this_machine(host: str) -> None:
+    from resift.reranker.access.hosts import is_loopback
+    from resift.reranker.access.keys import Keys
+    from resift.reranker.config import Config
 
-    folder = service_settings().reranker
-    take_out_of_service(folder)
-    click.echo(f"nothing is in service from {folder}")
+    config = Config.from_environment()
+    if Keys.from_config(config).required:
+        return
+    if not is_loopback(host.strip("[]")):
+        raise BadInput(
+            f"without keys only this machine is served, and {host} is for others too",
+            value=host,
+            expected="127.0.0.1, or a key: resift keys create NAME --scopes search,feedback, or RESIFT_API_KEY",
+        )
+    click.echo("no keys: everybody on this machine may do everything, and other machines are not served", err=True)

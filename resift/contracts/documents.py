@@ -98,7 +98,7 @@ class IndexInfo:
         if found is not None:
             return found
         if self.model is None:
-            attached = f"an index with vectors: resift attach {self.name}"
+            attached = f"an index with vectors: resift attach {self.name} --vectors"
             raise ModelMismatch(f"index {self.name!r} has no vectors", value=self.name, expected=attached)
         raise ModelMismatch(
             f"index {self.name!r} holds vectors of model {self.model_name} ({self.model}), "
@@ -120,7 +120,7 @@ class IndexInfo:
         beside = self.find(queries)
         if beside is None:
             message = f"index {self.name!r} has no vectors of the static queries {queries.hash}"
-            expected = f"resift attach {self.name} --model DIR, with the folder of the static queries"
+            expected = f"resift attach {self.name} --vectors --model DIR, with the folder of the static queries"
             raise ModelMismatch(message, value=self.name, expected=expected)
         lengths = lengths_of((model.alpha, queries.alpha))
         return replace(found, beside=beside, lengths=lengths, graph=found.graph and beside.graph)

@@ -55,7 +55,7 @@ class JointModel(Model):
         )
 
     @cached_property
-    def _plain(self) -> bool:
+    def is_plain(self) -> bool:
         return False
 
     def encode_one(self, text: str) -> Floats:

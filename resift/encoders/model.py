@@ -141,16 +141,10 @@ class Model:
         return np.array(self.table.weights)
 
     @cached_property
-    def _plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether a vector is the words' mean brought to length 1, and no more."""
         whole = self.pool == "mean" and self.segments == 1 and self.head is None and self.similarity == "cosine"
         return whole and bool((self.mask == 1).all())
-
-    def as_table(self) -> WordVectors:
-        """The table whose rows' weighted mean, at length 1, is a vector. Raises BadInput if it is more than that."""
-        if not self._plain:
-            raise BadInput(f"{self.name} is no mean of word vectors", value=self.name, expected="a model of kind mean")
-        return self.table
 
     def encode(self, texts: Iterable[str], batch_size: int = BATCH, threads: int = 1) -> Floats:
         """Vectors of the texts, shape (n, dim), float32. ``texts`` may be any iterable, and is read batch by batch.
@@ -179,7 +173,7 @@ class Model:
     def _encode_short(self, text: str) -> Floats | None:
         """The vector of one text without the ways of a batch; None where the text or the model needs these."""
         # of a long text all rows at once would take a thousand times its memory
-        if not self._plain or self.table.pieces is not None or not isinstance(text, str) or len(text) > _LONG:
+        if not self.is_plain or self.table.pieces is not None or not isinstance(text, str) or len(text) > _LONG:
             return None
         rows = [row for row in map(self.table.index.__getitem__, tokenize(text)) if row >= 0]
         if not rows:
@@ -191,7 +185,7 @@ class Model:
 
     def _encode(self, texts: Sequence[str]) -> Floats:
         pooled = self._pool(texts).reshape(len(texts), -1)
-        vectors = pooled if self._plain else self._finish(pooled)
+        vectors = pooled if self.is_plain else self._finish(pooled)
         return unit_rows(vectors) if self.similarity == "cosine" else vectors
 
     def _pool(self, texts: Sequence[str]) -> Floats:

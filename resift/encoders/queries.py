@@ -50,12 +50,6 @@ class StaticQueries(Model):
         model.alpha, model.max_alpha = info["alpha"], info["max_alpha"]
         return model
 
-    def as_table(self) -> WordVectors:
-        """The table whose rows' weighted mean, at length 1, is a vector. Raises BadInput if a centre is added to it."""
-        if self.centre is not None:
-            raise BadInput(f"{self.name} is more than a mean of word vectors", value=self.name, expected="kind mean")
-        return super().as_table()
-
     def _encode(self, texts: Sequence[str]) -> Floats:
         return self._placed(super()._encode(texts))
 

@@ -203,8 +203,13 @@ def _table_rows(stream: BinaryIO, delimiters: str, ids: Sequence[str | None]) ->
 def _cells(lines: Iterator[str], delimiter: str, line: int) -> Iterator[tuple[int, Any]]:
     """The cells of each row, or a BadRow, with the line that it ends in; ``line`` lines were read before."""
     read: list[str] = []  # the lines of the row at hand: csv gives nothing back of a malformed one
-    noted = (read.append(text) or text for text in lines)  # type: ignore[func-returns-value]
-    reader = csv.reader(noted, delimiter=delimiter, strict=True, skipinitialspace=True)
+
+    def noted() -> Iterator[str]:
+        for text in lines:
+            read.append(text)
+            yield text
+
+    reader = csv.reader(noted(), delimiter=delimiter, strict=True, skipinitialspace=True)
     row: list[str] | BadRow
     while True:
         read.clear()

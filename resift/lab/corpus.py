@@ -96,10 +96,10 @@ class DocumentFrequencies:
             raise BadInput("the corpus holds no word", expected="texts")
         return cls(documents, frequency)
 
-    def of(self, words: Sequence[str]) -> NDArray[np.float64]:
+    def of_words(self, words: Sequence[str]) -> NDArray[np.float64]:
         """The document frequency of each word, (V,); 0 for a word of no document."""
         return np.array([self.frequency[word] for word in words], np.float64)
 
     def weights(self, words: Sequence[str]) -> Floats:
         """:func:`smoothed_idf` of each word, MIN_IDF at least, (V,) float32; a word of no document weighs most."""
-        return smoothed_idf(self.of(words), self.documents, MIN_IDF).astype(np.float32)
+        return smoothed_idf(self.of_words(words), self.documents, MIN_IDF).astype(np.float32)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.operations.adapting import adapt_texts
 from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
-from resift.operations.installing import install_command
+from resift.operations.installing import install_command, serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
+from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
-from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
+from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
@@ -44,6 +46,7 @@ class Options:
     out: str | None = None
     default_pipelines: bool = False
     raise_versions: bool = False
+    pipeline: str | None = None
 
 
 def learned_folder(name: str, options: Options) -> str:
@@ -76,10 +79,11 @@ class AttachedIndex(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Attached(Result):
-    """What came of attaching: the hash of the ``model``, and each of the ``indices``."""
+    """What came of attaching: the hash of the ``model``, each of the ``indices``, and the search pipeline, if any."""
 
     model: str
     indices: list[AttachedIndex]
+    search_pipeline: str | None
 
 
 class AttachPlan(Plan):
@@ -109,8 +113,15 @@ class AttachPlan(Plan):
         like = self.model or load_model(DEFAULT)
         self.plans = [self._plan(target, like) for target in self.targets]
 
-    def check_version(self) -> None:
-        """Raise UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached."""
+    @cached_property
+    def searches(self) -> Searches:
+        """The search pipeline that is to rewrite the searches."""
+        return Searches(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
+
+    def check(self) -> None:
+        """Raise UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached, and
+        BadInput where their searches cannot be."""
+        self.searches.lines()
         if any(not (plan.is_own or plan.target.has_graph) for plan in self.plans):
             require_plain_vectors(self.engine.ping().split()[1])
 
@@ -148,13 +159,11 @@ class AttachPlan(Plan):
         model = "learned from these documents" if self.model is None else f"{self.model.name} ({self.model.hash})"
         saved = f" first, for seconds or minutes, and saved in {self.out}" if self.model is None else ""
         lines = [f"model: {model}{saved}", *(line for plan in self.plans for line in plan.lines())]
-        if len(self.plans) > 1 and self.options.default_pipelines:
-            named = f"let them name one, search_pipeline={pipeline_name(self.targets[-1].name)}"
-            lines.append(f"note: searches of several of these at once have no default pipeline; {named}")
-        return lines
+        return [*lines, f"searches of {self.name}, where one is installed for this model:", *self.searches.lines()]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"model": self.model and self.model.hash, "indices": [plan.to_dict() for plan in self.plans]}
+        indices = [plan.to_dict() for plan in self.plans]
+        return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Attached:
         stop = stop or Stop()
@@ -166,14 +175,23 @@ class AttachPlan(Plan):
             found.append(_Attaching(self, target, model, progress).run(stop))
             end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.names}")
         lines = [line for one in found for line in one.lines]
-        folder = self.folder_flag(model)
+        pipeline, folder = self._attach_searches(model), self.folder_flag(model)
+        if pipeline is not None:
+            lines.append(f"searches through {pipeline} are rewritten")
         if not all(one.installed for one in found):
             command = install_command(self.cluster, folder)
             lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
         lines += [f"undo: resift detach {one.index}" for one in found]
         if not self.is_current:
             lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
-        return Attached(model=model.hash, indices=found, lines=lines, in_order=all(one.in_order for one in found))
+        in_order = all(one.in_order for one in found)
+        return Attached(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
+
+    def _attach_searches(self, model: Model) -> str | None:
+        """Have searches rewritten, if the cluster has an installation for the model; return their pipeline."""
+        installation = serving(self.cluster, model.hash)
+        found = self.cluster.named("models", f"{installation.name}-rewrite") if installation else []
+        return self.searches.run(installation.name, found[0][0], model.hash).name if installation and found else None
 
     def learned(self, progress: Progress, stop: Stop) -> Model:
         """A model that is adapted to the indices' documents, and saved; the packaged one if that is no better."""
@@ -207,7 +225,7 @@ class _Attaching:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
         self.target, self.model, self.folder = target, model, plan.folder_flag(model)
         self.plan = plan._plan(target, model)
-        self.is_installed = any(one.model.hash == model.hash for one in installations(self.cluster).values())
+        self.is_installed = serving(self.cluster, model.hash) is not None
 
     def run(self, stop: Stop) -> AttachedIndex:
         """Do it."""
@@ -229,7 +247,7 @@ class _Attaching:
     def _settle(self) -> list[str]:
         """Make the index's pipelines as they should be; return their kinds."""
         try:
-            settle_pipelines(self.cluster, self.target.name)
+            settle_pipelines(self.cluster, self.target.name, search=False)
         except ResiftError as error:
             # the vectors are there, and who may write documents may not change pipelines in every cluster
             self.progress(Step(f"no pipeline was made: {error.message}"))
@@ -239,14 +257,17 @@ class _Attaching:
         """Set the default pipelines that are wanted; return what could not be set, and what to do."""
         if not self.options.default_pipelines:
             return []
-        again = f"resift attach {self.target.name} --default-pipelines"
-        if not (self.is_installed and pipelines):
+        again = f"resift attach {self.target.name} --vectors --default-pipelines"
+        if not self.is_installed:
             why, command = "the cluster has no installation for this model", install_command(self.cluster, self.folder)
             return [f"no default pipelines were set, since {why}: {command}, then {again}"]
-        free, hints = target.defaults(pipelines)
+        if self.plan.is_own:
+            return []
+        if "ingest" not in pipelines:
+            return [f"there is no ingest pipeline to be the default: {again}"]
+        free, hints = target.final_pipeline()
         target.set_defaults(free)
-        lacking = [kind for kind in (["search"] if self.plan.is_own else ["ingest", "search"]) if kind not in pipelines]
-        return [*hints, *(f"there is no {kind} pipeline to be the default: {again}" for kind in lacking)]
+        return hints
 
     def _verify(self, entry: IndexInfo, stop: Stop) -> Verification:
         """The vectors of all documents compared with their texts, or of some of a large index."""
@@ -273,7 +294,7 @@ class _Attaching:
             lines.append(f"  {verified.checked} documents verified: {found}")
         if wrong:
             lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
-        lines += [f"  {kind} pipeline {pipeline_name(entry.name)}" for kind in pipelines]
+        lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
         return AttachedIndex(
             index=entry.name,
             fields=list(entry.fields),

@@ -8,17 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
 from resift.operations.attaching import AttachPlan, Options, learned_folder
-from resift.operations.installing import install_command
+from resift.operations.installing import install_command, serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
-from resift.plugin.cluster.attachment import FINAL, SEARCH
+from resift.operations.searching import Searches
+from resift.plugin.cluster.attachment import FINAL
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import NONE, PIPELINES, Copy, check_aliases, check_templates
-from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, settle_pipelines
+from resift.plugin.cluster.copying import PIPELINES, Copy, check_aliases, check_templates
+from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
+from resift.plugin.cluster.search_pipelines import NONE, SEARCH, all_pipelines, pipeline_name, rewriters
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import DEFAULT
 
@@ -167,7 +170,7 @@ class CopyPlan(Plan):
         mirror = Mirror(self.engine, copy, index, self.to, stop, model, fields)
         self._copy_all(mirror, is_new, progress)
         end_if(stop, f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy")
-        pipelines, hints = self._pipelines(copy, self.attaching.folder_flag(model))
+        pipelines, hints = self._pipelines(copy, model)
         documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
         return Copied(
             index=index,
@@ -198,32 +201,42 @@ class CopyPlan(Plan):
         if not stop.requested:
             mirror.catch_up()
 
-    def _pipelines(self, copy: Copy, folder: str) -> tuple[list[str], list[str]]:
+    def _pipelines(self, copy: Copy, model: Model) -> tuple[list[str], list[str]]:
         """The kinds of pipelines that the copy has, and what to do about one that it should have."""
-        hints = []
+        hints, installation = [], serving(self.cluster, model.hash)
+        used = self.target.settings.get(SEARCH)
         try:
-            settle_pipelines(self.cluster, copy.name)
+            settle_pipelines(self.cluster, copy.name, search=False)
+            if installation and (found := self.cluster.named("models", f"{installation.name}-rewrite")):
+                base = used if used in all_pipelines(self.cluster) else None
+                Searches(self.cluster, copy.name, base).run(installation.name, found[0][0], model.hash)
         except ResiftError as error:
             hints.append(f"no pipeline was made: {error.message}")
-        found = pipelines_of(self.cluster, copy.name)
-        used = pipeline_name(self.target.name) in map(copy.settings(self.target.name).get, PIPELINES)
-        if (self.options.default_pipelines or used) and "search" not in found:
-            again = f"{install_command(self.cluster, folder)}, then resift attach {copy.name} --default-pipelines"
+        kinds = pipelines_of(self.cluster, copy.name)
+        if (self.options.default_pipelines or self._is_rewritten) and "search" not in kinds:
+            command = install_command(self.cluster, self.attaching.folder_flag(model))
+            again = f"{command}, then resift attach {copy.name} --vectors --default-pipelines"
             hints.append(
                 f"no default pipelines were set, since the cluster has no installation for this model: {again}"
             )
-        return found, hints
+        return kinds, hints
+
+    @property
+    def _is_rewritten(self) -> bool:
+        """Whether searches of the index are rewritten by default."""
+        found = rewriters(self.cluster).get(self.target.settings.get(SEARCH, NONE))
+        return found is not None and found.index == self.target.name
 
     def _defaults(self, found: list[str]) -> dict[str, str]:
         """The settings that make our pipelines the copy's own, where they are wanted."""
-        ours, of = pipeline_name(self.to), pipeline_name(self.target.name)
-        settings = self.target.settings
-        wanted = {
+        is_encoded = self.target.settings.get(FINAL) == pipeline_name(self.target.name)
+        ours = {FINAL: ("ingest", is_encoded), SEARCH: ("search", self._is_rewritten)}
+        wanted = [
             setting
-            for setting, kind in ((FINAL, "ingest"), (SEARCH, "search"))
-            if kind in found and (self.options.default_pipelines or settings.get(setting) == of)
-        }
-        return dict.fromkeys(sorted(wanted), ours)
+            for setting, (kind, is_used) in ours.items()
+            if kind in found and (self.options.default_pipelines or is_used)
+        ]
+        return dict.fromkeys(wanted, pipeline_name(self.to))
 
 
 class ReturnPlan(Plan):

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from resift.contracts.documents import IndexInfo
+from resift.contracts.query_dsl import is_ours
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError
+from resift.errors import BadInput, EngineError, NotFound
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
-from resift.plugin.cluster.attachment import Target, targets
+from resift.operations.searching import Unsearched, index_settings
+from resift.plugin.cluster.attachment import FINAL, Target, targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipelines, settle_pipelines
+from resift.plugin.cluster.index_pipelines import (
+    ingest_pipelines,
+    pipelines_of,
+    remove_ingest_pipeline,
+    settle_pipelines,
+)
 from resift.plugin.cluster.index_record import IndexRecord
+from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -25,78 +35,103 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 class DetachedIndex(Result):
     """What came of one index: ``documents`` have no vectors of ``models`` any more, and ``refused`` ones keep theirs.
 
-    ``emptied`` are the fields of these vectors, ``settings`` were put back, and the kinds of ``pipelines`` removed.
+    ``emptied`` are the fields of these vectors, ``settings`` were put back, and an ``ingest_pipeline`` removed.
     """
 
     index: str
     models: Sequence[str | None]
     emptied: Sequence[str]
     settings: Mapping[str, Any]
-    pipelines: Sequence[str]
+    ingest_pipeline: bool
     documents: int
     refused: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detached(Result):
-    """What came of detaching some indices."""
+    """What came of detaching: of ``indices`` with vectors, of ``search_pipelines``, and the ``settings`` put back."""
 
     indices: list[DetachedIndex]
+    search_pipelines: Mapping[str, str]
+    settings: Mapping[str, Mapping[str, Any]]
 
 
 class DetachPlan(Plan):
-    """What detaching is about to do to all indices that ``name`` stands for.
+    """What detaching is about to do to all that ``name`` stands for.
 
     ``model`` is the hash or the folder of the one whose vectors are taken back, None for all. Raises BadInput for what
     cannot be done.
     """
 
     def __init__(self, engine: OpenSearchEngine, name: str, model: str | None) -> None:
-        self.engine, self.cluster = engine, Cluster(engine)
-        hash = None if model is None else load_model(model).hash if Path(model).is_dir() else model
-        found = [(target, _record(self.cluster, target)) for target in targets(self.cluster, name)]
-        # an alias gets new indices, as by rollover, which nobody has attached
-        attached = [(target, record) for target, record in found if record.attached] or found[:1]
+        self.engine, self.cluster, self.name = engine, Cluster(engine), name
+        hash, settings = _hash(model), _settings(self.cluster, name)
+        # only those with vectors have to take writes
+        found = _with_vectors(self.cluster, name) if settings else []
+        attached = [(target, record) for target, record in found if record.attached]
         self.indices = [_Detaching(self.cluster, target, record, hash) for target, record in attached]
-        self.names = ", ".join(one.target.name for one in self.indices)
-        self.question = f"Detach {self.names}?"
-        self.others = [target.name for target, record in found if not record.attached]
+        recorded = {target.name: target.restored_settings() for target, _ in attached}
+        if hash is None or all(one.is_all for one in self.indices):
+            self.searches = Unsearched(self.cluster, {name, *settings}, settings, recorded)
+        else:
+            self.searches = Unsearched(self.cluster, (), {}, {})
+        if not self.indices:
+            self._refuse_unattached([target.name for target, record in found if record.current], hash)
+        # an alias gets new indices, as by rollover, which nobody has attached
+        self.others = sorted({*settings}.difference(recorded)) if self.indices else []
+        self.question = f"Detach {', '.join(recorded) or name}?"
+
+    def _refuse_unattached(self, made: Sequence[str], model: str | None) -> None:
+        """Raise BadInput for what is not attached, or has no such vectors; ``made`` are indices that Resift made."""
+        if self.searches and made != [self.name]:
+            return
+        name, expected = self.name, "an index that was attached"
+        if model is not None and not made:
+            raise BadInput(f"index {name!r} has no vectors of model {model}", value=model, expected="none")
+        told = "was made by Resift, not attached: resift drop deletes it" if name in made else "is not attached"
+        for one in rewriters(self.cluster).values():
+            with suppress(NotFound):
+                if name in self.engine.resolve(one.index) and one.index != name:
+                    expected = f"resift detach {one.index}, which it belongs to"
+        raise BadInput(f"index {name!r} {told}", value=name, expected=expected)
 
     def lines(self) -> list[str]:
-        lines = [line for one in self.indices for line in one.lines()]
-        return [*lines, *(f"{name}: not attached, and left alone" for name in self.others)]
+        lines = [f"{self.name}:", *self.searches.lines()] if self.searches else []
+        lines += [line for one in self.indices for line in one.lines()]
+        return [*lines, *(f"{name}: without vectors of ours, and left alone" for name in self.others)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"indices": [one.to_dict() for one in self.indices]}
+        return {"indices": [one.to_dict() for one in self.indices], **self.searches.to_dict()}
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Detached:
         stop, found = stop or Stop(), []
+        planned = self.searches.to_dict()
+        self.searches.run()
         for one in self.indices:
             found.append(one.run(progress, stop))
-            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.names}")
-        lines = [line for one in found for line in one.lines]
-        return Detached(indices=found, lines=lines, in_order=all(one.in_order for one in found))
+            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.name}")
+        lines = [f"{self.name}: searches are as they were"] if self.searches else []
+        lines += [line for one in found for line in one.lines]
+        return Detached(indices=found, **planned, lines=lines, in_order=all(one.in_order for one in found))
 
 
 class _Detaching:
-    """One index that is being detached."""
+    """One index whose vectors are taken back."""
 
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
-        if not record.attached:
-            made = "was made by Resift, not attached: resift drop deletes it" if record.current else "is not attached"
-            raise BadInput(f"index {target.name!r} {made}", value=target.name, expected="an index that was attached")
         self.entries = _entries(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
         self.is_all = not self.record.ready and self.record.filling is None
+        self.settings = {name: one for name, one in target.restored_settings().items() if name == FINAL and self.is_all}
         if self.is_all:
             self._refuse_if_used()
 
     def _refuse_if_used(self) -> None:
         """Raise EngineError for whatever else names the pipelines that are to go."""
-        own, restored = self.target.name, self.target.restored_settings()
-        for use in pipeline_uses(self.cluster, {pipeline_name(own)}):
-            if (use.kind, use.name) != ("index", own) or use.setting not in restored:
+        own = self.target.name
+        for use in pipeline_uses(self.cluster, {pipeline_name(own)}, "ingest pipeline"):
+            if (use.kind, use.name) != ("index", own) or use.setting not in self.settings:
                 message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
                 clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
                 raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
@@ -107,8 +142,8 @@ class _Detaching:
             "index": self.target.name,
             "models": [entry.model for entry in self.entries],
             "emptied": list(self.record.abandoned),
-            "settings": self.target.restored_settings() if self.is_all else {},
-            "pipelines": pipelines_of(self.cluster, self.target.name) if self.is_all else [],
+            "settings": self.settings,
+            "ingest_pipeline": self.is_all and "ingest" in pipelines_of(self.cluster, self.target.name),
         }
 
     def lines(self) -> list[str]:
@@ -118,7 +153,7 @@ class _Detaching:
         if not self.is_recorded:
             lines.append("  what attaching recorded in _meta is lost: what has Resift's names goes")
         lines += [f"  {setting} back to {value or 'unset'}" for setting, value in report["settings"].items()]
-        lines += [f"  {kind} pipeline {pipeline_name(self.target.name)} removed" for kind in report["pipelines"]]
+        lines += [f"  ingest pipeline {pipeline_name(self.target.name)} removed"] if report["ingest_pipeline"] else []
         for name in self.record.abandoned:
             count = self.target.count({"exists": {"field": name}})
             lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
@@ -128,12 +163,12 @@ class _Detaching:
         """Do it."""
         target, fields, planned = self.target, self.record.abandoned, self.to_dict()
         if self.is_all:
-            target = target.restore_settings()
-            remove_pipelines(self.cluster, target.name)
+            target = target.restore_settings(self.settings)
+            remove_ingest_pipeline(self.cluster, target.name)
         # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
         target = target.change_record(lambda record: record.without(self.entries))
         if not self.is_all:
-            settle_pipelines(self.cluster, target.name)
+            settle_pipelines(self.cluster, target.name, search=False)
         total = sum(target.count({"exists": {"field": name}}) for name in fields)
         emptied = empty(self.cluster, target.name, fields, stop, counting(progress, f"emptying {target.name}", total))
         if not stop.requested and not emptied.left:
@@ -145,10 +180,39 @@ class _Detaching:
         return DetachedIndex(**planned, documents=documents, refused=refused, lines=lines, in_order=not refused)
 
 
+def _hash(model: str | None) -> str | None:
+    """The hash of a model that is named by its folder, or by its hash."""
+    return load_model(model).hash if model and Path(model).is_dir() else model
+
+
+def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+    """The settings of the indices that a name stands for; none if they are gone, while a pipeline may be there."""
+    try:
+        return index_settings(cluster, name)
+    except NotFound:
+        if name not in [one.index for one in rewriters(cluster).values()]:
+            raise
+        return {}
+
+
+def _with_vectors(cluster: Cluster, name: str) -> list[tuple[Target, IndexRecord]]:
+    """The indices behind a name that have vectors of ours, a record of them, or what encodes them."""
+    path, ingest = f"/{quote(name, safe=',*')}/_mapping", ingest_pipelines(cluster)
+    found = {own: entry["mappings"] for own, entry in cluster.request("GET", path).items()}
+    indices = [
+        own
+        for own, mapping in sorted(found.items())
+        if mapping.get("_meta", {}).get("resift") or own in ingest or any(map(is_ours, mapping.get("properties", {})))
+    ]
+    return [(target, _record(cluster, target)) for own in indices for target in targets(cluster, own)]
+
+
 def _record(cluster: Cluster, target: Target) -> IndexRecord:
     """What an index records about itself; where a client has replaced its ``_meta``, what is known without it."""
     record = target.record
-    if target.unrecorded or (not record.attached and record.current is None and pipelines_of(cluster, target.name)):
+    if target.unrecorded or (
+        not record.attached and record.current is None and target.name in ingest_pipelines(cluster)
+    ):
         return IndexRecord(target.name, added=tuple(target.unrecorded), attached=True)
     return record
 
@@ -168,5 +232,7 @@ def _entries(target: Target, model: str | None) -> list[IndexInfo]:
         raise BadInput(f"index {target.name!r} was made with model {model}", value=model, expected=expected)
     if entry == record.current and record.others:
         message = f"index {target.name!r} is searched by the vectors of model {model}"
-        raise BadInput(message, value=model, expected=f"resift attach {target.name} --model, with another one, first")
+        raise BadInput(
+            message, value=model, expected=f"resift attach {target.name} --vectors --model, with another one, first"
+        )
     return [entry]

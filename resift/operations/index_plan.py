@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,8 @@ from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
-from resift.plugin.cluster.attachment import SEARCH, Target
-from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.attachment import Target
+from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _SAMPLE = 500  # documents that fields are guessed from, and encoding is measured with
@@ -101,7 +101,9 @@ class IndexPlan:
                 f"  _source     has {entry.vector_field} in answers to GET, and to searches not through Resift",
                 "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
             ]
-        lines.append(f"  pipelines   {pipeline_name(name)}, for searches and for writing, where one is installed")
+            lines.append(
+                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed"
+            )
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
 
@@ -129,11 +131,10 @@ def plan_index(
     lacking = 0 if not is_ours(entry.vector_field) else target.documents
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
-    free, taken = target.defaults(("search",) if own else ("ingest", "search")) if defaults else ({}, [])
+    free, taken = target.final_pipeline() if defaults and not own else ({}, [])
     hints = [
         *taken,
         *_unrecorded_hints(target),
-        *_scroll_hints(target, free),
         *([] if own else _html_hints(target, entry.fields, sources)),
     ]
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
@@ -143,14 +144,6 @@ def _unrecorded_hints(target: Target) -> list[str]:
     """What is to be known of vectors that are there, of which the index does not say any more whose they are."""
     told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
     return [f"{', '.join(target.unrecorded)} {told}"] if target.unrecorded else []
-
-
-def _scroll_hints(target: Target, defaults: Mapping[str, str]) -> list[str]:
-    """What is to be known of scrolls that name no pipeline: OpenSearch cannot go on with those of one shard."""
-    if SEARCH not in defaults or target.settings.get("index.number_of_shards") != "1":
-        return []
-    told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
-    return [f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"]
 
 
 def _html_hints(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> list[str]:

@@ -54,12 +54,14 @@ def verify(
     encoder, started = load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
         chosen, others = choose(engine, encoder, indices)
-        if not chosen:
+        nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
+        is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}
+        if not (chosen or is_plain):
             told = "; ".join(f"index {name!r} has {why}" for name, why in others.items()) or "no index has any"
             raise ModelMismatch(
                 f"there are no vectors of model {encoder.name} ({encoder.hash}) to check: {told}",
                 value=list(others) or None,
-                expected="another --model, or resift attach INDEX",
+                expected="another --model, or resift attach INDEX --vectors",
             )
         found = _verified(engine, encoder, chosen, repair, progress, stop or Stop())
     names = ("checked", "missing", "stale", "repaired", "unrepaired")
@@ -67,9 +69,9 @@ def verify(
         **{name: sum(getattr(one, name) for one in found) for name in names},
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
-        not_checked=others,
+        not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
-        lines=[line for one in found for line in found_lines(one, repair)],
+        lines=[line for one in found for line in found_lines(one, repair)] or nothing,
     )
 
 
@@ -150,7 +152,8 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
     One that something else names stays: what is written or searched through it would be refused.
     """
     from resift.plugin.cluster.client import Cluster
-    from resift.plugin.cluster.index_pipelines import pipeline_name, pipelines_of, remove_pipeline
+    from resift.plugin.cluster.index_pipelines import ingest_pipelines, remove_ingest_pipeline
+    from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters, take_out
     from resift.plugin.cluster.usage import pipeline_uses
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
@@ -158,13 +161,14 @@ def _drop_pipelines(engine: Engine, index: str, progress: Progress) -> dict[str,
         return {}
     cluster, done = Cluster(engine), {}
     try:
-        kinds = pipelines_of(cluster, index)
-        uses = pipeline_uses(cluster, {pipeline_name(index)}) if kinds else []
-        for kind in kinds:
-            use = next((use for use in uses if use.pipeline_kind == f"{kind} pipeline"), None)
-            if use is None:
-                remove_pipeline(cluster, kind, index)
-            done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
+        search = [name for name, one in rewriters(cluster).items() if one.index == index]
+        ingest = [pipeline_name(index)] if index in ingest_pipelines(cluster) else []
+        for kind, names in (("search", search), ("ingest", ingest)):
+            for name in names:
+                use = next(iter(pipeline_uses(cluster, {name}, f"{kind} pipeline")), None)
+                if use is None:
+                    take_out(cluster, name) if kind == "search" else remove_ingest_pipeline(cluster, index)
+                done[kind] = "removed" if use is None else f"stays: {use.setting} of {use.kind} {use.name} names it"
     except ResiftError as error:
         # Who may delete an index may not change pipelines in every cluster, and the index is gone.
         progress(Step(f"its pipelines may still be there: {error.message}"))

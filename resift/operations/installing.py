@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from urllib.request import urlopen
 
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError, EngineUnavailable
+from resift.errors import BadInput, EngineError, EngineUnavailable, UnsupportedCluster
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, Step, silent
 from resift.plugin.addresses import is_cluster, without_credentials
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from resift.contracts.documents import ModelDescription
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
+    from resift.plugin.cluster.installation import Installation
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
 # Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
 # Whoever writes through that of the installation has to know that nothing is encoded.
 GUARDED = ("rewrite", "rerank", "query")
+SETTING = " (cluster setting)"  # at the end of the steps that change one
 _SECONDS = 1.0  # to wait for an answer, as ML Commons does
 _MISSED = 2  # answers in a row after which nobody asks any more
 
@@ -59,8 +61,15 @@ class Steps(Result):
 class InstallPlan(Plan):
     """What :func:`install` or :func:`uninstall` is about to do, the ``work`` of an installer."""
 
+    question = "Change these settings of the cluster, and do the rest?"
+
     def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
         self.installer, self._work = installer, work
+
+    @property
+    def changes_settings(self) -> bool:
+        """Whether settings of the cluster are among the steps."""
+        return any(step.endswith(SETTING) for step in self.steps)
 
     @cached_property
     def steps(self) -> list[str]:
@@ -137,6 +146,37 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
     fields = options.get("fields") or (installed.fields if installed else FIELDS)
     address = options.get("reranker") or (installed.url if installed else RERANKER)
     return Installer(engine, described, fields, address, chosen, options.get("key"))
+
+
+def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
+    """The installation that serves the vectors of a model, by its hash, or any one without; None if there is none.
+
+    Of several it is the one of the usual name, or the first.
+    """
+    from resift.plugin.cluster.installation import installations
+
+    found = [one for one in installations(cluster).values() if model in (None, one.model.hash)]
+    return min(found, key=lambda one: (one.name != NAME, one.name), default=None)
+
+
+def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
+    """What has to be installed before searches can be rewritten; None if nothing.
+
+    Raises UnsupportedCluster where plugins are missing.
+    """
+    from resift.plugin.cluster.client import Cluster
+    from resift.plugin.cluster.resources import LAZY, RemoteModel
+
+    found = serving(Cluster(engine))
+    installer = found_installer(engine, name=found.name if found else None)
+    if installer.missing_plugins:
+        missing = ", ".join(installer.missing_plugins)
+        expected = "these plugins; or resift.rewrite() in your backend, which needs none"
+        raise UnsupportedCluster(f"the cluster lacks {missing}", value=missing, expected=expected)
+    state = RemoteModel(installer.cluster, "rewrite", installer.values).state()
+    if state in ("ok", LAZY, "switched off") and not installer.settings.required_changes():
+        return None
+    return InstallPlan(installer, installer.install)
 
 
 def install_command(cluster: Cluster, folder: str = "") -> str:

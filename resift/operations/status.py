@@ -17,9 +17,11 @@ from resift.ingest.verify import stale_share
 from resift.operations.installing import InstallationOptions, found_installer, open_cluster
 from resift.operations.plan import Result
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.vectors.packaged import DEFAULT
 
@@ -71,7 +73,7 @@ def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
     model = load_model(options.get("model") or DEFAULT)
     with closing(open_cluster(url)) as engine:
         installer = found_installer(engine, **options)
-        parts = installer.status()
+        parts = status_rows(installer)
         rows = {row.name: row for row in parts if row.kind == "index"}
         indices = list(_indices(installer, model, rows))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
@@ -115,14 +117,13 @@ def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) 
 
 def _pipelines(cluster: Cluster, names: Collection[str]) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     """The kinds of the pipelines that each index has, and those of them that are its default ones."""
-    ours = {pipeline_name(name): name for name in names}
-    there = {kind: {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
-    uses = {(use.kind, use.name, use.pipeline_kind, use.pipeline) for use in pipeline_uses(cluster, set(ours))}
-    kinds = {own: tuple(kind for kind in there if own in there[kind]) for own in ours}
-    return {
-        name: (kinds[own], tuple(kind for kind in kinds[own] if ("index", name, f"{kind} pipeline", own) in uses))
-        for own, name in ours.items()
-    }
+    ingest = {pipeline_name(index): index for index in ingest_pipelines(cluster)}
+    search = {own: one.index for own, one in rewriters(cluster).items()}
+    there = {"search": search, "ingest": ingest}
+    uses = [(kind, use) for kind, of in there.items() for use in pipeline_uses(cluster, of, f"{kind} pipeline")]
+    defaults = {(kind, use.name) for kind, use in uses if use.kind == "index" and there[kind][use.pipeline] == use.name}
+    kinds = {name: tuple(kind for kind, of in there.items() if name in of.values()) for name in names}
+    return {name: (has, tuple(kind for kind in has if (kind, name) in defaults)) for name, has in kinds.items()}
 
 
 def _stale_share(installer: Installer, model: Model, entry: IndexInfo) -> tuple[int, int]:
@@ -137,7 +138,7 @@ def _fault(entry: IndexInfo, filling: bool, missing: int, sampled: int, stale: i
     """What is wrong with vectors, and what to do about it; "ok" and "" if nothing is."""
     lacking, mend = f"{missing} documents lack a vector", f"resift verify {entry.name} --repair"
     if filling:
-        return f"attaching was interrupted: {lacking}", f"resift attach {entry.name}"
+        return f"attaching was interrupted: {lacking}", f"resift attach {entry.name} --vectors"
     if missing and is_ours(entry.vector_field):
         return lacking, mend
     return (f"{stale} of {sampled} vectors belong to another text", mend) if stale else ("ok", "")

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.batching import BATCH, text_batches
 from resift.errors import BadInput, DimensionMismatch
-from resift.ranking.fusion import factors_of
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder
 from resift.vectors.table import WordVectors
@@ -67,7 +66,7 @@ class LateInteraction:
     ``table`` (V, D) holds the words' vectors, brought to length 1 when they are compared, and each word's weight w in a
     query. ``shifts`` (D,), float32, by word, are added to the words' rows where they are in a query. ``threshold`` t,
     ``length`` c and ``mean_length`` (words) are those of the formula above. ``alpha``, 0 to 1, is the weight of these
-    scores beside the engine's, see :meth:`factors`, and ``info`` says how the reranker was made.
+    scores beside the engine's (:func:`resift.ranking.fusion.factors_of`), and ``info`` says how the reranker was made.
 
     Raises BadInput if a number is out of its range, and DimensionMismatch if a shift does not have D dimensions.
     """
@@ -155,13 +154,6 @@ class LateInteraction:
         share = float(weights[known].sum() / max(weights.sum(), 1e-12))
         return np.asarray(np.float32(share) * self.scores(query, documents))
 
-    def factors(self, query: str, documents: Sequence[str] | PreparedDocuments) -> NDArray[np.float64]:
-        """What the scores of n documents by which they are ranked already are multiplied with, (n,), 1 or more.
-
-        It is exp(beta · :meth:`support`) with beta = alpha / (1 - alpha), as for the similarity of vectors.
-        """
-        return factors_of(self.support(query, documents), self.alpha)
-
     def rows(self, prepared: PreparedDocuments) -> Floats:
         """The vectors, at length 1, of the documents' different words that the table knows, (U' <= U, D), float32."""
         return self._unit_rows(prepared.words[prepared.words < len(self.table)])
@@ -169,7 +161,7 @@ class LateInteraction:
     @cached_property
     def _factors(self) -> Floats:
         """What each row of the matrix is multiplied by to have length 1, (V,)."""
-        # in parts: einsum makes a float64 copy of what it is given, and the table may be memory-mapped
+        # in parts: einsum makes a float64 copy of what it is given
         squares = [
             np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in np.array_split(self.table.matrix, 64)
         ]

@@ -16,6 +16,7 @@ from resift.vectors.similarity import unit_rows
 # How many standard deviations marked documents stand out for their query, in a space that tells documents apart by
 # meaning, are 2 to 5; in plain means of words' vectors they are at most 2.
 _NO_DISTINCTION = 1.5
+_BONUS = 4.0
 _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 
@@ -75,14 +76,14 @@ class OwnVectors:
     def bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
         """What relevant documents score more in a list of nearest ones to a ``moved`` vector (K,), 0 or more.
 
-        It is worth 2 (1 - g) standard deviations of the background's cosines, so that marked documents stay on the
+        It is worth 4 (1 - g) standard deviations of the background's cosines, so that marked documents stay on the
         page, and a list that says little has little to say, in the scores of a k-NN ``space``.
         """
         relevant = self.feedback.grades > 0
         if len(self._background) < _MIN_OTHERS or distinction >= 1 or not relevant.any():
             return 0.0
         direction, length = unit_rows(moved), float(np.linalg.norm(moved))
-        more = 2 * (1 - distinction) * float((self._background @ direction).std())
+        more = _BONUS * (1 - distinction) * float((self._background @ direction).std())
         if space == "innerproduct":
             return more * length * float(self.lengths[relevant].mean())
         if space != "l2":

@@ -21,10 +21,9 @@ from resift.reranker.access.requests import current_caller, require_keys
 from resift.reranker.api import api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
-from resift.reranker.http_errors import http_error
 from resift.reranker.json_provider import JsonProvider
 from resift.reranker.metrics import add_metrics, count_ubi
-from resift.reranker.request_log import add_request_ids, identified
+from resift.reranker.request_log import add_request_ids, http_error, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
@@ -70,7 +69,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
 
 def _add_access(app: Flask, config: Config) -> None:
     """Everything that decides whether a request is answered: its host, its origin, its key."""
-    keys = Keys.of(config)
+    keys = Keys.from_config(config)
     protect_browsers(app, keys, config.hosts, config.cors)
     require_keys(app, keys)
 
@@ -119,10 +118,9 @@ def _add_pages(app: Flask) -> None:
         return {"status": "ok", "engine": service.engine.ping()}
 
     @app.get("/openapi.json")
-    def openapi() -> dict[str, Any]:
-        from resift.reranker.openapi import document  # seldom asked for, and made of many types
-
-        return document()
+    def openapi() -> Response:
+        with app.open_resource("openapi.json", "r") as file:
+            return Response(file.read(), content_type="application/json")
 
     @app.get("/resift.js")
     def script() -> Response:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from resift.contracts.documents import IndexInfo, check_name
-from resift.errors import BadInput, ModelNotFound, ResiftError
+from resift.contracts.documents import IndexInfo
+from resift.errors import ModelNotFound, ResiftError
 from resift.ranking.late_interaction import FILE, LateInteraction
 
 log = logging.getLogger(__name__)
@@ -78,50 +75,3 @@ def _is_for(reranker: LateInteraction, info: IndexInfo) -> bool:
     """Whether a reranker may order hits of what is searched: all of its indices, or their common name, are its own."""
     own = set(reranker.indices)
     return not own or info.name in own or own.issuperset(info.indices)
-
-
-def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> LateInteraction:
-    """Copy the trained reranker in the folder ``source`` to ``folder``, and return it.
-
-    It is for the ``indices`` of these names alone; without them for those that it learned from, if that is known.
-    Raises ModelNotFound if there is none, CorruptModel if it is damaged, and BadInput if searches were found no better
-    with it when it was judged, and for a name that no index can have; then ``folder`` stays as it is.
-    """
-    names = [check_name(index) for index in indices]
-    reranker = LateInteraction.load(source)
-    if not _judgement(reranker).get("better", True):
-        message = f"the reranker in {source} made searches no better when it was judged"
-        raise BadInput(message, value=source, expected="one that helps: more judged queries, or none in service")
-    if names:
-        reranker.info["indices"] = names
-    reranker.save(folder)
-    return reranker
-
-
-def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
-    """Why a reranker may do less than it should beside the vectors of the search model of this hash."""
-    judgement = _judgement(reranker)
-    if "better" not in judgement:
-        return ["it was not judged by queries that it was not trained on"]
-    found = []
-    if judgement["p"]["vectors"]["ndcg@10"] >= 0.05:
-        found.append("what it gained when it was judged may be chance (p of 0.05 or more)")
-    if (other := reranker.info.get("beside")) != model_hash:
-        found.append(
-            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "
-            "--model and --static-queries of the service"
-        )
-    return found
-
-
-def _judgement(reranker: LateInteraction) -> dict[str, Any]:
-    """What the training found out; empty for a reranker that was made in another way."""
-    report: dict[str, Any] = reranker.info.get("report", {})
-    return report
-
-
-def take_out_of_service(folder: str) -> None:
-    """Delete ``folder``, where a trained reranker is in service. Raises ModelNotFound if none is."""
-    if not (Path(folder) / FILE).is_file():
-        raise ModelNotFound(f"no trained reranker in {folder}", value=folder, expected="one that is in service")
-    shutil.rmtree(folder)

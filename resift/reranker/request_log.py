@@ -20,6 +20,14 @@ ANSWERED = "X-Request-Id"
 _ID = re.compile(r"[!-~]{1,128}")  # what can stand in a header, and in a line of a log
 _TEXT = "[%(asctime)s] [%(process)d] [%(levelname)s] %(message)s"
 
+_CODES = {
+    404: "no_such_path",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    500: "internal_error",
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +69,13 @@ def request_id(headers: Mapping[str, str] | Headers) -> str:
 def identified(error: dict[str, Any], id: str | None = None) -> dict[str, Any]:
     """The body of an answer that is an ``error``, with the id of the request: the one at hand, unless it is given."""
     return {"error": {**error, "request_id": id or REQUEST_ID.get()}}
+
+
+def http_error(status: int, name: str, path: str, max_body: int) -> dict[str, Any]:
+    """The body of an answer with a ``status`` of this ``name`` to a request for ``path``."""
+    expected = f"at most {max_body} bytes" if status == 413 else "see /openapi.json"
+    code = _CODES.get(status, "http_error")
+    return {"error": {"code": code, "message": name, "value": path, "expected": expected}}
 
 
 class JsonLines(logging.Formatter):

@@ -160,7 +160,7 @@ def vectors(rows: list[list[float]], dim: int) -> Floats:
 
 def check_model(requested: str | None, model: Model) -> None:
     """Raise ModelNotFound if a request names another model than the one in service."""
-    if requested not in (None, model.name, model.hash):
+    if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
             f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
         )

@@ -12,7 +12,7 @@ so depends neither on the page's size nor on shards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
@@ -30,7 +30,7 @@ from resift.rewriting.similarity import (
     similarity_clause,
 )
 from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
-from resift.rewriting.walk import holds_better
+from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
 from resift.text import tokenize
 from resift.vectors.similarity import beta_of
@@ -57,9 +57,8 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
         return change_in_place(body, fields, knowledge, settings, _by_score(body, first=True), obstacle is None)
     rewriting = _Rewriting(body, fields, knowledge, settings)
     if obstacle is not None:
-        # the words alone still say which of a group of hits is best, where hits are collapsed
-        ranked = "collapse" in body and "search_after" not in body and _by_score(body)
-        query = rewriting.query_alone(ranked)
+        # the words alone still say which of a group of hits is best, or come first
+        query = rewriting.query_alone(_by_score(body, first=True))
         return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):
@@ -95,7 +94,7 @@ def _untouchable(body: Body, knowledge: Knowledge | None) -> Outcome | None:
     if knowledge is not None and not knowledge.text and knowledge.feedback is None and not knowledge.judged:
         return Outcome.NO_TEXT
     query = body.get("query", {"match_all": {}})
-    if not isinstance(query, Mapping) or len(query) != 1:
+    if is_malformed(query):
         return Outcome.MALFORMED
     if body.get("size", 10) == 0:
         return Outcome.NO_HITS

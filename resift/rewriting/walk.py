@@ -33,6 +33,14 @@ def kind_of(clause: Any) -> str | None:
     return kind if isinstance(kind, str) and isinstance(inner, Mapping) else None
 
 
+def is_malformed(query: Any) -> bool:
+    """Whether a query is no clause, or a ``hybrid`` one of no list."""
+    if not isinstance(query, Mapping) or len(query) != 1:
+        return True
+    inner = query.get("hybrid")
+    return inner is not None and not (isinstance(inner, Mapping) and isinstance(inner.get("queries"), list))
+
+
 def scores_by_vectors(clause: Any) -> bool:
     """Whether a script scores by the distance of vectors, ``knn_score``."""
     inner = clause.get("script_score") if isinstance(clause, Mapping) else None

@@ -20,7 +20,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 from types import ModuleType
@@ -53,7 +53,7 @@ class CompiledModule:
         self.name = name
         self._module: ModuleType | None = None
         self._stamp: Path | None = None
-        self._loaded = self._imported = self._building = False
+        self._imported = self._ready = self._building = False
         self._lock = Lock()
 
     def for_texts(self, texts: Sequence[str]) -> Any:
@@ -62,34 +62,18 @@ class CompiledModule:
 
     def load(self) -> Any:
         """The module, or None without numba and as long as its code is not on disk; then the compiling is begun."""
-        if not self._loaded:
-            self._import()
-            if self._stamp is None:
-                return None
-            if not self._stamp.exists():
-                self._begin_build()
-                return None
-            self._loaded = True
-        return self._module
-
-    def _import(self) -> None:
         with self._lock:
             if not self._imported:
-                try:
+                self._imported = True
+                with suppress(ImportError):  # no numba
                     self._module = importlib.import_module(self.name)
                     self._stamp = stamp_of(self._module)
-                except ImportError:  # no numba
-                    self._module = None
-                self._imported = True
-
-    def _begin_build(self) -> None:
-        """Compile in another process: once, so that a failure is not repeated with every batch."""
-        with self._lock:
-            if self._building:
-                return
-            self._building = True
-        # the thread waits for the process, so that it leaves no zombie
-        Thread(target=_build_elsewhere, args=(self.name,), name=f"compiling {self.name}", daemon=True).start()
+            self._ready = self._ready or (self._stamp is not None and self._stamp.exists())
+            if self._stamp is not None and not (self._ready or self._building):
+                self._building = True  # once, so that a failure is not repeated with every batch
+                # the thread waits for the process, so that it leaves no zombie
+                Thread(target=_build_elsewhere, args=(self.name,), name=f"compiling {self.name}", daemon=True).start()
+            return self._module if self._ready else None
 
 
 def stamp_of(module: ModuleType) -> Path | None:

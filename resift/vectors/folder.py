@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,14 +146,11 @@ def restoring(folder: str | Path) -> Iterator[None]:
         raise CorruptModel(message, value=str(folder), expected="what Resift saved") from error
 
 
-def read_folder(
-    folder: str | Path, name: str, mapped: bool = False
-) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
+def read_folder(folder: str | Path, name: str) -> tuple[dict[str, Any], list[str], dict[str, NDArray[Any]]]:
     """What :func:`write_folder` saved, its hash checked: (JSON without hash and format, words, arrays by name).
 
-    The arrays are read-only, and hold finite numbers. With ``mapped`` they stay on disk, memory-mapped, for arrays that
-    may be larger than memory: such a folder must not change while it is in use. Raises ModelNotFound if there is no
-    such folder, and CorruptModel if it cannot be read, was changed since, or has another format.
+    The arrays are read-only, and hold finite numbers. Raises ModelNotFound if there is no such folder, and CorruptModel
+    if it cannot be read, was changed since, or has another format.
     """
     path = Path(folder)
     if not (path / name).is_file():
@@ -166,7 +163,7 @@ def read_folder(
             raise CorruptModel(f"{path} has format {version}", value=str(path), expected=f"format {FORMAT}")
         stems = info.pop("arrays")
         # Path(…).name: what the JSON names must not lead out of the folder
-        arrays = {stem: _read_array(path / f"{Path(stem).name}.npy", mapped) for stem in stems}
+        arrays = {stem: _read_array(path / f"{Path(stem).name}.npy") for stem in stems}
         if content_hash(info, words, arrays) != recorded:
             raise CorruptModel(f"{path} was changed since it was saved", value=str(path), expected=f"hash {recorded}")
         for stem, array in arrays.items():
@@ -175,21 +172,17 @@ def read_folder(
     return info, words, arrays
 
 
-def _read_array(path: Path, mapped: bool) -> NDArray[Any]:
+def _read_array(path: Path) -> NDArray[Any]:
     """The array of a ``.npy`` file, read-only. Raises ValueError or OSError for anything but an array of numbers."""
     with path.open("rb") as file:
         shape, fortran, dtype = _read_header(file)
         if dtype.kind not in _NUMBERS or min(shape, default=0) < 0:
             raise ValueError(f"{path.name} holds {dtype} of shape {shape}, expected an array of numbers")
-        start = file.tell()
-        size = os.fstat(file.fileno()).st_size - start
+        size = os.fstat(file.fileno()).st_size - file.tell()
         # before any memory is asked for: a damaged header may claim any size
         if math.prod(shape) * dtype.itemsize != size:
             raise ValueError(f"{path.name} has {size} bytes for {dtype} of shape {shape}")
-        order: Literal["F", "C"] = "F" if fortran else "C"
-        if mapped and size:  # an empty file cannot be mapped
-            return np.memmap(file, dtype, "r", start, shape, order)
-        array: NDArray[Any] = np.fromfile(file, dtype).reshape(shape, order=order)
+        array: NDArray[Any] = np.fromfile(file, dtype).reshape(shape, order="F" if fortran else "C")
     array.flags.writeable = False
     return array
 
@@ -205,8 +198,7 @@ def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _is_finite(array: NDArray[Any]) -> bool:
-    if array.dtype.kind != "f":
-        return True
-    # in parts, because isfinite makes an array of its own, and this one may be memory-mapped
+    # in parts, because isfinite makes an array of its own
     flat = array.reshape(-1, order="A")
-    return all(bool(np.isfinite(flat[start : start + _CHUNK]).all()) for start in range(0, len(flat), _CHUNK))
+    parts = range(0, len(flat) if array.dtype.kind == "f" else 0, _CHUNK)
+    return all(bool(np.isfinite(flat[start : start + _CHUNK]).all()) for start in parts)

@@ -179,7 +179,18 @@ def test_copying_goes_on_after_kills_and_leaves_no_block(
         return bool(copy.cluster.find(f"/{copy.name}")) and copy.engine.sample(copy.name, 1).hits != []
 
     before, where = shops.state(), ["--engine", opensearch_url, "--yes"]
-    attaching = ["attach", index.name, "--copy-to", shops.name, "--alias", shops.alias, "--model", folder, *where]
+    attaching = [
+        "attach",
+        index.name,
+        "--vectors",
+        "--copy-to",
+        shops.name,
+        "--alias",
+        shops.alias,
+        "--model",
+        folder,
+        *where,
+    ]
     with KilledAt() as killed, Traffic(shops.clients, shops.twin) as traffic:
         assert killed.run(*attaching, after=0.3) < 0
         assert killed.run_until(lambda: bool(copy.cluster.find(f"/{copy.name}")), *attaching) < 0

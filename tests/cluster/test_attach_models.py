@@ -18,8 +18,9 @@ from werkzeug.serving import make_server
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
-from resift.plugin.cluster.index_pipelines import pipelines_of, remove_pipeline
+from resift.plugin.cluster.index_pipelines import pipelines_of, remove_ingest_pipeline
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 
@@ -232,7 +233,7 @@ def test_detaching_puts_settings_back_where_a_client_has_replaced_meta(
     run("detach", shop.name, opensearch_url)
     assert shop.settings() == before
     assert pipelines_of(shop.cluster, shop.name) == []
-    remove_pipeline(shop.cluster, "search", shop.name)  # as somebody would who detaches it at the same time
+    remove_ingest_pipeline(shop.cluster, shop.name)  # as somebody would who detaches it at the same time
 
 
 def test_a_clone_gets_pipelines_of_its_own_or_goes_without(shop: Index, old: Served, opensearch_url: str) -> None:
@@ -270,8 +271,14 @@ def test_pipelines_that_an_index_has_stay_and_it_is_said_what_to_do(
     cluster.request("PUT", f"/_search/pipeline/{name}-own", {"request_processors": []})
     taken = {"index.search.default_pipeline": f"{name}-own"}
     cluster.request("PUT", f"/{name}/_settings", taken)
+    final = {"index.final_pipeline": f"{name}-own"}
+    cluster.request("PUT", f"/{name}/_settings", final)
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
-    assert f"index.search.default_pipeline of {name} is {name}-own, and stays" in told
+    assert f"index.final_pipeline of {name} is {name}-own, and stays" in told
+    (processor,) = cluster.find(f"/_search/pipeline/{name}-own", f"{name}-own")["request_processors"]
+    assert processor["ml_inference"]["model_config"] == {"index": name, "model": old.model.hash}
+    cluster.request("PUT", f"/{name}/_settings", dict.fromkeys(final))
+    run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines")
     assert shop.settings()["index.final_pipeline"] == f"resift-{name}"
     # another pipeline that calls ours is not left with a hole
     cluster.request(
@@ -295,7 +302,7 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     # somebody else's of that name, in whose place none of ours is made
     cluster.request("PUT", f"/_ingest/pipeline/resift-{name}", {"processors": []})
     told = run("attach", name, opensearch_url, "--model", old.folder, "--default-pipelines", status=3).output
-    assert f"there is no ingest pipeline to be the default: resift attach {name} --default-pipelines" in told
+    assert f"there is no ingest pipeline to be the default: resift attach {name} --vectors --default-pipelines" in told
     assert shop.settings()["index.search.default_pipeline"] == f"resift-{name}"
     assert "index.final_pipeline" not in shop.settings()
     run("detach", name, opensearch_url)
@@ -311,24 +318,23 @@ def test_no_pipeline_that_is_not_there_becomes_the_default(shop: Index, old: Ser
     run("detach", name, opensearch_url)
 
 
-def test_an_installation_that_goes_hands_its_indices_on(
+def test_an_installation_stays_while_an_index_asks_it(
     cluster: OpenSearchEngine, shop: Index, old: Served, opensearch_url: str
 ) -> None:
     second = Installer(cluster, old.model, ["text"], old.installer.url, f"second-{uuid.uuid4().hex[:8]}")
     second.install()
     try:
         run("attach", shop.name, opensearch_url, "--model", old.folder, "--default-pipelines")
-        owner, heir = sorted([old.installer, second], key=lambda one: one.name)
+        owner, other = sorted([old.installer, second], key=lambda one: one.name)
         own_row = f"resift-{shop.name}"
-        assert own_row in [row.name for row in owner.status()]
-        assert own_row not in [row.name for row in heir.status()]
-        steps = owner.uninstall()
-        assert {f"hand on {kind} pipeline {own_row}" for kind in ("search", "ingest")} <= set(steps)
+        assert own_row in [row.name for row in status_rows(owner)]
+        assert own_row not in [row.name for row in status_rows(other)]
+        with pytest.raises(EngineError, match=f"of index {shop.name} is {own_row}"):
+            owner.uninstall()
         with Searches(shop) as searches:
             write(shop, 8, 10_001)
         assert not searches.failed
         assert_right(shop, old.model, list(shop.engine.info(shop.name).fields))
-        owner.install()
         run("detach", shop.name, opensearch_url)
     finally:
         second.uninstall()
@@ -341,5 +347,5 @@ def test_a_model_beside_that_of_an_installation_needs_a_name(
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
     command = f"resift install --model {folder} --reranker URL --name NAME"
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
-    assert f"{command}, then resift attach {shop.name} --default-pipelines\n" in told
+    assert f"{command}, then resift attach {shop.name} --vectors --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)

@@ -100,7 +100,7 @@ def test_an_index_is_attached_by_the_vectors_that_it_has(
     before = request("GET", f"/{embedded}/_doc/3")["_source"]
     for command in (
         ["index", "-", "--index", "new"],
-        ["attach", embedded, "--copy-to", "new", "--alias", "a", "--yes"],
+        ["attach", embedded, "--vectors", "--copy-to", "new", "--alias", "a", "--yes"],
     ):
         refused = CliRunner().invoke(main, [*command, "--engine", opensearch_url, "--model", folder], input="{}")
         assert refused.exit_code == 2, refused.output

@@ -179,7 +179,7 @@ def test_attaching_and_detaching_go_on_after_kills(
 
     before = index.mapping(), index.settings()
     with Killed() as killed, Traffic(index, twin) as traffic:
-        kills = often(killed, "attach", *where, "--model", folder)
+        kills = often(killed, "attach", *where, "--vectors", "--model", folder)
     assert not traffic.failed
     assert without_vectors(index) == without_vectors(twin)
     assert index.engine.info(index.name).model == model.hash

@@ -20,7 +20,8 @@ from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.cluster.resources import RemoteModel
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -150,7 +151,7 @@ def test_status_sees_the_reranker(
     installed: Installer, cluster: OpenSearchEngine, vectors: WordVectors, nowhere: str
 ) -> None:
     def row(installer: Installer) -> StatusRow:
-        return next(row for row in installer.status() if row.kind == "reranker")
+        return next(row for row in status_rows(installer) if row.kind == "reranker")
 
     def seen(installer: Installer) -> str:
         return row(installer).state
@@ -200,9 +201,11 @@ def test_uninstall_is_refused_while_an_index_needs_it(
     own = f"resift-{index}"
 
     def found() -> dict[str, StatusRow]:
-        of_index = [row for row in installed.status() if row.name == own]
+        of_index = [row for row in status_rows(installed) if row.name == own]
         assert [row.kind for row in of_index] == ["search pipeline", "ingest pipeline"]
-        return {row.name: row for row in installed.status() if row.name.startswith(installed.name)} | {own: of_index[0]}
+        return {row.name: row for row in status_rows(installed) if row.name.startswith(installed.name)} | {
+            own: of_index[0]
+        }
 
     rows = found()
     assert (rows[own].state, rows[own].fix) == ("missing", "resift install")
@@ -228,11 +231,8 @@ def test_a_hybrid_query_with_its_pipeline_is_left_to_the_engine(index: str, name
         answer = requests.post(f"{reranker}/v1/search", json=body, headers={"X-Api-Key": key}, timeout=10)
         assert answer.status_code == status, answer.text
         if status == 200:
-            assert answer.json()["resift"] == {
-                "reranked": False,
-                "outcome": "kind_not_supported",
-                "reason": "the query is 'hybrid'",
-            }
+            nothing = {"outcome": "nothing_to_add", "reason": "there is nothing to add"}
+            assert answer.json()["resift"] == {"reranked": False, **nothing}
         else:
             assert re.search("model_?id", answer.json()["error"]["message"], re.IGNORECASE)
 

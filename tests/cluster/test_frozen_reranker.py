@@ -26,6 +26,7 @@ from resift.ingest.verify import verify
 from resift.operations.installing import Guard
 from resift.plugin.cluster.index_pipelines import remove_pipelines, settle_pipelines
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import PIPELINES
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
@@ -169,7 +170,7 @@ def test_a_guard_has_nobody_ask_a_frozen_reranker(installed: Installed) -> None:
     assert guard.check() == ""
     with frozen(installed.processes()):
         told += [guard.check() for _ in range(3)]
-        rows = {row.name: row.state for row in installed.installer.status() if row.kind == "remote model"}
+        rows = {row.name: row.state for row in status_rows(installed.installer) if row.kind == "remote model"}
         assert {rows[f"{installed.name}-{which}"] for which in ("rewrite", "rerank", "query")} == {"switched off"}
         assert rows[f"{installed.name}-embed"] == "ok"
         assert not installed.is_rewritten()

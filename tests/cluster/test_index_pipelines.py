@@ -16,7 +16,8 @@ from engine_documents import documents
 from opensearch_fixture import reranker_host
 
 from resift import Model
-from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.api import as_text
 
@@ -233,7 +234,7 @@ def test_status_counts_searches_and_says_where_they_fail_open(
 
     def row() -> StatusRow:
         return next(
-            row for row in installer.status() if (row.kind, row.name) == ("search pipeline", f"resift-{installed}")
+            row for row in status_rows(installer) if (row.kind, row.name) == ("search pipeline", f"resift-{installed}")
         )
 
     before = int(re.findall(r"\d+", row().state)[0])

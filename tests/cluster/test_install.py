@@ -7,42 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cluster_snapshot import snapshot
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import REMOTE
 from resift.plugin.cluster.settings import TRUSTED
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
-def snapshot(cluster: Cluster) -> dict[str, Any]:
-    """Everything in a cluster that an installation may touch."""
-
-    def every(kind: str) -> list[str]:
-        try:
-            found = cluster.request("POST", f"/_plugins/_ml/{kind}/_search", {"query": {"match_all": {}}, "size": 1000})
-        except LookupError:
-            return []
-        known = (hit["_id"] for hit in found["hits"]["hits"])
-        # a search still finds for a second what was deleted, as by the tests before; a read by its id does not
-        return sorted(id for id in known if cluster.find(f"/_plugins/_ml/{kind}/{id}"))
-
-    state = cluster.request("GET", "/_cluster/state/metadata")["metadata"]
-    return {
-        "settings": cluster.persistent(),
-        "scripts": sorted(state.get("stored_scripts", {})),
-        "templates": sorted(t["name"] for t in cluster.request("GET", "/_index_template")["index_templates"]),
-        "ingest": sorted(cluster.find("/_ingest/pipeline") or {}),
-        "search": sorted(cluster.find("/_search/pipeline") or {}),
-        **{kind: every(kind) for kind in ("models", "connectors", "model_groups")},
-    }
-
-
 def own_states(installer: Installer) -> set[str]:
     """The states of everything that an installation makes or sets; the reranker is away, so that searches fail open."""
-    rows = [row for row in installer.status() if row.kind not in ("index", "reranker")]
+    rows = [row for row in status_rows(installer) if row.kind not in ("index", "reranker")]
     return {"ok" if row.state == "fails open, 0 searches since the node started" else row.state for row in rows}
 
 
@@ -88,7 +67,7 @@ def test_install_status_uninstall_leaves_nothing(
     installer = Installer(cluster, packaged, ["text"], nowhere, name)
     planned = installer.install(dry_run=True)
     assert snapshot(rest) == before
-    assert {row.state for row in installer.status() if row.name.startswith(name)} == {"missing"}
+    assert {row.state for row in status_rows(installer) if row.name.startswith(name)} == {"missing"}
     assert installer.install() == planned
     assert installer.install() == []
     assert own_states(installer) == {"ok"}
@@ -101,16 +80,16 @@ def test_install_status_uninstall_leaves_nothing(
         assert {*(f"{name}-{one}" for one in own), *of_indices} <= {*during[kind]} - {*before[kind]}
 
     other = Installer(cluster, build_model("boew:4", vectors), ["text"], nowhere, name)
-    assert f"other model {packaged.hash}" in {row.state for row in other.status()}
+    assert f"other model {packaged.hash}" in {row.state for row in status_rows(other)}
     assert all(
         row.fix == "resift install"
-        for row in other.status()
+        for row in status_rows(other)
         if row.state.startswith("other model") and row.kind != "index"
     )
     moved = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18081", name)
-    assert {row.state for row in moved.status() if row.kind == "remote model"} == {"changed"}
+    assert {row.state for row in status_rows(moved) if row.kind == "remote model"} == {"changed"}
     rest.request("DELETE", f"/_search/pipeline/{name}-hybrid")
-    assert [row.name for row in installer.status() if row.state == "missing"] == [f"{name}-hybrid"]
+    assert [row.name for row in status_rows(installer) if row.state == "missing"] == [f"{name}-hybrid"]
     assert moved.install()
     assert own_states(moved) == {"ok"}
 
@@ -155,7 +134,7 @@ def test_what_is_not_ours_is_left_alone(cluster: OpenSearchEngine, packaged: Mod
     installer = Installer(cluster, packaged, ["text"], "http://127.0.0.1:18083", name)
     with pytest.raises(EngineError, match="is not Resift's"):
         installer.install()
-    assert "foreign" in {row.state for row in installer.status()}
+    assert "foreign" in {row.state for row in status_rows(installer)}
     installer.uninstall()
     assert rest.find(path, f"{name}-ingest")["description"] == "mine"
     rest.request("DELETE", path)

@@ -11,6 +11,7 @@ from resift import Model
 from resift.errors import BadInput
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 URL = "http://127.0.0.1:1"
@@ -24,7 +25,7 @@ def test_the_key_of_an_installation(cluster: OpenSearchEngine, packaged: Model) 
         return Installer(cluster, packaged, ["text"], url, name, key)
 
     def states(installer: Installer) -> set[str]:
-        return {row.state for row in installer.status() if row.kind == "remote model"}
+        return {row.state for row in status_rows(installer) if row.kind == "remote model"}
 
     installer().install()
     try:

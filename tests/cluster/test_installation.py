@@ -18,8 +18,9 @@ from resift.contracts.documents import Document
 from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD
 from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.install import Installer, StatusRow
+from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.cluster.resources import LAZY
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -45,7 +46,7 @@ def installed(cluster: OpenSearchEngine, packaged: Model) -> Iterator[Installer]
 
 def rows(installer: Installer) -> dict[str, StatusRow]:
     """The status of the indices, by name."""
-    return {row.name: row for row in installer.status() if row.kind == "index"}
+    return {row.name: row for row in status_rows(installer) if row.kind == "index"}
 
 
 def test_flags_are_remembered_and_overruled(
@@ -60,7 +61,8 @@ def test_flags_are_remembered_and_overruled(
     name, folder = f"resift-{uuid.uuid4().hex[:8]}", str(model.save(here / "small"))
 
     def resift(command: str, *flags: str, status: int = 0) -> str:
-        result = CliRunner().invoke(main, [command, "--engine", opensearch_url, *flags])
+        agreed = ["--yes"] if command == "install" else []
+        result = CliRunner().invoke(main, [command, "--engine", opensearch_url, *agreed, *flags])
         assert result.exit_code == status, result.output
         return result.output
 
@@ -127,7 +129,7 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             "good": "ok",
         }
         assert {kind for kind in states if found[f"{kind}-{name}"].in_order} == {"good"}
-        change = f"resift attach other-{name} --model DIR, that of {packaged.name} ({packaged.hash})"
+        change = f"resift attach other-{name} --vectors --model DIR, that of {packaged.name} ({packaged.hash})"
         assert found[f"other-{name}"].fix == f"unset its pipeline and use model mean ({model.hash}), or {change}"
     finally:
         for kind in (*bodies, "empty", "other", "good"):
@@ -193,7 +195,7 @@ def test_status_finds_what_refuses_every_document(
 def test_a_model_that_deploys_when_first_used(rest: Cluster, installed: Installer) -> None:
     id = rest.named("models", f"{installed.name}-embed")[0][0]
     rest.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
-    state = {row.name: row for row in installed.status()}[f"{installed.name}-embed"]
+    state = {row.name: row for row in status_rows(installed)}[f"{installed.name}-embed"]
     assert (state.state, state.in_order) == (LAZY, True)
     assert installed.install() == []
     rest.request("POST", f"/_plugins/_ml/models/{id}/_deploy")
@@ -278,7 +280,7 @@ def fresh(cluster: OpenSearchEngine) -> Iterator[str]:
 def pipeline_row(installer: Installer, index: str) -> StatusRow | None:
     """What the status says of the search pipeline of an index."""
     own = f"resift-{index}"
-    return next((row for row in installer.status() if (row.kind, row.name) == ("search pipeline", own)), None)
+    return next((row for row in status_rows(installer) if (row.kind, row.name) == ("search pipeline", own)), None)
 
 
 def test_resift_index_makes_the_pipeline_of_a_new_index(
@@ -318,7 +320,7 @@ def test_an_install_that_is_refused_leaves_the_settings_of_the_cluster(
 
 
 def test_a_pipeline_outlives_its_index_and_says_so(
-    cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, model: Model, fresh: str
+    cluster: OpenSearchEngine, rest: Cluster, installed: Installer, packaged: Model, fresh: str
 ) -> None:
     own = f"resift-{fresh}"
     path = f"/_search/pipeline/{own}"
@@ -329,15 +331,14 @@ def test_a_pipeline_outlives_its_index_and_says_so(
     with pytest.raises(EngineError, match=f"index.search.default_pipeline of index {fresh} is {own}") as refused:
         installed.uninstall()
     assert refused.value.expected == f"resift detach {fresh}, or unset it first"
-    for made in (None, model):
-        # a search that names it is answered all the same where it stays
-        cluster.drop_if_exists(fresh)
-        if made is not None:
-            cluster.create(fresh, ["text"], made)
-        assert (row := pipeline_row(installed, fresh)) is not None
-        assert row.state == f"no index {fresh} of this model"
-        assert row.fix == f"index or attach {fresh} with this model, or DELETE {path}"
-        assert not any(own in step for step in installed.install())
+    # a search that names it is answered all the same where it stays
+    cluster.drop_if_exists(fresh)
+    assert (row := pipeline_row(installed, fresh)) is not None
+    assert (row.state, row.fix) == (f"no index {fresh}", f"resift detach {fresh}")
+    (left,) = (row for row in status_rows(installed) if (row.kind, row.name) == ("ingest pipeline", own))
+    assert left.state == f"no index {fresh} of this model"
+    assert left.fix == f"index or attach {fresh} with this model, or DELETE /_ingest/pipeline/{own}"
+    assert not any(own in step for step in installed.install())
     assert f"remove search pipeline {own}" in installed.uninstall(dry_run=True)
     rest.request("DELETE", path)
     assert pipeline_row(installed, fresh) is None
@@ -358,7 +359,7 @@ def test_what_else_has_the_name_of_a_pipeline_is_left_alone(
         with pytest.raises(EngineError, match="is not Resift's"):
             installed.install()
     ours["request_processors"][0]["ml_inference"]["ignore_failure"] = False
-    rest.request("PUT", path, {**ours, "description": ours["description"].replace("content ", "content 0")})
+    rest.request("PUT", path, ours)
     assert (row := pipeline_row(installed, fresh)) is not None
     assert (row.state, row.fix) == ("changed", "resift install")
     assert f"replace search pipeline resift-{fresh} (changed)" in installed.install()

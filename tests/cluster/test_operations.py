@@ -34,7 +34,7 @@ def contents(index: Index) -> tuple[Any, ...]:
 def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Model, str], opensearch_url: str) -> None:
     model, folder = own
     before, steps = contents(shop), list[Step]()
-    plan = resift.attach(opensearch_url, shop.name, model=folder)
+    plan = resift.attach(opensearch_url, shop.name, vectors=True, model=folder)
     assert f"{shop.name}: {COUNT} documents" in str(plan)
     assert json.loads(json.dumps(plan.to_dict()))["indices"][0]["to_encode"] == COUNT
     assert contents(shop) == before
@@ -66,7 +66,9 @@ def test_a_copy_takes_the_place_of_an_index_and_is_taken_back_and_dropped(
     shop: Index, own: tuple[Model, str], opensearch_url: str
 ) -> None:
     before, copy = contents(shop), f"{shop.name}-copy"
-    plan = resift.attach(opensearch_url, shop.name, model=own[1], copy_to=copy, aliases=[f"{shop.name}-odd"])
+    plan = resift.attach(
+        opensearch_url, shop.name, vectors=True, model=own[1], copy_to=copy, aliases=[f"{shop.name}-odd"]
+    )
     copied = plan.run().to_dict()
     assert (copied["documents"], list(copied["aliases"])) == (COUNT, [f"{shop.name}-odd"])
     returned = resift.detach(opensearch_url, copy)
@@ -84,9 +86,9 @@ def test_a_run_that_is_stopped_goes_on(shop: Index, own: tuple[Model, str], open
     stop = Stop()
     stop.requested = True
     with pytest.raises(Interrupted, match="run it again") as stopped:
-        resift.attach(opensearch_url, shop.name, model=own[1]).run(stop=stop)
+        resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run(stop=stop)
     assert stopped.value.code == "interrupted"
-    assert resift.attach(opensearch_url, shop.name, model=own[1]).run().in_order
+    assert resift.attach(opensearch_url, shop.name, vectors=True, model=own[1]).run().in_order
 
 
 def test_an_installation_is_planned_made_guarded_and_removed(shop: Index, opensearch_url: str, nowhere: str) -> None:
@@ -125,7 +127,7 @@ def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
 
 def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere: str) -> None:
     with pytest.raises(BadInput, match="without --alias"):
-        resift.attach(opensearch_url, shop.name, copy_to="copy")
+        resift.attach(opensearch_url, shop.name, vectors=True, copy_to="copy")
     with pytest.raises(BadInput, match="not an OpenSearch cluster"):
         resift.attach("docs.db", shop.name)
     with pytest.raises(IndexNotFound):

@@ -15,7 +15,7 @@ from test_attach_models import QUERY, Served, old
 from resift.cli.main import main
 from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
 from resift.plugin.cluster.index_pipelines import remove_pipelines
-from resift.plugin.cluster.install import StatusRow
+from resift.plugin.cluster.installation_status import StatusRow, status_rows
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.similarity import similarity_clause
 
@@ -38,7 +38,7 @@ def twin(shop: Index, old: Served, opensearch_url: str) -> Iterator[str]:
 
 def rows(served: Served, name: str) -> dict[str, StatusRow]:
     """What the status says of what has a name, by its kind."""
-    return {row.kind: row for row in served.installer.status() if row.name == name}
+    return {row.kind: row for row in status_rows(served.installer) if row.name == name}
 
 
 def defaults(shop: Index, name: str) -> dict[str, Any]:
@@ -53,9 +53,13 @@ def test_our_own_searches_pass_by_the_pipeline_that_a_clone_names(
     through = cluster.client.search(index=twin, body=QUERY)["hits"]["hits"]
     assert [hit["matched_queries"] for hit in through] == [["resift"]] * QUERY["size"]
     assert not any("matched_queries" in hit for hit in cluster.search(twin, QUERY).hits)
-    shop.cluster.request("PUT", f"/{twin}/_mapping", {"_meta": {}})  # then nobody knows whose setting it is
+    # what else is in a pipeline is meant for them, too
+    name = f"resift-{shop.name}"
+    pipeline = shop.cluster.find(f"/_search/pipeline/{name}", name)
+    pipeline["request_processors"].append({"script": {"source": "ctx._source['size'] = 2"}})
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", pipeline)
     another = OpenSearchEngine(opensearch_url)
-    assert all("matched_queries" in hit for hit in another.search(twin, QUERY).hits)
+    assert len(another.search(twin, QUERY).hits) == 2
     another.close()
 
 
@@ -68,7 +72,7 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     state = f"{gone[0]}writes are refused; {gone[1]}searches are refused"
     remove_pipelines(shop.cluster, shop.name)
     assert rows(old, shop.name)["index"] == StatusRow("index", shop.name, state, "resift install")
-    fix = f"resift attach {twin} --default-pipelines"
+    fix = f"resift attach {twin} --vectors --default-pipelines"
     assert rows(old, twin)["index"] == StatusRow("index", twin, state, fix)
     flags = ["--model", old.folder, "--engine", opensearch_url]
     told = CliRunner().invoke(main, ["status", "--name", old.installer.name, *flags])
@@ -80,10 +84,12 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     old.installer.install()
     assert rows(old, twin)["index"].state == "ok"
     shop.engine.drop(shop.name)
-    for kind, setting in zip(("ingest", "search"), settings, strict=True):
-        row = rows(old, pipeline)[f"{kind} pipeline"]
-        assert row.state == f"no index {shop.name} of this model"
-        assert row.fix == f"{fix}, or unset {setting} of index {twin}; then DELETE /_{kind}/pipeline/{pipeline}"
+    left = rows(old, pipeline)
+    assert left["ingest pipeline"].state == f"no index {shop.name} of this model"
+    release = f"{fix}, or unset {settings[0]} of index {twin}"
+    assert left["ingest pipeline"].fix == f"{release}; then DELETE /_ingest/pipeline/{pipeline}"
+    assert left["search pipeline"].state == f"no index {shop.name}"
+    assert left["search pipeline"].fix == f"resift detach {shop.name}"
     remove_pipelines(shop.cluster, shop.name)
 
     result = CliRunner().invoke(main, ["verify", twin, *flags])
@@ -117,7 +123,7 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
             body = {"query": similarity_clause(similarity, fields, vector, None, 2.0)}
             hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
             assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
-        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy}")
+        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy} --vectors")
         assert rows(old, copy)["index"] == wrong
         run("attach", copy, opensearch_url, "--model", old.folder)
         assert rows(old, copy)["index"].state == "ok"

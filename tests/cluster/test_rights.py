@@ -1,6 +1,6 @@
 """OpenSearch's security plugin: a role for each task does for all of it, and without any of its rights one is named.
 
-By default every twelfth right is taken away; ``RESIFT_TEST_RIGHTS=all`` takes each of them.
+By default every twenty-fourth right is taken away; ``RESIFT_TEST_RIGHTS=all`` takes each of them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ NAMED = "no permissions for ["
 OPTIONAL = [
     # without it searches pass through our own default pipeline, which takes longer and finds the same
     ("serve", "indices:monitor/settings/get"),
+    # only searches with clauses whose vectors or tokens a model of the cluster makes ask for it
+    ("serve", "cluster:admin/opensearch/ml/predict"),
+    # without it, too, they pass through our own default pipeline
+    ("serve", "cluster:admin/search/pipeline/get"),
 ]
 Task = Callable[[SecuredNode, str, Path], str]  # what a user of that name is told while doing it
 
@@ -52,7 +56,7 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
     """Install, look, guard and uninstall."""
     to = ("--engine", node.as_user(user), "--name", "rights")
     # addresses that the cluster does not trust yet, whatever an install without a right has left
-    told = [run("install", *to, "--reranker", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
+    told = [run("install", *to, "--yes", "--reranker", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
     # of the installation whose pipeline an index has as well, which is tried
     told += [run("status", *to), run("status", "--engine", node.as_user(user), "--name", "resift")]
     engine = OpenSearchEngine(node.as_user(user))
@@ -66,7 +70,16 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 def attaching(node: SecuredNode, user: str, folder: Path) -> str:
-    """Index documents; attach an index, mend its vectors, and detach it."""
+    """Attach an index and detach it; nothing is written to it."""
+    index, to = f"mine-{uuid.uuid4().hex[:8]}", ("--engine", node.as_user(user))
+    node.ask("PUT", f"/{index}", {})
+    told = [run(command, index, "--yes", *to) for command in ("attach", "detach")]
+    node.ask("DELETE", f"/{index}")
+    return "\n".join(told)
+
+
+def encoding(node: SecuredNode, user: str, folder: Path) -> str:
+    """Index documents; give an index vectors, mend them, and detach it."""
     new, old = (f"mine-{uuid.uuid4().hex[:8]}" for _ in range(2))
     to = ("--engine", node.as_user(user))
     mapped = {"settings": {"index.knn": True}, "mappings": {"properties": {"text": {"type": "text"}}}}
@@ -75,7 +88,7 @@ def attaching(node: SecuredNode, user: str, folder: Path) -> str:
         node.ask("PUT", f"/{old}/_doc/{number}?refresh=true", {"text": text})
     (folder / "documents.jsonl").write_text('{"_id": "1", "text": "a strike"}\n')
     told = [run("index", str(folder / "documents.jsonl"), "--index", new, "--fields", "text", *to)]
-    told.append(run("attach", old, "--model", "resift-en", "--yes", "--default-pipelines", *to))
+    told.append(run("attach", old, "--vectors", "--model", "resift-en", "--yes", "--default-pipelines", *to))
     node.ask("POST", f"/{old}/_update/0?refresh=true", {"doc": {"text": "snow"}})
     told += [run("verify", old, "--repair", *to), run("detach", old, "--yes", *to)]
     for index in (new, old):
@@ -118,7 +131,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
 
 
 PORTS = itertools.count(18081)  # nothing listens there
-TASKS: dict[str, Task] = {"install": installing, "attach": attaching, "serve": serving}
+TASKS: dict[str, Task] = {"install": installing, "attach": attaching, "vectors": encoding, "serve": serving}
 PACKAGED: list[Model] = []
 
 
@@ -169,7 +182,7 @@ def test_a_role_is_enough_and_each_right_is_needed_and_named(
     body, users = role(name, INDICES, SESSIONS, UBI), {}
     every = ENVIRONMENT.get("RESIFT_TEST_RIGHTS") == "all"
     for place, (number, right) in enumerate(rights(body)):
-        if every or place % 12 == 3:
+        if every or place % 24 == 3:
             users[f"{name}-{place}"] = right, without(body, number, right)
     node.grant({f"{name}-whole": body, **{user: role for user, (_, role) in users.items()}})
 

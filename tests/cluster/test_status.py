@@ -105,7 +105,7 @@ def test_what_cannot_be_checked_or_is_under_way(
     rest.request("PUT", f"/{hand_made}/_mapping", {"_meta": begun.meta({})})
     (line,) = status(opensearch_url, hand_made, *flags).values()
     assert line["state"] == "attaching was interrupted: 1 documents lack a vector"
-    assert line["fix"].startswith(f"resift attach {hand_made} --model ")
+    assert line["fix"].startswith(f"resift attach {hand_made} --vectors --model ")
     rest.request("POST", f"/{hand_made}/_close")
     (line,) = status(opensearch_url, hand_made, *flags).values()
     assert (line["documents"], line["with_vector"], line["sampled"]) == (None, 0, 0)

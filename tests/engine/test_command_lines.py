@@ -69,7 +69,7 @@ VALID: dict[str, dict[str, Any]] = {
     "keys delete": {"name": "anna"},
     "reranker use": {"source": "nothing"},
     "reranker drop": {},
-    "attach": {"index": "docs", "url": NOWHERE, "model": "model"},
+    "attach": {"index": "docs", "url": NOWHERE, "model": "model", "vectors": True},
     "detach": {"index": "docs", "url": NOWHERE},
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE},
@@ -107,6 +107,7 @@ TEXTS: dict[str, list[str]] = {
     "field": ["nope"],
     "copy_to": ["Docs", "", "a b"],
     "aliases": ["nope"],
+    "pipeline": ["nope"],
     "renames": ["a", "=b", "a="],
     "query": [],
     "filter_": ["no JSON", "[]", '{"nope": {}}'],
@@ -164,7 +165,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
 CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
-NUMBERS = {"integer": ["-5", "x", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
+NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
     "file": ["directory.jsonl", "nowhere/x.npy", "docs.jsonl/x.npy", "/proc/nope", ""],

@@ -111,7 +111,7 @@ def test_whatever_is_stored_is_no_fault_of_the_service(client: FlaskClient) -> N
     post(client, "/v1/feedback", session="good", index="docs", query="fire", relevant=["army"])
     moved = ids(post(client, "/v1/search", **{**search, "session": "good"}))
 
-    @settings(max_examples=80, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(damaged())
     def try_out(stored: dict[str, Any]) -> None:
         if not put(store_of(client), "bad", stored):

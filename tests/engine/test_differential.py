@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from differential import BOUNDED, FIELDS, QUERIES, TEXTS, Twins, documents, ranking
+from differential import BOUNDED, FIELDS, QUERIES, TEXTS, WEIGHTED, Twins, documents, ranking
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 COUNT = 400
-BATCH = st.lists(QUERIES, min_size=20, max_size=20)  # one _msearch
+BATCH = st.lists(WEIGHTED, min_size=20, max_size=20)  # one _msearch
 
 
 @pytest.fixture(scope="module", params=["english", "standard", "french"])

@@ -15,7 +15,7 @@ from differential import (
     DIM,
     FILTERS,
     KNN,
-    QUERIES,
+    WEIGHTED,
     Twins,
     documents_with_vectors,
     hybrids,
@@ -143,7 +143,7 @@ def test_sub_queries_are_rescored_before_they_are_combined(
 
 @BOUNDED
 @given(
-    queries=st.lists(QUERIES, min_size=20, max_size=20),
+    queries=st.lists(WEIGHTED, min_size=20, max_size=20),
     field=st.sampled_from(["place", "year", "rating"]),
     start=st.integers(0, 6),
     size=st.integers(0, 15),

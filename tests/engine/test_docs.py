@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import click
 import pytest
 
-import resift.reranker.http_errors as http_errors
+import resift.reranker.request_log as http_errors
 from resift.cli.main import main
 from resift.errors import ResiftError
 from resift.plugin.opensearch.client import ClientSettings

@@ -105,7 +105,7 @@ def test_an_index_of_another_model_is_refused(
 def test_an_index_without_vectors_is_to_be_attached(model: Model) -> None:
     with pytest.raises(ModelMismatch, match="'shop' has no vectors") as caught:
         IndexInfo.read("shop", {}).of(model)
-    assert "resift attach shop" in str(caught.value.expected)
+    assert "resift attach shop --vectors" in str(caught.value.expected)
 
 
 def test_of_equal_ids_the_last_one_stays(engine: Engine, index: str, model: Model, dead: DeadLetters) -> None:

@@ -25,7 +25,7 @@ from resift.encoders.model import ALPHA
 from resift.encoders.queries import QUERY_ALPHA, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.lab.training.queries import SPREAD, weigh
-from resift.lab.vectors.tables import build_table
+from resift.lab.vectors.tables import build_table, table_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
@@ -126,7 +126,7 @@ def test_joined_vectors_have_a_mean_of_both_cosines(model: Model, queries: Stati
     assert joint.nearest_words(joint.encode_one("fire"), 3) == model.nearest_words(model.encode_one("fire"), 3)
     assert joint.hash not in (model.hash, queries.hash)
     with pytest.raises(BadInput, match="no mean of word vectors"):
-        joint.as_table()
+        table_of(joint)
 
 
 @pytest.mark.parametrize(("alpha", "max_alpha"), [(0.0, 0.0), (0.5, 0.75), (0.75, 1.0), (1.0, 1.0)])
@@ -294,7 +294,7 @@ def test_a_model_is_learned_beside_static_queries(
     run("attach", name, opensearch_url, "--model", saved)
     # ten words are too few to learn from, and nothing else is against it
     plan = CliRunner().invoke(
-        main, ["attach", name, "--engine", opensearch_url, "--out", str(tmp_path / "own"), "--yes"]
+        main, ["attach", name, "--vectors", "--engine", opensearch_url, "--out", str(tmp_path / "own"), "--yes"]
     )
     assert "has vectors of model queries" not in plan.output
     run("attach", name, opensearch_url, "--no-adapt")

@@ -14,8 +14,8 @@ from test_late_reranker import late as late
 
 from resift.contracts.engine import Engine
 from resift.errors import CorruptModel
+from resift.lab.commands.reranker import put_into_service
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker.late_reranker import put_into_service
 
 
 @pytest.fixture(autouse=True)

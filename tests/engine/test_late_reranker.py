@@ -20,13 +20,14 @@ from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
+from resift.lab.commands.reranker import put_into_service, take_out_of_service
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_session_store
-from resift.ranking.fusion import combine
+from resift.ranking.fusion import combine, factors_of
 from resift.ranking.judgements import Judgement
 from resift.ranking.late_interaction import FILE, LateInteraction
 from resift.reranker import Config, create_app, late_reranker
-from resift.reranker.late_reranker import ServedReranker, put_into_service, take_out_of_service
+from resift.reranker.late_reranker import ServedReranker
 from resift.sessions.sessions import Sessions
 
 FIRE = {"match": {"text": "fire"}}
@@ -109,7 +110,7 @@ def test_scores_are_those_without_it_times_its_factors(
     asked = {"index": index, "query": "fire", **settings}
     hits = post(client, "/v1/search", **asked)["hits"]
     without = post(client, "/v1/search", **asked, method="vectors")["hits"]["hits"]
-    factors = late.factors("fire", [TEXTS[hit["_id"]] for hit in without])
+    factors = factors_of(late.support("fire", [TEXTS[hit["_id"]] for hit in without]), late.alpha)
     expected = {hit["_id"]: hit["_score"] * factor for hit, factor in zip(without, factors, strict=True)}
     assert np.ptp(factors) > 1
     assert {hit["_id"]: hit["_score"] for hit in hits["hits"]} == pytest.approx(expected, rel=1e-4)
@@ -193,7 +194,7 @@ def test_rerank_and_score(client: FlaskClient, late: LateInteraction, folder: st
         assert result["relevance_score"] == pytest.approx(scores[result["index"]], abs=1e-4)
     assert post(client, "/v1/rerank", query="fire", documents=documents, method="vectors") == vectors
     given = {"query": "fire", "documents": documents, "engine_scores": [3, 2, 1]}
-    expected = np.array([3.0, 2, 1]) * late.factors("fire", documents)
+    expected = np.array([3.0, 2, 1]) * factors_of(late.support("fire", documents), late.alpha)
     np.testing.assert_allclose(post(client, "/v1/score", **given)["scores"], expected, atol=1e-5)
     expected = combine(np.array([3.0, 2, 1]), scores, 0.2, "l2")
     mixed = post(client, "/v1/score", **given, alpha=0.2, normalization="l2")

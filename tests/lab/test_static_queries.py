@@ -27,7 +27,7 @@ from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import draw_parts, train_queries
 from resift.lab.training.systems import LEARNERS
 from resift.lab.training.teachers import CALL, Teacher, endpoint_teacher
-from resift.lab.vectors.tables import build_table
+from resift.lab.vectors.tables import build_table, table_of
 from resift.vectors.similarity import unit_rows
 
 TOPICS = [[f"topic{topic}x{word}" for word in range(12)] for topic in range(8)]
@@ -143,9 +143,9 @@ def test_a_centre_is_added_to_the_direction_of_a_text(taught: StaticQueries) -> 
     one_by_one = np.array([taught.encode_one(text) for text in texts])
     np.testing.assert_allclose(one_by_one, expected, atol=1e-6)
     assert not expected[3:5].any()
-    assert StaticQueries(taught.table, "t").as_table() is taught.table
+    assert table_of(StaticQueries(taught.table, "t")) is taught.table
     with pytest.raises(BadInput, match="more than a mean"):
-        taught.as_table()
+        table_of(taught)
     with pytest.raises(DimensionMismatch, match=r"centre of \(3,\)"):
         StaticQueries(taught.table, "t", None, np.ones(3))
 

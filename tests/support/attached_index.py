@@ -166,8 +166,9 @@ def own_model(vectors: WordVectors, folder: Path, seed: int) -> tuple[Model, str
 
 
 def run(command: str, index: str, engine: str, *flags: str, status: int | None = 0) -> Result:
-    """``resift attach`` or ``detach`` on an index, with --yes."""
-    result = CliRunner().invoke(main, [command, index, "--engine", engine, "--yes", *flags])
+    """``resift attach --vectors`` or ``detach`` on an index, with --yes."""
+    vectors = ["--vectors"] if command == "attach" else []
+    result = CliRunner().invoke(main, [command, index, "--engine", engine, "--yes", *vectors, *flags])
     assert status is None or result.exit_code == status, result.output
     return result
 

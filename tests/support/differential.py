@@ -182,6 +182,9 @@ def _bools(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[s
     ).map(lambda body: {"bool": body})
 
 
+QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _bools, max_leaves=6))
+
+
 def _function_scores(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
     function = st.fixed_dictionaries({"filter": FILTERS, "weight": st.sampled_from([0, 0.25, 1, 3])})
     return st.fixed_dictionaries(
@@ -190,11 +193,7 @@ def _function_scores(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrat
     ).map(lambda body: {"function_score": body})
 
 
-def _compounds(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.one_of(_bools(inner), _bools(inner), _function_scores(inner))
-
-
-QUERIES = st.one_of(text_clauses(), FILTERS, st.recursive(st.one_of(text_clauses(), FILTERS), _compounds, max_leaves=6))
+WEIGHTED = st.one_of(QUERIES, _function_scores(QUERIES), _bools(_function_scores(QUERIES)))
 
 
 DIM = 8
@@ -222,13 +221,12 @@ KNN = st.fixed_dictionaries(
     optional={"filter": FILTERS, "boost": st.sampled_from([0.3, 2])},
 ).map(lambda body: {"knn": {VECTOR_FIELD: body}})
 _NORMALIZATIONS = ["min_max", "l2", "z_score", None]
-_MEANS = ["arithmetic_mean", "geometric_mean", "harmonic_mean"]
 
 
 @st.composite
 def hybrids(draw: st.DrawFn) -> dict[str, Any]:
     """A body with a hybrid query of some depth, perhaps under a filter, and how its scores are combined."""
-    kinds = st.one_of(KNN, text_clauses(), QUERIES, FILTERS)
+    kinds = st.one_of(KNN, text_clauses(), WEIGHTED, FILTERS)
     queries = draw(st.lists(kinds, min_size=1, max_size=5))
     if draw(st.booleans()):
         queries[0] = draw(KNN)
@@ -243,7 +241,7 @@ def hybrids(draw: st.DrawFn) -> dict[str, Any]:
         processor = {"score-ranker-processor": {"combination": {"technique": "rrf", **constant, **parameters}}}
     else:
         name = draw(st.sampled_from(_NORMALIZATIONS))
-        technique = "arithmetic_mean" if name == "z_score" else draw(st.sampled_from(_MEANS))
-        config: dict[str, Any] = {"combination": {"technique": technique, **parameters}}
+        technique = draw(st.sampled_from([{}, {"technique": "arithmetic_mean"}]))
+        config: dict[str, Any] = {"combination": {**technique, **parameters}}
         processor = {"normalization-processor": config | ({"normalization": {"technique": name}} if name else {})}
     return {"query": {"hybrid": body}, "search_pipeline": {"phase_results_processors": [processor]}}

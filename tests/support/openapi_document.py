@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from resift.reranker.openapi import document
-
 METHODS = {"get", "post", "put", "patch", "delete"}
-SPEC: dict[str, Any] = json.loads(json.dumps(document()))
+SPEC: dict[str, Any] = json.loads((files("resift.reranker") / "openapi.json").read_text("utf-8"))
 OPERATIONS = {
     operation["operationId"]: (method, path, operation)
     for path, item in SPEC["paths"].items()

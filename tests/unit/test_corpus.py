@@ -66,7 +66,7 @@ def test_words_of_one_frequency_keep_their_order_in_every_process() -> None:
 
 def test_frequencies_of_words_that_no_document_holds() -> None:
     frequencies = DocumentFrequencies.from_texts(["fire fire bush", "fire"])
-    assert frequencies.of(["fire", "bush", "rain"]).tolist() == [2, 1, 0]
+    assert frequencies.of_words(["fire", "bush", "rain"]).tolist() == [2, 1, 0]
     np.testing.assert_allclose(
         frequencies.weights(["fire", "bush", "rain"]), np.log([3 / 2.5, 3 / 1.5, 3 / 0.5]), rtol=1e-6
     )

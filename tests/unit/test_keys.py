@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from resift.cli import serving
+from resift.cli import serve
 from resift.cli.main import main
 from resift.errors import BadInput, NotFound
 from resift.reranker.access.keys import SCOPES, VARIABLE, KeyFile, Keys, check_key, key_hash
@@ -213,5 +213,5 @@ def test_keys_on_the_command_line(here: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
 def test_without_keys_only_this_machine_is_served(here: Path, host: str) -> None:
     with pytest.raises(BadInput, match="without keys only this machine is served") as caught:
-        serving.run({}, host, 8080, 1)
+        serve.run({}, host, 8080, 1)
     assert "resift keys create" in str(caught.value.expected)

@@ -47,8 +47,8 @@ NEWS = [
             ["link=", "image=", "facet=brand", "facet=stock", "facet=attributes.colour"],
             CardFields("name", "description", None, None, ("brand.keyword", "stock", "attributes.colour")),
         ),
-        (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", "www", None, ())),
-        (NEWS, [], ["www"], [], CardFields(None, "body", "www", None, ())),
+        (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", None, None, ())),
+        (NEWS, [], ["www"], [], CardFields(None, "body", None, None, ())),
         (
             [{"id": "7", "page": {"heading": "Fire", "parts": [{"text": "Fire in the bush."}]}}],
             ["page.parts.text", "page.heading"],

@@ -80,6 +80,10 @@ def test_the_committed_tables_are_the_declarations(page: str) -> None:
     assert reference().page_with_tables(text) == text, "python docs/reference.py writes it"
 
 
+def test_the_committed_document_of_the_api_is_made_of_the_types() -> None:
+    assert reference().OPENAPI.read_text("utf-8") == reference().openapi(), "python docs/reference.py writes it"
+
+
 def test_every_option_of_a_search_is_everywhere() -> None:
     documented = (ROOT / "docs" / "http.md").read_text("utf-8")
     table = documented.partition("<!-- docs/reference.py: SearchRequest -->")[2].partition("\n\n")[0]

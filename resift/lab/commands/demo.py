@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from resift import library
-from resift.cli import serving
+from resift.cli import serve
 from resift.cli.options import port_option
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files, Record
@@ -78,7 +78,7 @@ class Rankings:
     learned: dict[str, Any] | None
 
     @classmethod
-    def of(cls, index: Index, question: Question, session: str) -> Rankings:
+    def ask(cls, index: Index, question: Question, session: str) -> Rankings:
         """Search, mark and search again."""
         size, asker = _READ + _COUNTED, index.session(session)  # ten are left without those that are marked
         plain, first = index.search(question.text, size, alpha=0.0), asker.search(question.text, size)
@@ -99,7 +99,7 @@ class Rankings:
 
 def play(index: Index, question: Question, say: Callable[[str], Any]) -> None:
     """Say what marking the relevant hits of one question does."""
-    found = Rankings.of(index, question, "demo")
+    found = Rankings.ask(index, question, "demo")
     first, again = found.hits[1], found.unread[2]
     _show(f'"{question.text}"', first, question.relevant, say)
     say(f"\n  a person marks these as relevant: {' '.join(str(first.index(hit) + 1) for hit in found.marked)}")
@@ -112,7 +112,7 @@ def play(index: Index, question: Question, say: Callable[[str], Any]) -> None:
 
 def count_all(index: Index, questions: Sequence[Question], say: Callable[[str], Any]) -> None:
     """Say how the same goes for many questions, so that nobody has to trust one example."""
-    found = [(Rankings.of(index, one, f"demo-{number}"), one) for number, one in enumerate(questions)]
+    found = [(Rankings.ask(index, one, f"demo-{number}"), one) for number, one in enumerate(questions)]
     counts = [list(map(len, rankings.ranks(one.relevant))) for rankings, one in found if rankings.marked]
     say(f"\nthe number of ✓ among these ten, on average over the first questions of {len(counts)} conversations")
     for name, column in zip(_RANKINGS, zip(*counts, strict=True), strict=True):
@@ -165,7 +165,7 @@ def _run(url: str, folder: str) -> None:
 @click.option("--no-serve", is_flag=True, help="End after the transcript.")
 def demo(engine: str, port: int, no_serve: bool) -> None:
     """Index 447 passages, show how marking hits changes the next search, and serve the search page."""
-    metrics = nullcontext() if no_serve else serving.shared_metrics()
+    metrics = nullcontext() if no_serve else serve.shared_metrics()
     # The service reads words for its suggestions in a thread of its own, which may touch the files until the very end.
     temporary = tempfile.TemporaryDirectory(prefix="resift-demo-", ignore_cleanup_errors=True)
     with temporary as folder, metrics:
@@ -175,4 +175,4 @@ def demo(engine: str, port: int, no_serve: bool) -> None:
         if not no_serve:
             click.echo(f"\nThe same on a page: http://127.0.0.1:{port}/?index={INDEX} (Ctrl-C ends)")
             settings = {"RESIFT_ENGINE": url, "RESIFT_STORE": f"{folder}/sessions.db", "RESIFT_INDEX": INDEX}
-            serving.run(settings, "127.0.0.1", port, 2)
+            serve.run(settings, "127.0.0.1", port, 2)

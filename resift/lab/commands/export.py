@@ -126,7 +126,7 @@ def search_configuration_command(index: str, with_sessions: bool, out: str | Non
         fields = found.info(index).fields
     if not fields:
         raise BadInput(
-            f"nothing is known of the text fields of {index}", value=index, expected="resift attach, or index"
+            f"nothing is known of the text fields of {index}", value=index, expected="resift attach --vectors, or index"
         )
     pipeline = f"{PIPELINE_PREFIX}{index}"
     name = pipeline[: workbench.MAX_NAME]

@@ -10,9 +10,10 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import combined
-from resift.cli.output import progress_bar, saved_line
+from resift.cli.output import progress_bar
 from resift.errors import needs_extra
 from resift.lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
+from resift.lab.commands.saved import saved_line
 from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.options import RnBofOptions, RoBoewOptions

@@ -12,7 +12,7 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import combined, json_option, opened, search_models
-from resift.cli.output import print_report, progress_bar, saved_line
+from resift.cli.output import print_report, progress_bar
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
@@ -22,6 +22,7 @@ from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
 from resift.lab.commands.judged_source import JudgedSource, sourced
 from resift.lab.commands.options import out_option, seed_option, shares_of, weighted_names
+from resift.lab.commands.saved import saved_line
 from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.evaluation.baselines.late_interaction import SPELLING

@@ -16,13 +16,14 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.cli.options import checked_address, fields_option, json_option
-from resift.cli.output import print_report, progress_bar, saved_line, saved_model
+from resift.cli.output import print_report, progress_bar
 from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
 from resift.lab.commands.corpus_texts import CorpusTexts
 from resift.lab.commands.options import out_option, seed_option, vectors_option
+from resift.lab.commands.saved import saved_line, saved_model
 from resift.lab.commands.settings import set_option
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
@@ -75,7 +76,7 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
 
     The teacher, the model that made the vectors, is given words and parts of the documents once. What it answers is
     kept in OUT.teacher, so that a training that was interrupted goes on. With --index the documents' own vectors are
-    learned from too; resift attach INDEX --model OUT then searches by them.
+    learned from too; resift attach INDEX --vectors --model OUT then searches by them.
 
     Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
     itself. Needs the extra 'adapt', and for a teacher's folder 'distill'.

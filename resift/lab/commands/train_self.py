@@ -12,11 +12,12 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import fields_option
-from resift.cli.output import progress_bar, saved_line, shown_progress
+from resift.cli.output import progress_bar, shown_progress
 from resift.encoders.model import Model
 from resift.ingest.readers import Files
 from resift.lab.commands.corpus_texts import CorpusTexts
 from resift.lab.commands.options import out_option, seed_option, vectors_option
+from resift.lab.commands.saved import saved_line
 from resift.lab.commands.settings import set_option
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from resift.cli.options import fields_option
-from resift.cli.output import progress_bar, saved_line
+from resift.cli.output import progress_bar
 from resift.encoders.model import MODEL_FILE
 from resift.encoders.registry import load_model
 from resift.errors import BadInput
@@ -24,6 +24,7 @@ from resift.lab.commands.options import (
     weighted_name,
     weighted_names,
 )
+from resift.lab.commands.saved import saved_line
 from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.encoders.builders import build_model
@@ -33,7 +34,7 @@ from resift.lab.training.word2vec import train_word2vec
 from resift.lab.vectors.convert import convert
 from resift.lab.vectors.mixture import mix_vectors
 from resift.lab.vectors.model2vec import write_model2vec
-from resift.lab.vectors.tables import quantized
+from resift.lab.vectors.tables import quantized, table_of
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -93,7 +94,7 @@ def export_command(source: str, out: str) -> None:
     resift-en is the packaged one. sentence-transformers reads the folder too.
     """
     is_model = source == DEFAULT or Path(source, MODEL_FILE).is_file()
-    table = load_model(source).as_table() if is_model else load_vectors(source)
+    table = table_of(load_model(source)) if is_model else load_vectors(source)
     write_model2vec(table, out)
     click.echo(f"{len(table)} words of {table.dim} dimensions for model2vec in {out}")
 

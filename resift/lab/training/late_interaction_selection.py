@@ -3,7 +3,7 @@
 Queries are cut into training, validation and test in the order of their relevant documents in the collection, in
 contiguous blocks, so that what the parts ask about differs as it will in use. The engine's candidates (BM25) give the
 hard negatives. The reranker reads the first hits of what is served without it, BM25 and vectors, and multiplies their
-scores (:meth:`resift.ranking.late_interaction.LateInteraction.factors`). Validation chooses the epoch (none is a choice
+scores (:func:`resift.ranking.fusion.factors_of`). Validation chooses the epoch (none is a choice
 too) and its weight. The test queries, which nothing was chosen on, say whether these hits are better with it than
 without, with a paired randomisation test.
 """

@@ -128,7 +128,7 @@ def _centre(rows: NDArray[np.float64], words: Sequence[str], idf: DocumentFreque
     """The mean row, weighed by document frequency and idf; 0, for no centring, without texts that hold the words."""
     if idf is None:
         return 0
-    frequency = idf.of(words)
+    frequency = idf.of_words(words)
     shares = frequency * smoothed_idf(frequency, idf.documents, MIN_IDF)
     return shares @ rows / shares.sum() if shares.any() else 0
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
+from resift.encoders.model import Model
 from resift.errors import BadInput
 from resift.text import tokenize
 from resift.vectors.table import WordVectors
@@ -88,3 +89,10 @@ def quantized(table: WordVectors) -> WordVectors:
     scales = np.maximum(np.abs(dense).max(axis=1), np.finfo(np.float32).tiny) / np.float32(127)
     small = np.rint(dense / scales[:, None]).astype(np.int8)
     return table.replaced(small, scales=scales.astype(np.float32))
+
+
+def table_of(model: Model) -> WordVectors:
+    """The table whose rows' weighted mean, at length 1, is a model's vector. Raises BadInput if that is more."""
+    if not model.is_plain or getattr(model, "centre", None) is not None:
+        raise BadInput(f"{model.name} is no mean of word vectors", value=model.name, expected="a model of kind mean")
+    return model.table

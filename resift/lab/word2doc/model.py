@@ -168,11 +168,11 @@ class Word2Doc:
 
     @classmethod
     def load(cls, folder: str | Path) -> Word2Doc:
-        """Read a folder that :meth:`save` wrote; the arrays stay on disk, memory-mapped, and must not change there.
+        """Read a folder that :meth:`save` wrote.
 
         Raises ModelNotFound where there is none, CorruptModel where its content is not what was saved.
         """
-        info, ids, arrays = read_folder(folder, FILE, mapped=True)
+        info, ids, arrays = read_folder(folder, FILE)
         with restoring(folder):
             words, about = info.pop("words"), info.pop("vectors")
             table = WordVectors(words, arrays.pop("vectors"), arrays.pop("weights"), arrays.pop("scales", None), about)

@@ -5,7 +5,7 @@ Everything is recorded in the index before it is changed, so that detaching need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,13 @@ from resift.contracts.documents import IndexInfo, ModelDescription
 from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import is_foreign, pipeline_name
+from resift.plugin.cluster.index_pipelines import is_foreign
 from resift.plugin.cluster.index_record import IndexRecord
+from resift.plugin.cluster.search_pipelines import SEARCH, Rewriter, pipeline_name
 from resift.plugin.opensearch.mappings import vector_mapping
 
 TEXTS = ("text", "match_only_text")
-FINAL, SEARCH = "index.final_pipeline", "index.search.default_pipeline"
+FINAL = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # set by OpenSearch where a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
 _FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
@@ -166,28 +167,18 @@ class Target:
         ours = (name for name, kind in self.fields.items() if kind == "knn_vector" and is_ours(name))
         return [name for name in ours if self.count({"exists": {"field": name}})]
 
-    def defaults(self, kinds: Collection[str]) -> tuple[dict[str, str], list[str]]:
-        """The settings that make the index's pipelines of some kinds its defaults, and a sentence for each taken one.
-
-        Only of kinds that there are: with a setting that names a pipeline which is not there all writes are refused.
-        """
-        ours, free, taken = pipeline_name(self.name), {}, []
-        for kind, setting, use in (
-            ("ingest", FINAL, "documents get no vectors as they are written"),
-            ("search", SEARCH, "searches go without"),
-        ):
-            value = self.settings.get(setting, "_none")
-            if kind not in kinds:
-                continue
-            if value == "_none" or (value != ours and self._is_ours(setting)):
-                free[setting] = ours
-            elif value != ours:
-                call = "a pipeline processor" if setting == FINAL else "its processor"
-                taken.append(f"{setting} of {self.name} is {value}, and stays: {use} until {call} of {ours} is in it")
-        return free, taken
+    def final_pipeline(self) -> tuple[dict[str, str], list[str]]:
+        """The setting that has all writes encoded by the index's ingest pipeline, or a sentence where it is taken."""
+        ours, value = pipeline_name(self.name), self.settings.get(FINAL, "_none")
+        if value == ours:
+            return {}, []
+        if value == "_none" or self._is_ours(FINAL):
+            return {FINAL: ours}, []
+        told = "documents get no vectors as they are written until a pipeline processor of"
+        return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
 
     def set_defaults(self, free: Mapping[str, str]) -> Target:
-        """Set what :meth:`defaults` found free, and record it; return the index as it is then."""
+        """Set what :meth:`final_pipeline` found free, and record it; return the index as it is then."""
         if not free:
             return self
         before = {setting: self.settings.get(setting) for setting in free}
@@ -206,16 +197,18 @@ class Target:
         own = value == pipeline_name(self.name)
         if recorded and own:
             return True
-        kind = "search" if setting == SEARCH else "ingest"
         candidate = (recorded or own) and value.startswith(PIPELINE_PREFIX)
-        return candidate and not is_foreign(self.cluster, kind, value.removeprefix(PIPELINE_PREFIX))
+        if setting == SEARCH:  # of version 0.1
+            found = self.cluster.find(f"/_search/pipeline/{quote(value, safe='')}", value) if candidate else None
+            return candidate and (found is None or Rewriter.read(found) is not None)
+        return candidate and not is_foreign(self.cluster, value.removeprefix(PIPELINE_PREFIX))
 
-    def restore_settings(self) -> Target:
-        """Put the settings back as they were; return the index as it is then."""
-        if restored := self.restored_settings():
-            self.cluster.request("PUT", f"{self.path}/_settings", restored)
-        left = {**self.settings, **{name: value for name, value in restored.items() if value is not None}}
-        return replace(self, settings={name: left[name] for name in left if restored.get(name, left[name]) is not None})
+    def restore_settings(self, restored: Mapping[str, Any]) -> Target:
+        """Put settings back to what they were (None: unset); return the index as it is then."""
+        if restored:
+            self.cluster.request("PUT", f"{self.path}/_settings", dict(restored))
+        left = {name: restored.get(name, value) for name, value in self.settings.items()}
+        return replace(self, settings={name: value for name, value in left.items() if value is not None})
 
 
 def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:

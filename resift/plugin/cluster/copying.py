@@ -14,13 +14,12 @@ from urllib.parse import quote
 from resift.contracts.documents import IndexInfo, ModelDescription, check_name
 from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
 from resift.errors import BadInput, EngineError
-from resift.plugin.cluster.attachment import FINAL, SEARCH, Target
+from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import pipeline_name
+from resift.plugin.cluster.search_pipelines import NONE, SEARCH, pipeline_name
 from resift.plugin.opensearch.mappings import ANALYSIS, GUARD_MAPPING, vector_mapping
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
-NONE = "_none"  # what a setting of PIPELINES says where there is to be no pipeline
 _META, _BLOCK = "resift_copy", "index.blocks.write"
 # Settings that belong to one index alone, and that OpenSearch does not take for another.
 _OWN = (
@@ -180,7 +179,7 @@ class Copy:
         for name, value in values.items():
             if value == pipeline_name(self.record.of):
                 values[name] = wanted.get(name)
-            elif value in (None, NONE):
+            elif value in (None, NONE) or name == SEARCH:  # ours has what is in that of the index
                 values[name] = wanted.get(name, value)
         return values
 
@@ -191,7 +190,7 @@ def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
         raise BadInput(f"{name!r} is the index itself", value=name, expected="the name of a new index")
     if target.name.startswith(".ds-"):
         message = f"{target.name} is a backing index of a data stream, which no alias can replace"
-        raise BadInput(message, value=target.name, expected="an index; resift attach works in place there")
+        raise BadInput(message, value=target.name, expected="an index; resift attach --vectors works in place there")
     for alias in aliases:
         check_name(alias)
         if alias == name:

@@ -1,30 +1,19 @@
-"""``resift install``, ``uninstall`` and ``status``: resources of a cluster made, removed and checked."""
+"""``resift install`` and ``uninstall``: the resources of a cluster are made and removed."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from resift.contracts.documents import ModelDescription
-from resift.errors import BadInput, EngineError
+from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import (
-    WITHOUT,
-    IndexPipeline,
-    IndexPipelines,
-    SearchPipeline,
-    pipeline_name,
-    search_counts,
-)
+from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, hand_over, installations
 from resift.plugin.cluster.resources import (
@@ -38,32 +27,22 @@ from resift.plugin.cluster.resources import (
     Resource,
     Script,
 )
-from resift.plugin.cluster.settings import SWITCHES, TRUSTED, ClusterSettings
+from resift.plugin.cluster.search_pipelines import (
+    all_pipelines,
+    pipeline_name,
+    rewriters,
+    take_out,
+    would_be_deleted,
+)
+from resift.plugin.cluster.settings import TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
+from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__
 
 _PLUGINS = ("opensearch-knn", "opensearch-ml", "opensearch-neural-search")
-_INSTALL = "resift install"
-_AT_ONCE = 8  # pipelines that are tried
-
-
-@dataclass(frozen=True)
-class StatusRow:
-    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
-
-    kind: str
-    name: str
-    state: str
-    fix: str = ""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether there is nothing to do about it."""
-        return not self.fix
 
 
 class Installer:
@@ -118,7 +97,7 @@ class Installer:
         """
         yield from self._own_resources()
         if not self.missing_plugins:
-            yield from self._index_pipelines()
+            yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
         """All but the pipelines of indices."""
@@ -140,7 +119,7 @@ class Installer:
         connectors have to be replaced that carry a key, and none was given.
         """
         self._require_key()
-        changes = self._setting_changes()
+        changes = self.setting_changes()
         # With the template, so that uninstall knows the values on any machine; hence it is written again for them.
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = installations(self.cluster).get(self.name)
@@ -169,10 +148,7 @@ class Installer:
         originals = self._settings_before()  # read now: the template that holds them is removed below
         steps = []
         # In reverse, so that clients never meet a pipeline whose model is gone.
-        for pipeline, heir in self._inherited():
-            steps.append(f"{'hand on' if heir else 'remove'} {pipeline.kind} {pipeline.name}")
-            if not dry_run:
-                heir.make() if heir else pipeline.remove()
+        steps += self._release_pipelines(dry_run)
         for resource in reversed(list(self._own_resources())):
             if resource.state() in ("missing", "foreign"):
                 continue
@@ -193,112 +169,42 @@ class Installer:
             self.cluster.set(changes)
         return steps
 
-    def status(self) -> list[StatusRow]:
-        """Return a line for the reranker, and for each setting, resource, missing plugin and index with vectors."""
-        return [
-            self._reranker_row(),
-            *self._setting_rows(),
-            *self._resource_rows(),
-            *self._left_over_rows(),
-            *self._plugin_rows(),
-            *self._index_rows(),
-        ]
-
-    def _resource_rows(self) -> list[StatusRow]:
-        resources = list(self.resources())
-        rows = [_resource_row(resource) for resource in resources]
-        pipelines = [resource for resource in resources if isinstance(resource, SearchPipeline)]
-        searching = [row for row in rows if row.kind == "search pipeline"]
-        tried = self._tried({row.name for row in searching if row.in_order}, pipelines)
-        return [tried.get(row.name, row) if row.kind == "search pipeline" else row for row in rows]
-
-    def _tried(self, in_order: Collection[str], pipelines: Sequence[SearchPipeline]) -> dict[str, StatusRow]:
-        """By the name of each pipeline that is ``in_order``, whether the cluster gets its searches rewritten.
-
-        It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
-        """
-        tried = [pipeline for pipeline in pipelines if pipeline.name in in_order]
-        counts = search_counts(self.cluster) if tried else {}
-        # at once: where the reranker does not answer, each of them takes a second
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            reasons = list(pool.map(SearchPipeline.ask, tried))
-        rows = {}
-        for pipeline, wrong in zip(tried, reasons, strict=True):
-            state = f"{'fails open' if wrong else 'ok'}, {counts.get(pipeline.name, 0)} searches since the node started"
-            fix = f"let the nodes reach {self.url}, or {_INSTALL} --reranker URL ({wrong})" if wrong else ""
-            rows[pipeline.name] = StatusRow(pipeline.kind, pipeline.name, state, fix)
-        return rows
-
-    def _index_pipelines(self) -> list[IndexPipeline]:
-        """The pipelines of indices that are to ask this installation."""
-        ours = {self.name: self.installation}
+    def index_pipelines(self) -> list[Resource]:
+        """The pipelines that are to ask this installation: of searches, and of what is written to indices."""
         ids = {f"{self.name}-{which}": self.values[f"{which}_id"] for which in REMOTE}
-        pipelines = IndexPipelines(self.cluster, {**ours, **installations(self.cluster), **ours}, ids)
-        return [
-            pipeline
-            for record in records(self.cluster).values()
-            if record.index not in WITHOUT
-            for pipeline in pipelines.wanted(record)
-            if self.name in pipeline.owners
-        ]
+        installed = {**installations(self.cluster), self.name: self.installation}
+        pipelines = IndexPipelines(self.cluster, dict(sorted(installed.items())), ids)
+        known = {name: one for name, one in records(self.cluster).items() if name not in WITHOUT}
+        ingest = [pipelines.ingest(record) for record in known.values()]
+        search = [one for one in pipelines.search(self.name, known) if self.is_there(one.rewriter.index)]
+        return [*search, *(one for one in ingest if one and self.name in one.owners)]
 
-    def _inherited(self) -> list[tuple[IndexPipeline, IndexPipeline | None]]:
-        """The pipelines of indices that ask this installation, and what is to be in the place of each without it."""
+    def _release_pipelines(self, dry_run: bool) -> list[str]:
+        """Take what asks this installation out of the pipelines of indices; return the steps."""
         if self.missing_plugins:
             return []
+        steps, known = [], records(self.cluster)
         others = {name: one for name, one in installations(self.cluster).items() if name != self.name}
-        pipelines, known = IndexPipelines(self.cluster, others), records(self.cluster)
-        found = []
-        for pipeline in pipelines.asking(self.name):
-            wanted = pipelines.wanted(known.get(pipeline.index) or IndexRecord(pipeline.index))
-            found.append((pipeline, next((one for one in wanted if one.kind == pipeline.kind), None)))
-        return found
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name:
+                steps.append(f"remove search pipeline {name}")
+                if not dry_run:
+                    take_out(self.cluster, name)
+        for index, owners in ingest_pipelines(self.cluster).items():
+            if self.name not in owners:
+                continue
+            # what others encode there goes on
+            left = IndexPipelines(self.cluster, others).ingest(known.get(index) or IndexRecord(index))
+            steps.append(f"{'change' if left else 'remove'} ingest pipeline {pipeline_name(index)}")
+            if not dry_run:
+                left.make() if left else remove_ingest_pipeline(self.cluster, index)
+        return steps
 
-    def _left_over_rows(self) -> list[StatusRow]:
-        """Pipelines of indices that are gone, or have no vectors of the model any more."""
-        # Left where they are: a search that names a pipeline which is gone is refused, and with them it is answered.
-        if self.missing_plugins:
-            return []
-        wanted = {(one.kind, one.name) for one in self._index_pipelines()}
-        left = [one for one in IndexPipelines(self.cluster, {}).asking(self.name) if (one.kind, one.name) not in wanted]
-        found = pipeline_uses(self.cluster, {one.name for one in left})
-        uses = {(use.pipeline_kind, use.pipeline): use for use in found}
-        return [_left_over_row(one, uses.get((one.kind, one.name))) for one in left]
-
-    def _reranker_row(self) -> StatusRow:
-        """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
-        try:
-            with urlopen(f"{self.url}/healthz", timeout=3) as answer:
-                model = json.load(answer)["model_hash"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            return StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")
-        if model != self.model.hash:
-            known = f"{self.model.name} ({self.model.hash})"
-            fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
-            return StatusRow("reranker", self.url, f"other model {model}", fix)
-        if self._is_refused():
-            state = "refuses the key" if self.values["key"] else "wants a key"
-            return StatusRow("reranker", self.url, state, f"{_INSTALL} --key KEY")
-        return StatusRow("reranker", self.url, "ok")
-
-    def _is_refused(self) -> bool:
-        """Whether the reranker refuses what the connectors will ask for, as far as the key is known here."""
-        key = self.values["key"]
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-        try:
-            urlopen(Request(f"{self.url}/v1/embeddings", b'{"input": []}', headers), timeout=3).close()
-        except HTTPError as error:
-            error.close()
-            return error.code in (401, 403) and (key is not None or not self._sends_key())
-        except OSError:
-            return False
+    def is_there(self, index: str) -> bool:
+        """Whether there is an index of a name, or an alias, a pattern or a data stream that stands for some."""
+        with suppress(NotFound):
+            return bool(self.engine.resolve(index))
         return False
-
-    def _sends_key(self) -> bool:
-        """Whether the connectors that are installed carry a key."""
-        if self.missing_plugins:
-            return False
-        return any(RemoteModel(self.cluster, which, self.values).sent_key for which in REMOTE)
 
     def _require_key(self) -> None:
         """Raise BadInput where connectors with a key would be replaced by some without one."""
@@ -312,36 +218,8 @@ class Installer:
                     expected="the key again: --key KEY, or RESIFT_API_KEY",
                 )
 
-    def _setting_rows(self) -> list[StatusRow]:
-        if self.missing_plugins:
-            return []
-        changes = self._setting_changes()
-        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
-        return [StatusRow("setting", name, *state) for name, state in states.items()]
-
-    def _plugin_rows(self) -> list[StatusRow]:
-        install = "bin/opensearch-plugin install"
-        return [StatusRow("plugin", name, "missing", f"{install} {name}") for name in self.missing_plugins]
-
-    def _index_rows(self) -> list[StatusRow]:
-        """The indices with vectors, or that are to get some; those of other installations are for these to judge."""
-        others = {one.model.hash: one.name for one in installations(self.cluster).values()}
-        rows = []
-        for index in index_states(self.cluster, self.name, self.model):
-            other = others.get(index.model or "")
-            if index.name in WITHOUT and index.state == "ok":
-                state, fix = (
-                    f"{pipeline_name(index.name)} is no pipeline of its own",
-                    "copy it into one of another name",
-                )
-                rows.append(StatusRow("index", index.name, state, fix))
-            elif index.model == self.model.hash or index.written or other is None:
-                rows.append(StatusRow("index", index.name, index.state, index.fix))
-            else:
-                rows.append(StatusRow("index", index.name, f"of installation {other}"))
-        return rows
-
-    def _setting_changes(self) -> dict[str, Any]:
+    def setting_changes(self) -> dict[str, Any]:
+        """The settings of the cluster that are not as they must be, with their new values."""
         # Without its plugin OpenSearch refuses a setting of ML Commons.
         return {} if self.missing_plugins else self.settings.required_changes()
 
@@ -349,13 +227,22 @@ class Installer:
         return IndexTemplate(self.cluster, self.name, self.values).settings_before()
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError for whatever names a pipeline of ours: without it, it would refuse writes or searches."""
-        ours = {("ingest pipeline", f"{self.name}-ingest")} | {
-            ("search pipeline", f"{self.name}-{one}") for one in PIPELINES
+        """Raise EngineError for whatever names a pipeline that is to go, since it would refuse writes or searches, and
+        for pipelines of others that ask us: each of their searches would ask in vain."""
+        ingest = {f"{self.name}-ingest"}
+        ingest |= {
+            pipeline_name(one) for one, owners in ingest_pipelines(self.cluster).items() if owners == {self.name}
         }
-        ours |= {(pipeline.kind, pipeline.name) for pipeline, heir in self._inherited() if heir is None}
-        found = pipeline_uses(self.cluster, {name for _, name in ours})
-        uses = [use for use in found if (use.pipeline_kind, use.pipeline) in ours]
+        search, found = {f"{self.name}-{one}" for one in PIPELINES}, all_pipelines(self.cluster)
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name and not would_be_deleted(found[name]):
+                message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
+                raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
+            search |= {name} if rewriter.installation == self.name else set()
+        uses = [
+            *pipeline_uses(self.cluster, ingest, "ingest pipeline"),
+            *pipeline_uses(self.cluster, search, "search pipeline"),
+        ]
         if uses:
             shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
             more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
@@ -369,24 +256,6 @@ def _check_reranker(url: str) -> None:
         raise BadInput(f"{shown!r} is not a reranker's address", value=shown, expected="http://HOST:PORT")
     if parts.username is not None:  # everybody who may look at the cluster's templates could read it
         raise BadInput(f"the reranker's address {shown} holds a user", value=shown, expected=f"{shown} and --key KEY")
-
-
-def _resource_row(resource: Resource) -> StatusRow:
-    state = resource.state()
-    with_key = f"{_INSTALL} --key KEY"
-    fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
-    watched = "resift guard switches it on when the reranker answers"
-    fixes |= {"no key": with_key, "other key": with_key, "switched off": watched}
-    return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
-
-
-def _left_over_row(pipeline: IndexPipeline, use: PipelineUse | None) -> StatusRow:
-    fix = f"index or attach {pipeline.index} with this model"
-    if use is None:
-        fix = f"{fix}, or DELETE {pipeline.path}"
-    elif use.name != pipeline.index:  # its searches or writes would be refused without it
-        fix = f"{use.release}; then DELETE {pipeline.path}"
-    return StatusRow(pipeline.kind, pipeline.name, f"no index {pipeline.index} of this model", fix)
 
 
 def _change_of(name: str, value: Any) -> str:

@@ -11,13 +11,13 @@ from resift.contracts.documents import ModelDescription
 from resift.contracts.query_dsl import GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.index_pipelines import WITHOUT, pipeline_name
+from resift.plugin.cluster.index_pipelines import WITHOUT
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
+from resift.plugin.cluster.search_pipelines import SEARCH, pipeline_name
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
-_SEARCHING = "index.search.default_pipeline"
-_SETTINGS = (*_WRITING, _SEARCHING)
+_SETTINGS = (*_WRITING, SEARCH)
 _LATEST = 100  # documents of an index that are looked at, those written last
 
 
@@ -33,18 +33,21 @@ class PipelineUse:
     @property
     def pipeline_kind(self) -> str:
         """The kind of the pipeline: of an index, both have the same name."""
-        return "search pipeline" if self.setting == _SEARCHING else "ingest pipeline"
+        return "search pipeline" if self.setting == SEARCH else "ingest pipeline"
 
     @property
     def release(self) -> str:
         """What to do so that it names the pipeline no longer."""
-        clone = f"resift attach {self.name} --default-pipelines, or " if self.kind == "index" else ""
+        vectors = "" if self.setting == SEARCH else " --vectors"
+        clone = f"resift attach {self.name}{vectors} --default-pipelines, or " if self.kind == "index" else ""
         return f"{clone}unset {self.setting} of {self.kind} {self.name}"
 
 
-def pipeline_uses(cluster: Cluster, pipelines: Collection[str]) -> list[PipelineUse]:
-    """What names one of the ``pipelines``: indices, index and component templates, legacy ones, ingest pipelines."""
-    return [use for use in _all_uses(cluster) if use.pipeline in pipelines]
+def pipeline_uses(cluster: Cluster, pipelines: Collection[str], kind: str) -> list[PipelineUse]:
+    """What names one of these pipelines of a kind: indices, index templates of all sorts, and ingest pipelines."""
+    if not pipelines:
+        return []
+    return [use for use in _all_uses(cluster) if use.pipeline in pipelines and use.pipeline_kind == kind]
 
 
 def _all_uses(cluster: Cluster) -> Iterator[PipelineUse]:
@@ -145,10 +148,11 @@ def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[
     for use in uses:
         if not use.pipeline.startswith(PIPELINE_PREFIX) or use.pipeline in there[use.pipeline_kind]:
             continue
-        refused = "searches" if use.setting == _SEARCHING else "writes"
+        refused = "searches" if use.setting == SEARCH else "writes"
         state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
         made = use.pipeline in own or use.pipeline == pipeline_name(use.name)
-        fix = "resift install" if made else f"resift attach {use.name} --default-pipelines"
+        vectors = "" if use.setting == SEARCH and use.name not in found else " --vectors"
+        fix = "resift install" if made else f"resift attach {use.name}{vectors} --default-pipelines"
         found[use.name] = f"{found[use.name][0]}; {state}" if use.name in found else state, fix
     return found
 
@@ -195,7 +199,7 @@ def _fault(
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
     entry, known = record.of(model.hash), record.current or record.filling
     if entry is None and known is not None:
-        change = f"resift attach {record.index} --model DIR, that of {model.name} ({model.hash})"
+        change = f"resift attach {record.index} --vectors --model DIR, that of {model.name} ({model.hash})"
         return f"other model {known.model}", f"use model {known.model_name} ({known.model}), or {change}"
     field = VECTOR_FIELD if entry is None else entry.vector_field
     if not is_ours(field):
@@ -203,12 +207,12 @@ def _fault(
     if wrong := vector_fault(mapping, field, model.dim):
         # attaching gives a copy that _reindex has made a field of its own
         attachable = entry is None and not written and field in properties
-        return wrong, f"resift attach {record.index}" if attachable else copy
+        return wrong, f"resift attach {record.index} --vectors" if attachable else copy
     if entry is None:
-        again = f"resift detach {record.index}, then resift attach {record.index}"
+        again = f"resift detach {record.index}, then resift attach {record.index} --vectors"
         return "vectors of an unknown model", copy if written else again
     if record.filling == entry:
-        return "attaching was interrupted", f"resift attach {record.index}"
+        return "attaching was interrupted", f"resift attach {record.index} --vectors"
     if GUARD_FIELD not in properties and (written or not record.attached):
         body = json.dumps({"properties": {GUARD_FIELD: GUARD_MAPPING}})
         return f"no {GUARD_FIELD}: {name}-ingest cannot write to it", f"PUT {record.index}/_mapping {body}"

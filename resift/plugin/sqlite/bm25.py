@@ -24,33 +24,14 @@ _EXACT_LENGTHS, _KEPT_BITS = 24, 4
 _KEPT_POSTINGS = 1_000_000  # of 20 bytes
 
 
-class PostingsCache:
-    """Postings that were read: a session asks for the same words in each search."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, str], Postings] = {}
-        self._size = 0
-
-    def get(self, column: int, term: str) -> Postings | None:
-        """The postings of a term in a column, if they are kept."""
-        return self._kept.get((column, term))
-
-    def add(self, column: int, term: str, postings: Postings) -> None:
-        """Keep postings, in place of all others where they are too many."""
-        self._size += len(postings[0]) + 20  # what a key and three empty arrays take
-        if self._size > _KEPT_POSTINGS:
-            # All at once, since several threads use them: none finds a key that another one is just removing.
-            self._kept, self._size = {}, 0
-        self._kept[column, term] = postings
-
-
 @dataclass(frozen=True)
 class FieldStatistics:
-    """Of each text field, in how many documents it has a term, and how many terms they have in it together."""
+    """Of each text field, in how many documents it has a term, and how many terms they have in it together; and
+    postings that were read, by column and term, since a session asks for the same words in each search."""
 
     documents: list[int]
     terms: list[int]
-    postings: PostingsCache = field(default_factory=PostingsCache)
+    postings: dict[tuple[int, str], Postings] = field(default_factory=dict)
 
     @classmethod
     def of(cls, db: sqlite3.Connection, tables: IndexTables) -> FieldStatistics:
@@ -116,7 +97,7 @@ def sum_by_row(found: list[Matches], least: int) -> Matches:
 def _postings(
     db: sqlite3.Connection, tables: IndexTables, statistics: FieldStatistics, column: int, term: str
 ) -> Postings:
-    kept = statistics.postings.get(column, term)
+    kept = statistics.postings.get((column, term))
     if kept is not None:
         return kept
     sql = (
@@ -126,7 +107,10 @@ def _postings(
     )
     found = np.array(db.execute(sql, (term, f"c{column}")).fetchall(), np.int64).reshape(-1, 3)
     read = found[:, 0].copy(), found[:, 1].astype(np.float32), found[:, 2].copy()
-    statistics.postings.add(column, term, read)
+    # 20: what a key and three empty arrays take
+    if sum(len(rows) + 20 for rows, _, _ in list(statistics.postings.values())) > _KEPT_POSTINGS:
+        statistics.postings.clear()  # all at once: several threads use them
+    statistics.postings[column, term] = read
     return read
 
 

@@ -34,18 +34,14 @@ def stem(word: str) -> str:
     """
     if len(word) < 3:
         return word
-    word = _without_past_or_progressive(_without_plural(word))
-    if word.endswith("y") and _has_vowel(word[:-1]):
+    if word.endswith(("sses", "ies")):  # step 1a
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    word = _without_past_or_progressive(word)
+    if word.endswith("y") and "v" in _shape(word[:-1]):  # step 1c
         word = word[:-1] + "i"
-    word = _replaced(_replaced(_replaced(word, _STEP_2, 1), _STEP_3, 1), _STEP_4, 2)
-    return _without_final_e(word)
-
-
-def _without_plural(word: str) -> str:
-    """Step 1a."""
-    if word.endswith(("sses", "ies")):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+    return _without_final_e(_replaced(_replaced(_replaced(word, _STEP_2, 1), _STEP_3, 1), _STEP_4, 2))
 
 
 def _without_past_or_progressive(word: str) -> str:
@@ -54,11 +50,11 @@ def _without_past_or_progressive(word: str) -> str:
         return word[:-1] if _measure(word[:-3]) > 0 else word
     ending = next((ending for ending in ("ed", "ing") if word.endswith(ending)), "")
     stem = word[: len(word) - len(ending)]
-    if not ending or not _has_vowel(stem):
+    if not ending or "v" not in (shape := _shape(stem)):
         return word
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
-    if _ends_in_double_consonant(stem):
+    if shape.endswith("c") and stem[-1:] == stem[-2:-1]:  # a double consonant
         return stem if stem[-1] in "lsz" else stem[:-1]
     return stem + "e" if _measure(stem) == 1 and _ends_in_short_syllable(stem) else stem
 
@@ -97,14 +93,6 @@ def _shape(word: str) -> str:
 def _measure(word: str) -> int:
     """How often consonants follow vowels: the m of Porter's paper."""
     return _shape(word).count("vc")
-
-
-def _has_vowel(word: str) -> bool:
-    return "v" in _shape(word)
-
-
-def _ends_in_double_consonant(word: str) -> bool:
-    return len(word) > 1 and word[-1] == word[-2] and _shape(word)[-1] == "c"
 
 
 def _ends_in_short_syllable(word: str) -> bool:

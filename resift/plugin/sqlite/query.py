@@ -103,7 +103,7 @@ class _Parser:
         }
 
     def clause(self, query: Any) -> Clause:
-        kind, body = _single(query, "query")
+        kind, body = single(query, "query")
         if kind not in self.kinds:
             unsupported(f"query {kind!r}", " | ".join(self.kinds))
         if not isinstance(body, Mapping):
@@ -320,7 +320,7 @@ def _number(name: str, value: Any, high: float, low: float = 0.0) -> float:
     return number
 
 
-def _single(query: Any, what: str) -> tuple[str, Any]:
+def single(query: Any, what: str) -> tuple[str, Any]:
     """The key and the value of an object that has one."""
     if not isinstance(query, Mapping) or len(query) != 1:
         raise BadInput(f"malformed {what}", value=query, expected="an object with one key")
@@ -330,7 +330,7 @@ def _single(query: Any, what: str) -> tuple[str, Any]:
 
 def _field(body: Mapping[str, Any], kind: str) -> tuple[str, Any]:
     """The field's name and what is asked of it, in the body of a clause about one field."""
-    name, value = _single(body, f"{kind} query")
+    name, value = single(body, f"{kind} query")
     return _field_name(name), value
 
 
@@ -370,7 +370,7 @@ def _up_to_all(body: Mapping[str, Any], name: str) -> int:
 
 def _filtered(query: Any, condition: Any) -> dict[str, Any]:
     """A sub-query under the filter of a hybrid query, in the place where OpenSearch puts it."""
-    kind, body = _single(query, "query")
+    kind, body = single(query, "query")
     if kind == "bool" and isinstance(body, Mapping):
         return {kind: {**body, "filter": [*_as_list(body.get("filter", [])), condition]}}
     settings = body.get(VECTOR_FIELD) if kind == "knn" and isinstance(body, Mapping) else None

@@ -92,7 +92,7 @@ class IndexTables:
     def info(self) -> IndexInfo:
         """What the index records about itself."""
         model, name = self.meta["model"], self.meta["model_name"]
-        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim)}
+        mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim, space=str(self.meta["space"]))}
         return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped)
 
 

@@ -67,7 +67,7 @@ class Key:
     created: str
 
     @classmethod
-    def of(cls, name: str, scopes: Sequence[str], key: str) -> Key:
+    def create(cls, name: str, scopes: Sequence[str], key: str) -> Key:
         """The record of ``key``, created now."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return cls(name, tuple(scopes), key_hash(key), now)
@@ -133,7 +133,7 @@ class KeyFile:
             keys = self.read()
             if any(known.name == name for known in keys):
                 raise BadInput(f"there is a key {name!r} already", value=name, expected="another name")
-            self._write([*keys, Key.of(name, checked, key)])
+            self._write([*keys, Key.create(name, checked, key)])
         return key
 
     def delete(self, name: str) -> None:
@@ -190,7 +190,7 @@ class Keys:
         self, path: str, single: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.file, self.clock = KeyFile(path), clock
-        self._single = [Key.of(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
+        self._single = [Key.create(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
         self._keys: list[Key] = []
         self._required = bool(single)
         self._version = _NO_VERSION
@@ -202,7 +202,7 @@ class Keys:
             raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
 
     @classmethod
-    def of(cls, config: Config) -> Keys:
+    def from_config(cls, config: Config) -> Keys:
         """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
         # such a file would leave the service open
         return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)

@@ -21,7 +21,6 @@ _NAMES = {
     "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
 }
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
-_IMAGE = re.compile(r"https?://\S+\.(?:avif|gif|jpe?g|png|svg|webp)(?:\?\S*)?", re.IGNORECASE)
 _SHORT, _VALUE = 150, 40  # characters: of a text that may be a title, and of a facet's values on average
 _READ = 2000  # characters of a value that are looked at
 _FEW = 0.5  # of the documents: a field with more values than that tells documents apart, instead of grouping them
@@ -86,8 +85,7 @@ def card_fields(
     """The fields for the cards of an index, as the ``settings`` say or, where they say nothing, guessed.
 
     ``sources`` are some of its documents, ``fields`` its text fields, and ``exact`` those whose values are compared as
-    a whole. The text is the text field with the longest values, but not the title; the others go by their names, or
-    by what stands in them.
+    a whole. The text is the text field with the longest values, but not the title; the others go by their names.
     """
     said, values = parse_page_fields(settings), dict(_values(sources, fields))
     texts = [name for name in fields or values if values.get(name)]
@@ -96,9 +94,9 @@ def card_fields(
     text = _said(said, "text", longest)
     others = [name for name in values if name != text]
     title = _said(said, "title", _title(others, fields, values))
-    image = _said(said, "image", _by_name("image", others) or _of_form(_IMAGE, others, values))
+    image = _said(said, "image", _by_name("image", others))
     left = [name for name in others if name not in (title, image)]
-    link = _said(said, "link", _by_name("link", left) or _of_form(_URL, left, values))
+    link = _said(said, "link", _by_name("link", left))
     if "facet" in said:
         return CardFields(title, text, link, image, tuple(_exact_name(name, exact) for name in said["facet"]))
     facets = [name for name in exact if _stem(name) not in (text, title, image, link) and _groups(sources, name)]
@@ -141,11 +139,6 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
             if wanted in re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()):
                 return name
     return None
-
-
-def _of_form(pattern: re.Pattern[str], names: Sequence[str], values: Mapping[str, Sequence[str]]) -> str | None:
-    """The first field all of whose texts are of a form."""
-    return next((name for name in names if _all_match(pattern, values[name])), None)
 
 
 def _all_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:

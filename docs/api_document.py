@@ -1,4 +1,7 @@
-"""``/openapi.json``: the HTTP API as OpenAPI 3.1, made of the types of its requests, answers and errors."""
+"""The HTTP API as OpenAPI 3.1, made of the types of its requests, answers and errors.
+
+``python docs/reference.py`` writes it to ``resift/reranker/openapi.json``, and a test holds that file to it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import api_answers as answers
 import msgspec
 
 from resift import errors
 from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
-from resift.reranker import answers, api, collector
+from resift.reranker import api, collector
 from resift.reranker.access.keys import SCOPES
 from resift.reranker.access.requests import OPEN, scope_of
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS

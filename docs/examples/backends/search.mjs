@@ -1,0 +1,33 @@
+// A backend's own hybrid search, in a session: node search.mjs QUERY SESSION [PIPELINE]
+// npm install @opensearch-project/opensearch
+import { Client } from "@opensearch-project/opensearch";
+
+const [query, session, search_pipeline] = process.argv.slice(2);
+const client = new Client({ node: process.env.OPENSEARCH_URL ?? "http://127.0.0.1:9200" });
+const resift = process.env.RESIFT_URL ?? "http://127.0.0.1:8080";
+
+/** The search body with what the session knows in it; as it was, where the reranker is away or slow. */
+async function rewrite(index, body, session) {
+  try {
+    const answer = await fetch(`${resift}/v1/rewrite`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...(process.env.RESIFT_API_KEY && { Authorization: `Bearer ${process.env.RESIFT_API_KEY}` }) },
+      body: JSON.stringify({ index, body: { ...body, ext: { ml_inference: { session } } } }),
+      signal: AbortSignal.timeout(1000),
+    });
+    if (!answer.ok) return body;
+    const { ext, ...rewritten } = (await answer.json()).body; // without ML Commons OpenSearch refuses our part of ext
+    return rewritten;
+  } catch {
+    return body;
+  }
+}
+
+let body = {
+  query: { hybrid: { queries: [{ match: { text: query } }, { term: { section: "news" } }] } },
+  size: 5,
+};
+body = await rewrite("papers", body, session); // the one line
+const answer = await client.search({ index: "papers", body, ...(search_pipeline && { search_pipeline }) });
+console.log(answer.body.hits.hits.map((hit) => hit._id).join(" "));
+await client.close();

@@ -1,0 +1,104 @@
+"""``resift reranker``: what was trained is put into service, if it helps, and taken out again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from resift.cli.options import model_option, service_settings
+from resift.contracts.documents import check_name
+from resift.encoders.registry import load_model, load_queries, search_model
+from resift.errors import BadInput, ModelNotFound
+from resift.ranking.late_interaction import FILE, LateInteraction
+
+
+@click.group("reranker", epilog="Example: resift reranker use trained-reranker")
+def reranker_group() -> None:
+    """Put a trained reranker into service, or take it out again.
+
+    The service looks for it in the folder that RESIFT_RERANKER names, or "reranker".
+    """
+
+
+@reranker_group.command("use", epilog="Example: resift reranker use trained-reranker")
+@click.argument("source", metavar="DIR")
+@click.option(
+    "--index",
+    "indices",
+    multiple=True,
+    metavar="NAME",
+    show_default="those that it learned from, else all",
+    help="An index whose searches it orders. May be repeated.",
+)
+@model_option
+def use_reranker(source: str, indices: tuple[str, ...], model: str) -> None:
+    """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
+
+    --model and RESIFT_STATIC_QUERIES are those of the service: beside others than it was judged with it is an unknown.
+    """
+    settings = service_settings()
+    folder, hash = settings.reranker, search_model(load_model(model), load_queries(settings.static_queries)).hash
+    found = put_into_service(source, folder, indices)
+    of = ", ".join(found.indices) or "all indices"
+    click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")
+    for doubt in doubts(found, hash):
+        click.echo(f"warning: {doubt}", err=True)
+
+
+@reranker_group.command("drop", epilog="Example: resift reranker drop")
+def drop_reranker() -> None:
+    """Take the trained reranker out of service."""
+    folder = service_settings().reranker
+    take_out_of_service(folder)
+    click.echo(f"nothing is in service from {folder}")
+
+
+def put_into_service(source: str, folder: str, indices: Sequence[str] = ()) -> LateInteraction:
+    """Copy the trained reranker in the folder ``source`` to ``folder``, and return it.
+
+    It is for the ``indices`` of these names alone; without them for those that it learned from, if that is known.
+    Raises ModelNotFound if there is none, CorruptModel if it is damaged, and BadInput if searches were found no better
+    with it when it was judged, and for a name that no index can have; then ``folder`` stays as it is.
+    """
+    names = [check_name(index) for index in indices]
+    reranker = LateInteraction.load(source)
+    if not _judgement(reranker).get("better", True):
+        message = f"the reranker in {source} made searches no better when it was judged"
+        raise BadInput(message, value=source, expected="one that helps: more judged queries, or none in service")
+    if names:
+        reranker.info["indices"] = names
+    reranker.save(folder)
+    return reranker
+
+
+def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
+    """Why a reranker may do less than it should beside the vectors of the search model of this hash."""
+    judgement = _judgement(reranker)
+    if "better" not in judgement:
+        return ["it was not judged by queries that it was not trained on"]
+    found = []
+    if judgement["p"]["vectors"]["ndcg@10"] >= 0.05:
+        found.append("what it gained when it was judged may be chance (p of 0.05 or more)")
+    if (other := reranker.info.get("beside")) != model_hash:
+        found.append(
+            f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "
+            "--model and --static-queries of the service"
+        )
+    return found
+
+
+def _judgement(reranker: LateInteraction) -> dict[str, Any]:
+    """What the training found out; empty for a reranker that was made in another way."""
+    report: dict[str, Any] = reranker.info.get("report", {})
+    return report
+
+
+def take_out_of_service(folder: str) -> None:
+    """Delete ``folder``, where a trained reranker is in service. Raises ModelNotFound if none is."""
+    if not (Path(folder) / FILE).is_file():
+        raise ModelNotFound(f"no trained reranker in {folder}", value=folder, expected="one that is in service")
+    shutil.rmtree(folder)

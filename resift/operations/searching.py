@@ -1,0 +1,378 @@
+"""How searches of an index get rewritten: our processor goes into the search pipeline that they use, and out again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import quote
+
+from resift.contracts.query_dsl import PIPELINE_PREFIX
+from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
+from resift.ingest.stopping import Stop
+from resift.operations.installing import needed_install, serving
+from resift.operations.plan import Plan, Progress, Result, silent
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import WITHOUT
+from resift.plugin.cluster.index_record import records
+from resift.plugin.cluster.search_pipelines import (
+    NONE,
+    SEARCH,
+    Rewriter,
+    SearchPipeline,
+    all_pipelines,
+    is_made,
+    pipeline_name,
+    take_out,
+    with_processor,
+    would_be_deleted,
+)
+from resift.plugin.cluster.usage import PipelineUse, pipeline_uses
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+_READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
+
+
+class Searches:
+    """Where our processor goes so that searches of ``name``, an index or what else stands for some, are rewritten.
+
+    It is the search pipeline ``pipeline``, else the default one of the indices, else a new one. One that other indices
+    use too is copied. With ``default`` it becomes the default pipeline of the indices. Raises IndexNotFound, and
+    BadInput for what cannot be done.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False) -> None:
+        self.cluster, self.name, self.default, self.own = cluster, name, default, pipeline_name(name)
+        self.settings = index_settings(cluster, name)
+        self.found = all_pipelines(cluster)
+        if pipeline is not None and pipeline not in self.found:
+            known = ", ".join(self.found) or "none"
+            raise BadInput(f"there is no search pipeline {pipeline!r}", value=pipeline, expected=f"one of: {known}")
+        base = pipeline or self._used()
+        self.sharing = [] if base is None else self._sharing(base)
+        self.base = base if base is not None and (self.sharing or self._is_anothers(base)) else None
+        self.pipeline = self.own if base is None or self.base is not None else base
+        self._check(base)
+        self.shards = {settings.get("index.number_of_shards") for settings in self.settings.values()}
+        others = self._of_other_pipelines()
+        self.without, self.changed = ([], others) if default else (list(others), {})
+
+    def _of_other_pipelines(self) -> dict[str, str | None]:
+        """The indices that have another default pipeline, and what theirs would be by itself."""
+        found: dict[str, str | None] = {}
+        for index, settings in self.settings.items():
+            used = settings.get(SEARCH)
+            if used == self.pipeline and used in self.found:
+                continue
+            rewriter = Rewriter.read(self.found.get(used or NONE))
+            if rewriter is not None and _is_clone(self.cluster, index, rewriter, [self.name]):
+                used = rewriter.defaults.get(rewriter.index)  # as in the index that it comes from
+            # a snapshot brings an index, and not the pipeline that was made for it
+            found[index] = None if used == self.own else used
+        return found
+
+    def _used(self) -> str | None:
+        """The pipeline that searches use, or that was made for them; None if there is none."""
+        used = {one.get(SEARCH, NONE) for one in self.settings.values()}
+        mine = [own for own, pipeline in self.found.items() if self._attached(pipeline) == self.name]
+        # those that version 0.1 has made, one for each index behind a name, are not what these share
+        used = {
+            NONE if self._attached(self.found.get(one)) in self.settings and one not in mine else one for one in used
+        }
+        # a snapshot brings an index, and not the pipeline that was made for it
+        used = {NONE if one not in self.found and one == self.own else one for one in used}
+        if len(used) > 1:
+            told = f"the indices of {self.name!r} have different default search pipelines: {', '.join(sorted(used))}"
+            raise BadInput(told, value=sorted(used), expected="--pipeline NAME, one of them or another")
+        (one,) = used
+        if one == NONE:
+            return next(iter(mine), None)
+        if one not in self.found and not one.startswith(PIPELINE_PREFIX):
+            message = f"{SEARCH} of {self.name} is {one}, which is missing: searches are refused"
+            raise BadInput(message, value=one, expected="that pipeline, or the setting without it")
+        return one if one in self.found else None
+
+    def _attached(self, pipeline: Mapping[str, Any] | None) -> str | None:
+        """What a pipeline has the searches of rewritten."""
+        rewriter = Rewriter.read(pipeline)
+        return rewriter.index if rewriter else None
+
+    def _is_anothers(self, pipeline: str) -> bool:
+        """Whether a pipeline was made for an installation, or for something else that was attached."""
+        return is_made(self.found[pipeline]) and self._attached(self.found[pipeline]) != self.name
+
+    def _sharing(self, pipeline: str) -> list[PipelineUse]:
+        """What else uses a pipeline: other indices, and templates that others will be made by."""
+        uses = pipeline_uses(self.cluster, {pipeline}, "search pipeline")
+        return [use for use in uses if not (use.name in self.settings if use.kind == "index" else self._is_inside(use))]
+
+    def _is_inside(self, use: PipelineUse) -> bool:
+        """Whether all indices that a template makes belong to what is attached."""
+        if use.kind != "index template":
+            return False
+        found = self.cluster.find(f"/_index_template/{quote(use.name, safe='')}", "index_templates")
+        patterns = found[0]["index_template"]["index_patterns"] if found else [""]
+        return all(fnmatchcase(one, self.name) for one in patterns)
+
+    def _check(self, base: str | None) -> None:
+        """Raise BadInput for a pipeline that cannot have our processor."""
+        if self.pipeline == self.own and self.name in WITHOUT:
+            raise BadInput(
+                f"{self.name!r} can have no pipeline of its own", value=self.name, expected="--pipeline NAME"
+            )
+        there = self.found.get(self.pipeline)
+        if there is None:
+            return
+        attached = self._attached(there)
+        is_chosen = self.pipeline == base and self.base is None
+        if attached is None and not is_chosen and not is_made(there):
+            message = f"search pipeline {self.own} is not Resift's"
+            raise BadInput(message, value=self.own, expected=f"--pipeline {self.own}, if that is the one")
+        if attached not in (None, self.name):
+            message = f"search pipeline {self.pipeline} has the searches of {attached} rewritten"
+            raise BadInput(message, value=attached, expected=f"resift detach {attached} first, or --pipeline NAME")
+        for index, settings in self.settings.items() if self.default else ():
+            if block := next((one for one in _READ_ONLY if settings.get(one) == "true"), None):
+                expected = f"no --default-pipelines, or no {block}"
+                raise BadInput(f"{index!r} takes no other settings: {block} is set", value=index, expected=expected)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is to be done, for programs."""
+        return {
+            "pipeline": self.pipeline,
+            "copy_of": self.base,
+            "is_new": self.pipeline not in self.found,
+            "settings": {index: {SEARCH: self.pipeline} for index in self.changed},
+        }
+
+    def lines(self) -> list[str]:
+        """What is to be done, for people."""
+        source = self.found.get(self.base or self.pipeline, {})
+        lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
+        processors = with_processor(source, {"resift": {}})["request_processors"]
+        names = ["ours" if "resift" in one else next(iter(one)) for one in processors]
+        if len(names) > 1:
+            lines.append(f"              request processors: {', '.join(names)}")
+        if self._attached(source) == self.name:
+            lines.append("              which has our processor already")
+        stay = [next(iter(one)) for one in source.get("phase_results_processors", ())]
+        if stay:
+            lines.append(f"              {', '.join(stay)}: behind it, as before")
+        for index, before in self.changed.items():
+            lines.append(f"  setting     {SEARCH} of {index}: {self.pipeline}, instead of {before or 'none'}")
+        if self.without:
+            named = f"search_pipeline={self.pipeline}"
+            lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
+        if self.changed and "1" in self.shards:
+            told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
+            hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
+            lines.append(f"  note        {hint}")
+        return lines
+
+    def _origin(self) -> str:
+        """Whether the pipeline is a copy, and why, or a new one."""
+        if self.base is None:
+            return "" if self.pipeline in self.found else ", a new one"
+        users = ", ".join(f"{use.kind} {use.name}" for use in self.sharing[:5])
+        return f", a copy of {self.base}, {f'which {users} uses too' if users else 'which is not for this alone'}"
+
+    def run(self, installation: str, model_id: str, model: str = "") -> SearchPipeline:
+        """Do it: the remote model ``model_id`` of an installation is asked, and the vectors of ``model`` count."""
+        found = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
+        before = Rewriter.read(found)
+        # before the settings are changed it is on record what they were
+        defaults = {**self.changed, **(before.defaults if before else {})}
+        rewriter = Rewriter(installation, self.name, model, defaults)
+        base = None if self.base is None else (self.base, self.found[self.base])
+        pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, found, base)
+        pipeline.make()
+        for index in self.changed:
+            _set_default(self.cluster, index, self.pipeline)
+        return pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchesAttached(Result):
+    """What came of attaching: the search ``pipeline`` that has searches rewritten, and whether they are by now."""
+
+    index: str
+    pipeline: str
+    settings: Mapping[str, Any]
+    rewritten: bool
+
+
+class SearchPlan(Plan):
+    """What attaching is about to do to the searches of ``name``. Nothing is written to an index.
+
+    Raises BadInput for what cannot be done, and UnsupportedCluster where plugins are missing.
+    """
+
+    def __init__(self, engine: OpenSearchEngine, name: str, pipeline: str | None, default: bool) -> None:
+        self.engine, self.cluster, self.name = engine, Cluster(engine), name
+        self.searches = Searches(self.cluster, name, pipeline, default)
+        self.install = needed_install(engine)
+        self.steps = [] if self.install is None else self.install.steps
+        self.with_vectors = {own: one for own, one in records(self.cluster, name).items() if one.ready}
+        self.question = f"Attach {name}?"
+
+    def lines(self) -> list[str]:
+        lines = [f"{self.name}: nothing is written to the index; its searches are rewritten by their sessions"]
+        lines += self.searches.lines()
+        for own, record in self.with_vectors.items():
+            models = ", ".join(f"{one.model_name} ({one.model})" for one in record.ready)
+            lines.append(f"  vectors     {own} keeps those that it has, of {models}")
+        if self.install is not None:
+            url = self.install.installer.url
+            lines.append(f"  install     first, for the reranker at {url} (another: resift install --reranker URL):")
+            lines += [f"              {step}" for step in self.steps]
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "index": self.name,
+            "vectors": sorted(self.with_vectors),
+            **self.searches.to_dict(),
+            "install": self.steps,
+        }
+
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> SearchesAttached:
+        if self.install is not None:
+            self.install.run()
+        installation = serving(self.cluster)
+        if installation is None:
+            raise EngineError("the cluster has no installation any more", status=409, expected="the same again")
+        # those count of which every index with vectors has some
+        hash = installation.model.hash
+        has = [hash in [one.model for one in record.ready] for record in self.with_vectors.values()]
+        (id, _), *_ = self.cluster.named("models", f"{installation.name}-rewrite")
+        pipeline = self.searches.run(installation.name, id, hash if has and all(has) else "")
+        wrong = pipeline.ask()
+        lines = [f"{self.name}: searches through {pipeline.name} are rewritten by their sessions"]
+        if wrong:
+            lines.append(f"next: resift serve, where the nodes reach it as {installation.url} (so far: {wrong})")
+        return SearchesAttached(
+            index=self.name,
+            pipeline=pipeline.name,
+            settings=self.searches.to_dict()["settings"],
+            rewritten=not wrong,
+            lines=[*lines, f"undo: resift detach {self.name}"],
+        )
+
+
+class Unsearched:
+    """How the searches of ``names`` are given back: our processor goes out of pipelines, and default ones are put back.
+
+    ``settings`` are those of the indices behind the names, and ``recorded`` those that version 0.1 has changed, as they
+    were before. Raises EngineError for whatever else names a pipeline that is to go.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        names: Collection[str],
+        settings: Mapping[str, Mapping[str, str]],
+        recorded: Mapping[str, Mapping[str, str | None]],
+    ) -> None:
+        self.cluster, self.found = cluster, all_pipelines(cluster)
+        ours = {own: one for own, pipeline in self.found.items() if (one := Rewriter.read(pipeline)) is not None}
+        self.pipelines = {own: one for own, one in ours.items() if one.index in names}
+        indices = {*settings, *(index for one in self.pipelines.values() for index in one.defaults)}
+        used = {index: (settings.get(index) or _settings_of(cluster, index)).get(SEARCH, NONE) for index in indices}
+        before = {index: restored[SEARCH] for index, restored in recorded.items() if SEARCH in restored}
+        self.restored = dict(self._to_restore(dict(sorted(used.items())), before, names))
+        self._refuse_if_used()
+
+    def _to_restore(
+        self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
+    ) -> Iterator[tuple[str, str | None]]:
+        """The indices whose default pipeline goes back, and to what (None: unset)."""
+        for index, pipeline in used.items():
+            rewriter = Rewriter.read(self.found.get(pipeline))
+            if rewriter is not None and (index in rewriter.defaults or _is_clone(self.cluster, index, rewriter, names)):
+                before = rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
+                # one of several that go
+                before = recorded.get(index) if before in self.pipelines else before
+                yield index, before if before in self.found else None
+            elif index in recorded:
+                yield index, recorded[index]
+            elif pipeline.startswith(PIPELINE_PREFIX) and pipeline not in self.found:
+                yield index, None  # as after a snapshot was restored without it
+
+    def _refuse_if_used(self) -> None:
+        going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
+        for use in pipeline_uses(self.cluster, going, "search pipeline"):
+            if use.kind != "index" or use.name not in self.restored:
+                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
+                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
+                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
+
+    def __bool__(self) -> bool:
+        return bool(self.pipelines or self.restored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is to be done, for programs."""
+        return {
+            "search_pipelines": {
+                own: "removed" if would_be_deleted(self.found[own]) else "without our processor"
+                for own in self.pipelines
+            },
+            "settings": {index: {SEARCH: before} for index, before in self.restored.items()},
+        }
+
+    def lines(self) -> list[str]:
+        """What is to be done, for people."""
+        lines = [f"  {SEARCH} of {index} back to {before or 'unset'}" for index, before in self.restored.items()]
+        for own in self.pipelines:
+            gone = would_be_deleted(self.found[own])
+            lines.append(f"  search pipeline {own} {'removed' if gone else 'stays, without our processor'}")
+        return lines
+
+    def run(self) -> None:
+        """Do it."""
+        for index, before in self.restored.items():
+            _set_default(self.cluster, index, before)
+        for own in self.pipelines:
+            take_out(self.cluster, own)
+
+
+def index_settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
+    if _is_system(name):
+        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
+    try:
+        found = cluster.request("GET", f"/{quote(name, safe=',*')}/_settings", flat_settings="true")
+    except EngineError as error:
+        if error.status == 400 and "index_closed" in error.message:
+            raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first") from error
+        raise
+    indices = {own: entry["settings"] for own, entry in sorted(found.items()) if not _is_system(own)}
+    if not indices:
+        raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
+    return indices
+
+
+def _is_system(index: str) -> bool:
+    return index.startswith(".") and not index.startswith(".ds-")
+
+
+def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
+    """The settings of one index; none if it is gone."""
+    try:
+        return index_settings(cluster, index)[index]
+    except (NotFound, IndexNotFound, KeyError):
+        return {}
+
+
+def _is_clone(cluster: Cluster, index: str, rewriter: Rewriter, names: Collection[str]) -> bool:
+    """Whether an index has its default pipeline as a clone, or from a snapshot, of another one that was attached."""
+    if rewriter.index in names or not rewriter.defaults:
+        return False
+    try:
+        return index not in cluster.engine.resolve(rewriter.index)
+    except NotFound:
+        return True
+
+
+def _set_default(cluster: Cluster, index: str, pipeline: str | None) -> None:
+    cluster.request("PUT", f"/{quote(index, safe='')}/_settings", {SEARCH: pipeline})

@@ -1,0 +1,187 @@
+"""How an installation stands in its cluster: a line for each part, what is wrong with it, and what mends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from resift.plugin.cluster.index_pipelines import WITHOUT, ingest_pipelines
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.resources import LAZY, REMOTE, RemoteModel, Resource
+from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters, search_counts
+from resift.plugin.cluster.settings import SWITCHES, TRUSTED
+from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
+
+_INSTALL = "resift install"
+_AT_ONCE = 8  # pipelines that are tried
+
+
+@dataclass(frozen=True)
+class StatusRow:
+    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
+
+    kind: str
+    name: str
+    state: str
+    fix: str = ""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether there is nothing to do about it."""
+        return not self.fix
+
+
+def status_rows(installer: Installer) -> list[StatusRow]:
+    """A line for the reranker, and for each setting, resource, missing plugin and index with vectors."""
+    return _Status(installer).rows()
+
+
+class _Status:
+    """What an installation has, lacks, or has of another version or model, as far as the cluster tells."""
+
+    def __init__(self, installer: Installer) -> None:
+        self.installer, self.cluster, self.name, self.url = installer, installer.cluster, installer.name, installer.url
+
+    def rows(self) -> list[StatusRow]:
+        return [
+            self._reranker_row(),
+            *self._setting_rows(),
+            *self._resource_rows(),
+            *self._left_over_rows(),
+            *self._plugin_rows(),
+            *self._index_rows(),
+        ]
+
+    def _resource_rows(self) -> list[StatusRow]:
+        resources = list(self.installer.resources())
+        rows = [_resource_row(resource) for resource in resources]
+        pipelines = [resource for resource in resources if isinstance(resource, SearchPipeline)]
+        searching = [row for row in rows if row.kind == "search pipeline"]
+        tried = self._tried({row.name for row in searching if row.in_order}, pipelines)
+        return [tried.get(row.name, row) if row.kind == "search pipeline" else row for row in rows]
+
+    def _tried(self, in_order: Collection[str], pipelines: Sequence[SearchPipeline]) -> dict[str, StatusRow]:
+        """By the name of each pipeline that is ``in_order``, whether the cluster gets its searches rewritten.
+
+        It may not, although this machine reaches the reranker, and OpenSearch counts no search that fails open.
+        """
+        tried = [pipeline for pipeline in pipelines if pipeline.name in in_order]
+        counts = search_counts(self.cluster) if tried else {}
+        # at once: where the reranker does not answer, each of them takes a second
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            reasons = list(pool.map(SearchPipeline.ask, tried))
+        rows = {}
+        for pipeline, wrong in zip(tried, reasons, strict=True):
+            scope = pipeline.rewriter.index
+            of = "" if pipeline.name == pipeline_name(scope) else f", of {scope}"
+            told = f"{counts.get(pipeline.name, 0)} searches since the node started{of}"
+            state = f"{'fails open' if wrong else 'ok'}, {told}"
+            fix = f"let the nodes reach {self.url}, or {_INSTALL} --reranker URL ({wrong})" if wrong else ""
+            rows[pipeline.name] = StatusRow(pipeline.kind, pipeline.name, state, fix)
+        return rows
+
+    def _left_over_rows(self) -> list[StatusRow]:
+        """Pipelines of indices that are gone, or have no vectors of the model any more."""
+        # Left where they are: a search that names a pipeline which is gone is refused, and with them it is answered.
+        if self.installer.missing_plugins:
+            return []
+        wanted = {one.name for one in self.installer.index_pipelines() if one.kind == "ingest pipeline"}
+        owned = [index for index, owners in ingest_pipelines(self.cluster).items() if self.name in owners]
+        left = [index for index in owned if pipeline_name(index) not in wanted]
+        uses = {
+            use.pipeline: use for use in pipeline_uses(self.cluster, set(map(pipeline_name, left)), "ingest pipeline")
+        }
+        rows = [_left_over_row(index, uses.get(pipeline_name(index))) for index in left]
+        for name, rewriter in rewriters(self.cluster).items():
+            if rewriter.installation == self.name and not self.installer.is_there(rewriter.index):
+                gone, fix = f"no index {rewriter.index}", f"resift detach {rewriter.index}"
+                rows.append(StatusRow(SearchPipeline.kind, name, gone, fix))
+        return rows
+
+    def _reranker_row(self) -> StatusRow:
+        """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
+        try:
+            with urlopen(f"{self.url}/healthz", timeout=3) as answer:
+                model = json.load(answer)["model_hash"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")
+        if model != self.installer.model.hash:
+            known = f"{self.installer.model.name} ({self.installer.model.hash})"
+            fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
+            return StatusRow("reranker", self.url, f"other model {model}", fix)
+        if self._is_refused():
+            state = "refuses the key" if self.installer.values["key"] else "wants a key"
+            return StatusRow("reranker", self.url, state, f"{_INSTALL} --key KEY")
+        return StatusRow("reranker", self.url, "ok")
+
+    def _is_refused(self) -> bool:
+        """Whether the reranker refuses what the connectors will ask for, as far as the key is known here."""
+        key = self.installer.values["key"]
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+        try:
+            urlopen(Request(f"{self.url}/v1/embeddings", b'{"input": []}', headers), timeout=3).close()
+        except HTTPError as error:
+            error.close()
+            return error.code in (401, 403) and (key is not None or not self._sends_key())
+        except OSError:
+            return False
+        return False
+
+    def _sends_key(self) -> bool:
+        """Whether the connectors that are installed carry a key."""
+        if self.installer.missing_plugins:
+            return False
+        return any(RemoteModel(self.cluster, which, self.installer.values).sent_key for which in REMOTE)
+
+    def _setting_rows(self) -> list[StatusRow]:
+        if self.installer.missing_plugins:
+            return []
+        changes = self.installer.setting_changes()
+        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
+        return [StatusRow("setting", name, *state) for name, state in states.items()]
+
+    def _plugin_rows(self) -> list[StatusRow]:
+        install = "bin/opensearch-plugin install"
+        return [StatusRow("plugin", name, "missing", f"{install} {name}") for name in self.installer.missing_plugins]
+
+    def _index_rows(self) -> list[StatusRow]:
+        """The indices with vectors, or that are to get some; those of other installations are for these to judge."""
+        others = {one.model.hash: one.name for one in installations(self.cluster).values()}
+        rows = []
+        for index in index_states(self.cluster, self.name, self.installer.model):
+            other = others.get(index.model or "")
+            if index.name in WITHOUT and index.state == "ok":
+                state, fix = (
+                    f"{pipeline_name(index.name)} is no pipeline of its own",
+                    "copy it into one of another name",
+                )
+                rows.append(StatusRow("index", index.name, state, fix))
+            elif index.model == self.installer.model.hash or index.written or other is None:
+                rows.append(StatusRow("index", index.name, index.state, index.fix))
+            else:
+                rows.append(StatusRow("index", index.name, f"of installation {other}"))
+        return rows
+
+
+def _resource_row(resource: Resource) -> StatusRow:
+    state = resource.state()
+    with_key = f"{_INSTALL} --key KEY"
+    fixes = {"ok": "", LAZY: "", "foreign": "not made by Resift: choose another --name"}
+    watched = "resift guard switches it on when the reranker answers"
+    fixes |= {"no key": with_key, "other key": with_key, "switched off": watched}
+    return StatusRow(resource.kind, resource.name, state, fixes.get(state, _INSTALL))
+
+
+def _left_over_row(index: str, use: PipelineUse | None) -> StatusRow:
+    name = pipeline_name(index)
+    fix, delete = f"index or attach {index} with this model", f"DELETE /_ingest/pipeline/{name}"
+    if use is None:
+        fix = f"{fix}, or {delete}"
+    elif use.name != index:  # its writes would be refused without it
+        fix = f"{use.release}; then {delete}"
+    return StatusRow("ingest pipeline", name, f"no index {index} of this model", fix)

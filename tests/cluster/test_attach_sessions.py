@@ -1,0 +1,522 @@
+"""Attaching without vectors: our processor goes into the search pipeline that searches use, and comes out again."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attached_index import Index, own, shop
+from click.testing import CliRunner, Result
+from flask import Flask
+from opensearch_fixture import reranker_host
+from reranker_app import post
+from werkzeug.serving import make_server
+
+import resift
+from resift import Model
+from resift.cli.main import main
+from resift.errors import BadInput
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.installation import installations
+from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.templates import fingerprint
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+
+__all__ = ["own", "shop"]
+
+NORMALIZATION: dict[str, Any] = {
+    "normalization-processor": {
+        "normalization": {"technique": "min_max"},
+        "combination": {"technique": "arithmetic_mean", "parameters": {"weights": [0.6, 0.4]}},
+    }
+}
+RRF: dict[str, Any] = {"score-ranker-processor": {"combination": {"technique": "rrf"}}}
+ENRICHER: dict[str, Any] = {"neural_query_enricher": {"default_model_id": "a-model"}}
+FILTER: dict[str, Any] = {"filter_query": {"query": {"exists": {"field": "n"}}}}
+SCRIPT: dict[str, Any] = {"script": {"lang": "painless", "source": "ctx._source['size'] = 7"}}
+WORDS = {"match": {"text": "river"}}
+
+
+@dataclass
+class Served:
+    """A reranker with its installation in the cluster."""
+
+    app: Flask
+    installer: Installer
+    away: bool = False
+
+
+@pytest.fixture(scope="module")
+def served(
+    cluster: OpenSearchEngine, packaged: Model, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Served]:
+    """The reranker, whose model has made no vectors here."""
+    app = create_app(
+        Config(store=str(tmp_path_factory.mktemp("served") / "sessions.db")), engine=cluster, model=packaged
+    )
+    host = reranker_host(request.config)
+    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
+    url = f"http://{host}:{server.server_port}"
+    served = Served(app, Installer(cluster, packaged, ["text"], url, f"aa-{uuid.uuid4().hex[:8]}"))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    served.installer.install()
+    yield served
+    served.installer.uninstall()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def made(cluster: OpenSearchEngine) -> Iterator[list[str]]:
+    """Paths of what a test makes, which is deleted at the end."""
+    paths: list[str] = []
+    yield paths
+    for path in reversed(paths):
+        if Cluster(cluster).find(path) is not None:
+            Cluster(cluster).request("DELETE", path)
+
+
+def resift_command(command: str, index: str, url: str, *flags: str, status: int = 0) -> Result:
+    """A command on an index, with --yes."""
+    result = CliRunner().invoke(main, [command, index, "--engine", url, "--yes", *flags])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def pipeline(index: Index, name: str) -> Any:
+    """A search pipeline as it is; None if there is none."""
+    return index.cluster.find(f"/_search/pipeline/{name}", name)
+
+
+def put_pipeline(index: Index, made: list[str], name: str, body: dict[str, Any]) -> str:
+    """Make a search pipeline of the user's."""
+    index.cluster.request("PUT", f"/_search/pipeline/{name}", body)
+    made.append(f"/_search/pipeline/{name}")
+    return name
+
+
+def set_default(index: Index, name: str | None, of: str = "") -> None:
+    """Set the default search pipeline of an index."""
+    index.cluster.request("PUT", f"/{of or index.name}/_settings", {"index.search.default_pipeline": name})
+
+
+def contents(index: Index) -> str:
+    """Everything that an index is: mapping, settings, aliases, and its documents with their numbers and versions."""
+    index.cluster.request("POST", f"/{index.name}/_refresh")
+    body = {"size": 10_000, "version": True, "seq_no_primary_term": True, "sort": ["_doc"], "search_pipeline": "_none"}
+    hits = index.cluster.request("POST", f"/{index.name}/_search", body)["hits"]["hits"]
+    return json.dumps([index.cluster.request("GET", f"/{index.name}"), hits])
+
+
+def kinds(body: dict[str, Any], of: str = "request_processors") -> list[str]:
+    """The kinds of the processors of a pipeline."""
+    return [next(iter(one)) for one in body.get(of, ())]
+
+
+def asked(index: Index, name: str) -> dict[str, Any]:
+    """What our processor in a pipeline tells the reranker."""
+    (found,) = (one["ml_inference"] for one in pipeline(index, name)["request_processors"] if "ml_inference" in one)
+    assert found["ignore_failure"] is True
+    return dict(found["model_config"])
+
+
+def is_rewritten(index: Index, served: Served, name: str | None, of: str = "") -> bool:
+    """Whether a search in a session is rewritten that names a pipeline, or none."""
+    scope = of or index.name
+    post(served.app.test_client(), "/v1/feedback", index=scope, session="anna", query="river", relevant=["1"])
+    body = {"query": WORDS, "ext": {"ml_inference": {"session": "anna"}}}
+    params = {} if name is None else {"search_pipeline": name}
+    hits = index.cluster.request("POST", f"/{scope}/_search", body, **params)["hits"]["hits"]
+    assert hits
+    return all("resift" in hit.get("matched_queries", ()) for hit in hits)
+
+
+def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Served, opensearch_url: str) -> None:
+    before, name = contents(shop), f"resift-{shop.name}"
+    planned = resift_command("attach", shop.name, opensearch_url, "--dry-run").output
+    assert f"send search_pipeline={name}" in planned
+    assert pipeline(shop, name) is None
+    result = json.loads(resift_command("attach", shop.name, opensearch_url, "--json").stdout)
+    assert (result["pipeline"], result["rewritten"], result["settings"]) == (name, True, {})
+    assert asked(shop, name) == {"index": shop.name}
+    assert is_rewritten(shop, served, name)
+    assert not is_rewritten(shop, served, None)
+    assert contents(shop) == before
+    # again: it changes nothing
+    there = pipeline(shop, name)
+    assert "which has our processor already" in resift_command("attach", shop.name, opensearch_url).output
+    assert (contents(shop), pipeline(shop, name)) == (before, there)
+    resift_command("detach", shop.name, opensearch_url)
+    assert (contents(shop), pipeline(shop, name)) == (before, None)
+    assert "is not attached" in resift_command("detach", shop.name, opensearch_url, status=2).output
+
+
+def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: Served, opensearch_url: str) -> None:
+    before, name = contents(shop), f"resift-{shop.name}"
+    planned = resift_command("attach", shop.name, opensearch_url, "--dry-run", "--default-pipelines").output
+    assert f"index.search.default_pipeline of {shop.name}: {name}, instead of none" in planned
+    resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+    assert shop.settings()["index.search.default_pipeline"] == name
+    assert is_rewritten(shop, served, None)
+    resift_command("attach", shop.name, opensearch_url)  # does not forget what was before
+    set_default(shop, None)
+    assert contents(shop) == before
+    set_default(shop, name)
+    told = resift_command("detach", shop.name, opensearch_url).output
+    assert f"index.search.default_pipeline of {shop.name} back to unset" in told
+    assert (contents(shop), pipeline(shop, name)) == (before, None)
+
+
+PROCESSORS: list[tuple[list[dict[str, Any]], int]] = [
+    ([], 0),
+    ([ENRICHER], 1),
+    ([ENRICHER, SCRIPT], 2),
+    ([ENRICHER, FILTER], 1),
+    ([FILTER, ENRICHER], 2),
+]
+
+
+@pytest.mark.parametrize("phase", [NORMALIZATION, pytest.param(RRF, marks=pytest.mark.since(3, "made in 2.19"))])
+@pytest.mark.parametrize(("processors", "place"), PROCESSORS, ids=lambda value: str(value)[:40])
+def test_a_pipeline_of_the_users_keeps_all_that_it_has(
+    shop: Index,
+    served: Served,
+    made: list[str],
+    opensearch_url: str,
+    processors: list[dict[str, Any]],
+    place: int,
+    phase: dict[str, Any],
+) -> None:
+    theirs = {"description": "ours and ä", "version": 3, "phase_results_processors": [phase]}
+    theirs |= {"request_processors": processors} if processors else {}
+    name = put_pipeline(shop, made, f"{shop.name}-hybrid", theirs)
+    set_default(shop, name)
+    exact, before = pipeline(shop, name), contents(shop)
+    # a hybrid query has to stand at the top, and not in a filter's
+    query = WORDS if FILTER in processors else {"hybrid": {"queries": [WORDS, {"match": {"title": "fire"}}]}}
+
+    def scores() -> list[tuple[str, float]]:
+        found = shop.cluster.request("POST", f"/{shop.name}/_search", {"query": query, "size": 300})
+        return [(hit["_id"], hit["_score"]) for hit in found["hits"]["hits"]]
+
+    plain = scores()
+    assert FILTER in processors or 0 < plain[0][1] <= 1
+    resift_command("attach", shop.name, opensearch_url)
+    now = pipeline(shop, name)
+    wanted = kinds({"request_processors": processors})
+    assert kinds(now) == [*wanted[:place], "ml_inference", *wanted[place:]]
+    assert {**now, "request_processors": None} == {**exact, "request_processors": None}
+    assert now["phase_results_processors"] == exact["phase_results_processors"]
+    assert scores() == plain
+    assert is_rewritten(shop, served, None)
+    assert contents(shop) == before
+    assert "stays, without our processor" in resift_command("detach", shop.name, opensearch_url).output
+    assert (pipeline(shop, name), contents(shop)) == (exact, before)
+
+
+def test_a_pipeline_is_named_and_has_to_be_there(
+    shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    named = put_pipeline(shop, made, f"{shop.name}-named", {"response_processors": []})
+    default = put_pipeline(shop, made, f"{shop.name}-default", {"request_processors": [SCRIPT]})
+    set_default(shop, default)
+    before, exact = contents(shop), pipeline(shop, default)
+    told = resift_command("attach", shop.name, opensearch_url, "--pipeline", "nope", status=2).output
+    assert "there is no search pipeline 'nope'" in told
+    told = resift_command("attach", shop.name, opensearch_url, "--pipeline", named).output
+    assert f"send search_pipeline={named}" in told
+    assert asked(shop, named) == {"index": shop.name}
+    assert (pipeline(shop, default), contents(shop)) == (exact, before)
+    told = resift_command("attach", shop.name, opensearch_url, "--pipeline", named, "--default-pipelines").output
+    assert f"{named}, instead of {default}" in told
+    assert shop.settings()["index.search.default_pipeline"] == named
+    resift_command("detach", shop.name, opensearch_url)
+    assert (contents(shop), kinds(pipeline(shop, named))) == (before, [])
+
+
+def test_a_pipeline_that_others_use_is_copied(
+    cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    body = {"request_processors": [ENRICHER], "phase_results_processors": [NORMALIZATION], "description": "shared"}
+    shared, own = put_pipeline(shop, made, f"{shop.name}-shared", body), f"resift-{shop.name}"
+    second = Index(cluster, 20)
+    try:
+        for index in (shop, second):
+            set_default(index, shared)
+        before, exact, other = contents(shop), pipeline(shop, shared), contents(second)
+        told = resift_command("attach", shop.name, opensearch_url).output
+        assert f"{own}, a copy of {shared}, which index {second.name} uses too" in told
+        assert f"send search_pipeline={own}" in told
+        assert pipeline(shop, shared) == exact
+        now = pipeline(shop, own)
+        assert kinds(now) == ["neural_query_enricher", "ml_inference"]
+        assert now["phase_results_processors"] == [NORMALIZATION]
+        assert contents(shop) == before
+        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        assert is_rewritten(shop, served, None)
+        assert not is_rewritten(second, served, None)
+        resift_command("detach", shop.name, opensearch_url)
+        assert (contents(shop), contents(second), pipeline(shop, shared)) == (before, other, exact)
+        assert pipeline(shop, own) is None
+        # a template counts, too
+        set_default(second, None)
+        template = {"index_patterns": [f"{second.name}*"], "template": {"settings": {}}}
+        template["template"] = {"settings": {"index.search.default_pipeline": shared}}
+        shop.cluster.request("PUT", f"/_index_template/{shop.name}-t", template)
+        made.append(f"/_index_template/{shop.name}-t")
+        assert (
+            f"which index template {shop.name}-t uses too"
+            in resift_command("attach", shop.name, opensearch_url, "--dry-run").output
+        )
+        # all of them at once need no copy
+        set_default(second, shared)
+        shop.cluster.request("DELETE", f"/_index_template/{shop.name}-t")
+        pattern = f"{shop.name},{second.name}"
+        resift_command("attach", pattern, opensearch_url)
+        assert asked(shop, shared) == {"index": pattern}
+        resift_command("detach", pattern, opensearch_url)
+        assert pipeline(shop, shared) == exact
+    finally:
+        second.close()
+
+
+def test_an_alias_a_pattern_and_a_data_stream(
+    shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    alias, pattern, stream = f"{shop.name}-odd", f"{shop.name}*", f"{shop.name}-ds"
+    before = contents(shop)
+    template = {"index_patterns": [stream], "data_stream": {}, "priority": 900}
+    shop.cluster.request("PUT", f"/_index_template/{stream}", template)
+    made.append(f"/_index_template/{stream}")
+    shop.cluster.request("PUT", f"/_data_stream/{stream}")
+    made.append(f"/_data_stream/{stream}")
+    document = {"@timestamp": "2026-01-01T00:00:00Z", "text": "the river"}
+    shop.cluster.request("POST", f"/{stream}/_doc", document, refresh="true", op_type="create")
+    for name, made_one in ((alias, f"resift-{alias}"), (pattern, f"resift-{shop.name}_"), (stream, f"resift-{stream}")):
+        resift_command("attach", name, opensearch_url)
+        assert asked(shop, made_one) == {"index": name}
+        if name != stream:
+            assert is_rewritten(shop, served, made_one, alias) or name == pattern
+        resift_command("detach", name, opensearch_url)
+        assert pipeline(shop, made_one) is None
+    assert contents(shop) == before
+    # a template that names a pipeline for these indices alone: it goes on after a rollover
+    name = put_pipeline(shop, made, f"{stream}-own", {"request_processors": [ENRICHER]})
+    template |= {"template": {"settings": {"index.search.default_pipeline": name}}}
+    shop.cluster.request("PUT", f"/_index_template/{stream}", template)
+    set_default(shop, name, stream)
+    resift_command("attach", stream, opensearch_url)
+    assert asked(shop, name) == {"index": stream}
+    shop.cluster.request("POST", f"/{stream}/_rollover")
+    resift_command("attach", stream, opensearch_url)
+    told = resift_command("detach", ".ds-" + stream + "-000001", opensearch_url, status=2).output
+    assert f"resift detach {stream}, which it belongs to" in told
+    resift_command("detach", stream, opensearch_url)
+    assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
+
+
+def test_indices_of_different_pipelines_want_one_named(
+    cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    second = Index(cluster, 10)
+    try:
+        set_default(shop, put_pipeline(shop, made, f"{shop.name}-p", {"request_processors": [SCRIPT]}))
+        both = f"{shop.name},{second.name}"
+        told = resift_command("attach", both, opensearch_url, status=2).output
+        assert f"different default search pipelines: _none, {shop.name}-p" in told
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("block", ["write", "read_only"])
+def test_an_index_that_is_read_only(shop: Index, served: Served, opensearch_url: str, block: str) -> None:
+    shop.cluster.request("PUT", f"/{shop.name}/_settings", {f"index.blocks.{block}": True})
+    try:
+        before, settings = contents(shop), shop.settings()
+        resift_command("attach", shop.name, opensearch_url)
+        assert is_rewritten(shop, served, f"resift-{shop.name}")
+        if block == "read_only":
+            told = resift_command("attach", shop.name, opensearch_url, "--default-pipelines", status=2).output
+            assert "takes no other settings: index.blocks.read_only is set" in told
+        else:
+            resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        resift_command("detach", shop.name, opensearch_url)
+        assert (contents(shop)[:0], shop.settings()) == (before[:0], settings)
+    finally:
+        shop.cluster.request("PUT", f"/{shop.name}/_settings", {f"index.blocks.{block}": None})
+
+
+def test_a_pipeline_that_was_edited_since_stays_without_ours(
+    shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    name = f"resift-{shop.name}"
+    made.append(f"/_search/pipeline/{name}")
+    resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+    edited = pipeline(shop, name)
+    edited["request_processors"] = [ENRICHER, *edited["request_processors"], FILTER]
+    edited["phase_results_processors"] = [NORMALIZATION]
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", edited)
+    resift_command("attach", shop.name, opensearch_url)  # does not undo it
+    assert kinds(pipeline(shop, name)) == ["neural_query_enricher", "ml_inference", "filter_query"]
+    assert "stays, without our processor" in resift_command("detach", shop.name, opensearch_url).output
+    left = pipeline(shop, name)
+    assert left == {**edited, "request_processors": [ENRICHER, FILTER]}
+    assert "index.search.default_pipeline" not in shop.settings()
+    resift_command("attach", shop.name, opensearch_url)
+    resift_command("detach", shop.name, opensearch_url)
+    assert pipeline(shop, name) == left
+    # somebody else's of that name
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", {**left, "description": "mine"})
+    told = resift_command("attach", shop.name, opensearch_url, status=2).output
+    assert f"--pipeline {name}, if that is the one" in told
+    resift_command("attach", shop.name, opensearch_url, "--pipeline", name)
+    resift_command("detach", shop.name, opensearch_url)
+    assert pipeline(shop, name) == {**left, "description": "mine"}
+
+
+def test_what_is_used_by_others_is_not_deleted(
+    cluster: OpenSearchEngine, shop: Index, served: Served, opensearch_url: str
+) -> None:
+    second, name = Index(cluster, 10), f"resift-{shop.name}"
+    try:
+        resift_command("attach", shop.name, opensearch_url)
+        set_default(second, name)
+        told = resift_command("detach", shop.name, opensearch_url, status=1).output
+        assert f"of index {second.name} is {name}" in told
+        assert served.installer.name in installations(shop.cluster)
+        with pytest.raises(resift.ResiftError, match=f"of index {second.name} is {name}"):
+            served.installer.uninstall()
+        set_default(second, None)
+        # somebody set it, and not we
+        set_default(shop, name)
+        told = resift_command("detach", shop.name, opensearch_url, status=1).output
+        assert "unset it first" in told
+        set_default(shop, None)
+        resift_command("detach", shop.name, opensearch_url)
+    finally:
+        second.close()
+
+
+def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
+    shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    name = put_pipeline(shop, made, f"{shop.name}-own", {"request_processors": [SCRIPT]})
+    set_default(shop, name)
+    resift_command("attach", shop.name, opensearch_url)
+    with pytest.raises(resift.ResiftError, match=f"{name} has searches of {shop.name} rewritten"):
+        served.installer.uninstall()
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
+    assert (row.kind, row.state) == ("search pipeline", f"ok, 0 searches since the node started, of {shop.name}")
+    # what install replaces, it replaces there too
+    model = shop.cluster.named("models", f"{served.installer.name}-rewrite")[0][0]
+    there = pipeline(shop, name)
+    shop.cluster.request("PUT", f"/_search/pipeline/{name}", json.loads(json.dumps(there).replace(model, "gone")))
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
+    assert row.state == "changed"
+    assert f"replace search pipeline {name} (changed)" in served.installer.install()
+    assert pipeline(shop, name) == there
+    shop.engine.drop_if_exists(shop.name)
+    (row,) = (row for row in status_rows(served.installer) if row.name == name and row.fix.startswith("resift detach"))
+    assert row.state == f"no index {shop.name}"
+    resift_command("detach", shop.name, opensearch_url)
+    assert kinds(pipeline(shop, name)) == ["script"]
+
+
+def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:
+    """Attach an index as version 0.1 did: vectors, a record of them and of both settings, and a pipeline of its own."""
+    name = f"resift-{index.name}"
+    resift_command("attach", index.name, url, "--vectors", "--model", own[1])
+    ml_inference = {
+        "tag": installer.name,
+        "function_name": "remote",
+        "model_id": index.cluster.named("models", f"{installer.name}-rewrite")[0][0],
+        "model_config": {"index": index.name, "model": own[0].hash},
+        "input_map": [{"body": "$"}],
+        "output_map": [{"body": "$.body"}],
+        "query_template": "${body}",
+        "full_response_path": False,
+        "ignore_failure": True,
+    }
+    body = {"description": "", "request_processors": [{"ml_inference": ml_inference}]}
+    content = fingerprint(json.dumps(body, sort_keys=True))
+    stamp = f"Resift 0.1.0, model {own[0].hash}, content {content}"
+    index.cluster.request("PUT", f"/_search/pipeline/{name}", {**body, "description": stamp})
+    meta = index.mapping()["_meta"]
+    meta["resift"]["attached"]["settings"] = {"index.search.default_pipeline": None}
+    index.cluster.request("PUT", f"/{index.name}/_mapping", {"_meta": meta})
+    set_default(index, name)
+
+
+def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
+    shop: Index, own: tuple[Model, str], served: Served, opensearch_url: str
+) -> None:
+    name, before = f"resift-{shop.name}", (shop.mapping(), shop.settings(), shop.documents())
+    as_in_version_0_1(shop, own, opensearch_url, served.installer)
+    (row,) = (row for row in status_rows(served.installer) if row.name == name)
+    assert row.state in ("other version 0.1.0", "changed")
+    there = contents(shop)
+    told = resift_command("attach", shop.name, opensearch_url).output
+    assert f"{shop.name} keeps those that it has, of mean ({own[0].hash})" in told
+    assert contents(shop) == there
+    assert asked(shop, name)["index"] == shop.name
+    for again in (False, True):
+        if again:
+            as_in_version_0_1(shop, own, opensearch_url, served.installer)
+        assert "back to unset" in resift_command("detach", shop.name, opensearch_url).output
+        mapping = shop.mapping()
+        mapping["properties"].pop("resift_vector")
+        assert (mapping, shop.settings(), shop.documents()) == before
+        assert pipeline(shop, name) is None
+
+
+def test_there_is_nothing_to_verify(shop: Index, served: Served, opensearch_url: str) -> None:
+    resift_command("attach", shop.name, opensearch_url)
+    told = CliRunner().invoke(main, ["verify", shop.name, "--engine", opensearch_url])
+    assert (told.exit_code, told.output) == (0, f"index {shop.name} has no vectors of Resift's: nothing to verify\n")
+    resift_command("detach", shop.name, opensearch_url)
+
+
+OF_VECTORS = [
+    ["--no-adapt"],
+    ["--model", "resift-en"],
+    ["--fields", "text"],
+    ["--field", "dense"],
+    ["--out", "folder"],
+    ["--copy-to", "copy"],
+    ["--alias", "posts"],
+    ["--raise-versions"],
+]
+
+
+@pytest.mark.parametrize("flags", OF_VECTORS, ids=lambda flags: flags[0])
+def test_what_is_for_vectors_alone_is_refused_by_name(
+    shop: Index, opensearch_url: str, flags: list[str], here: Path
+) -> None:
+    told = resift_command("attach", shop.name, opensearch_url, *flags, status=2).output
+    assert f"{flags[0]} without --vectors" in told
+    with pytest.raises(BadInput, match="--model without --vectors"):
+        resift.attach(opensearch_url, shop.name, model="resift-en")
+
+
+def test_the_model_of_the_environment_is_for_vectors_alone(
+    shop: Index, served: Served, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RESIFT_MODEL", "resift-en")
+    resift_command("attach", shop.name, opensearch_url, "--dry-run")
+
+
+def test_what_is_missing_is_refused(shop: Index, opensearch_url: str) -> None:
+    assert "no such index" in resift_command("attach", f"{shop.name}-nope", opensearch_url, status=2).output
+    resift_command("detach", f"{shop.name}-nope", opensearch_url, status=2)
+    told = resift_command("attach", ".plugins-ml-model", opensearch_url, status=2).output
+    assert "is an index of the system" in told

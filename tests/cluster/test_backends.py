@@ -1,0 +1,170 @@
+"""One line in a backend: a hybrid search of its own is rewritten over HTTP or in the process, and fails open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_assembly import cache_folder, locked
+from opensearchpy import OpenSearch
+from ports import free_port
+from served import Server, serving
+
+import resift
+from resift.errors import BadInput, IndexNotFound
+
+JS = "3.9.0"
+JARS = [
+    ("org.opensearch.client", "opensearch-java", "3.9.0"),
+    ("org.apache.httpcomponents.client5", "httpclient5", "5.5"),
+    ("com.fasterxml.jackson.core", "jackson-databind", "2.19.2"),
+]
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "backends"
+TEXTS = {
+    "wing": "lift of a swept wing at low speed",
+    "flap": "lift of a wing with flaps",
+    "heat": "heat transfer at a blunt wing nose",
+    "burn": "heat transfer and ablation at a blunt nose",
+    "tail": "lift of a tail",
+    "nose": "blunt nose in hypersonic flow",
+}
+BODY: dict[str, Any] = {
+    "query": {"hybrid": {"queries": [{"match": {"text": "wing nose"}}, {"term": {"section": "news"}}]}},
+    "size": 5,
+}
+NORMALIZED = {"phase_results_processors": [{"normalization-processor": {"normalization": {"technique": "min_max"}}}]}
+
+
+@dataclass
+class Backend:
+    """A cluster with an index that Resift has never touched, and a reranker beside it."""
+
+    client: OpenSearch
+    url: str
+    server: Server
+
+    @property
+    def reranker(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def ids(self, body: dict[str, Any]) -> list[str]:
+        """The ids of the hits of a body, by the user's own pipeline."""
+        answer = self.client.search(index="papers", body=body, params={"search_pipeline": "normalized"})
+        return [hit["_id"] for hit in answer["hits"]["hits"]]
+
+
+@pytest.fixture(scope="module")
+def backend(opensearch_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
+    """The session ``anna`` marked a text on heat as relevant, for the query "wing nose"."""
+    client = OpenSearch(opensearch_url)
+    properties = {"text": {"type": "text", "analyzer": "english"}, "section": {"type": "keyword"}}
+    client.indices.create(index="papers", body={"mappings": {"properties": properties}})
+    for id, text in TEXTS.items():
+        client.index(index="papers", id=id, body={"text": text, "section": "news"}, params={"refresh": "true"})
+    client.http.put("/_search/pipeline/normalized", body=NORMALIZED)
+    folder = tmp_path_factory.mktemp("backend")
+    with serving(folder, "--engine", opensearch_url, "--workers", "1", RESIFT_STORE="sessions.db") as server:
+        marks = {"session": "anna", "index": "papers", "query": "wing nose", "relevant": ["heat"]}
+        assert server.request("POST /v1/feedback", marks).status == 200
+        yield Backend(client, opensearch_url, server)
+    client.indices.delete(index="papers")
+    client.http.delete("/_search/pipeline/normalized")
+    client.close()
+
+
+def test_a_session_moves_a_hybrid_search_and_no_session_leaves_it_alone(backend: Backend) -> None:
+    assert resift.rewrite("papers", BODY, url=backend.reranker) is BODY
+    body = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
+    assert "ext" not in body
+    assert {name: value for name, value in body.items() if name != "query"} == {"size": 5}
+    plain, moved = backend.ids(BODY), backend.ids(body)
+    assert moved.index("burn") < plain.index("burn")
+    assert moved.index("heat") <= plain.index("heat")
+
+
+def test_a_callers_ext_comes_back_as_it_was(backend: Backend) -> None:
+    ext = {"rerank": {"query_context": {"query_text": "wing"}}}
+    body = resift.rewrite("papers", {**BODY, "ext": ext}, session="anna", url=backend.reranker)
+    assert body["ext"] == ext
+    assert body["query"] != BODY["query"]
+
+
+def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: Backend, tmp_path: Path) -> None:
+    over_http = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
+    assert asyncio.run(resift.rewrite_async("papers", BODY, session="anna", url=backend.reranker)) == over_http
+    with resift.open(backend.url, sessions=tmp_path / "sessions.db") as library:
+        session = library.index("papers").session("anna")
+        assert session.rewrite(BODY) is BODY
+        session.mark(relevant=["heat"], query="wing nose")
+        assert session.rewrite(BODY) == over_http
+
+
+def test_a_reranker_that_is_away_costs_nothing_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert resift.rewrite("papers", BODY, session="anna", url=f"http://127.0.0.1:{free_port()}") is BODY
+    assert "does not answer" in caplog.text
+
+
+def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
+    with pytest.raises(IndexNotFound, match="nowhere"):
+        resift.rewrite("nowhere", BODY, session="anna", url=backend.reranker)
+    with pytest.raises(BadInput, match="body is not a search body"):
+        resift.rewrite("papers", "wing", session="anna", url=backend.reranker)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("example", ["search.py", "search.mjs", "Search.java"])
+def test_the_documented_backends_find_the_same(backend: Backend, example: str) -> None:
+    command = {"search.py": _python, "search.mjs": _node, "Search.java": _java}[example]()
+    named = {"OPENSEARCH_URL": backend.url, "RESIFT_URL": backend.reranker}
+    asked = [*command, "wing nose", "anna", "normalized"]
+    run = subprocess.run(asked, env={**os.environ, **named}, capture_output=True, text=True)
+    moved = resift.rewrite("papers", BODY, session="anna", url=backend.reranker)
+    assert run.stdout.split() == backend.ids(moved), run.stderr
+    assert backend.ids(moved) != backend.ids(BODY)
+
+
+def _python() -> list[str]:
+    return [sys.executable, str(EXAMPLES / "search.py")]
+
+
+def _node() -> list[str]:
+    folder = _fetched("node", ["npm", "install", "--silent", f"@opensearch-project/opensearch@{JS}"], "node_modules")
+    # packages are looked for beside the file
+    return ["node", shutil.copy(EXAMPLES / "search.mjs", folder)]
+
+
+def _java() -> list[str]:
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(*one)
+        for one in JARS
+    )
+    pom = (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>'
+        f"<artifactId>search</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
+    )
+    command = ["mvn", "-q", "-B", "dependency:build-classpath", "-Dmdep.outputFile=classpath"]
+    folder = _fetched("java", command, "classpath", {"pom.xml": pom})
+    return ["java", "-cp", (folder / "classpath").read_text("utf-8"), str(EXAMPLES / "Search.java")]
+
+
+def _fetched(language: str, command: list[str], result: str, given: dict[str, str] | None = None) -> Path:
+    """The folder with the client library of a language, fetched once for all runs of the tests."""
+    if not (shutil.which(language) and shutil.which(command[0])):
+        pytest.skip(f"{language} and {command[0]} are missing")
+    cache = cache_folder()
+    folder = cache / f"backend-{language}"
+    with locked(cache):
+        folder.mkdir(exist_ok=True)
+        for name, text in (given or {}).items():
+            (folder / name).write_text(text, "utf-8")
+        if not (folder / result).exists():
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder

@@ -1,0 +1,410 @@
+"""Requests that rank by vectors of the index's own: what a session changes in their clauses, and what stays."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resift.contracts.documents import VectorField
+from resift.ranking.background import Background
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.own_vectors import OwnVectors
+from resift.rewriting.clauses import NAME
+from resift.rewriting.hybrid import WORDS, needs_of
+from resift.rewriting.outcome import Outcome
+from resift.rewriting.rewrite import rewrite
+from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.sessions.field_knowledge import FieldKnowledge, Needs
+from resift.sessions.knowledge import Knowledge
+
+RNG = np.random.default_rng(5)
+MAPPED = {
+    "v": VectorField("v", dim=4, space="cosinesimil"),
+    "bytes": VectorField("bytes", "byte", 4),
+    "bits": VectorField("bits", "binary", 4),
+    "parts.v": VectorField("parts.v", dim=4, nested=True),
+    "said": VectorField("said_semantic_info.embedding", dim=4, model="m1"),
+    "tokens": VectorField("tokens", "tokens"),
+}
+QUERY = [1.0, 0.0, 0.0, 0.0]
+MARKED = np.array([[0.9, 0.9, 0, 0], [0.8, -0.7, 0, 0]], np.float32)
+FEEDBACK = replace(
+    Feedback.learn(MARKED[:1], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
+)
+OWN = OwnVectors(FEEDBACK, np.linalg.norm(MARKED, axis=1))
+DOCUMENTS = [
+    JudgedDocument(Judgement("i", id, grade), vector, "")
+    for id, grade, vector in zip(("good", "bad"), (1.0, -1.0), MARKED, strict=True)
+]
+KNOWN = FieldKnowledge(
+    MAPPED,
+    dict.fromkeys(("v", "bytes", "said_semantic_info.embedding"), OWN),
+    {"tokens": ([{"fire": 1.0, "bush": 2.0}, {"fire": 1.0, "army": 2.0}], [1.0, -1.0])},
+    {("m1", "fire"): np.array(QUERY, np.float32)},
+    {("m2", None, "fire"): {"fire": 1.0}},
+)
+TERMS = {f"word{rank}": 1 / rank for rank in range(1, 31)}
+SESSION = Knowledge(
+    "bush fire", None, terms=TERMS, judged=("good", "bad"), feedback=FEEDBACK, documents=DOCUMENTS, own=KNOWN
+)
+SETTINGS = RewriteSettings(0.5, 100)
+TEXT = {"match": {"title": "bush fire"}}
+KNN = {"knn": {"v": {"vector": QUERY, "k": 7, "boost": 2.0, "filter": {"term": {"n": 1}}, "_name": "near"}}}
+NAMED = {"match_all": {"_name": NAME}}
+
+
+def rewritten(
+    query: Any, knowledge: Knowledge = SESSION, body: dict[str, Any] | None = None, **changes: Any
+) -> Rewritten:
+    """A query rewritten in a ``body``; neither is changed."""
+    whole = {"query": query, **(body or {})}
+    before = copy.deepcopy(whole)
+    found = rewrite(whole, [], knowledge, replace(SETTINGS, **changes))
+    assert whole == before
+    json.dumps(found.body, allow_nan=False)
+    return found
+
+
+def queries_of(found: Rewritten) -> list[Any]:
+    """What a hybrid query is made of."""
+    queries: list[Any] = found.body["query"]["hybrid"]["queries"]
+    return queries
+
+
+def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
+    found = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
+    assert (found.outcome, found.reason, found.is_changed, found.is_scored) == (Outcome.REWRITTEN, "", True, False)
+    assert found.body["query"]["hybrid"]["pagination_depth"] == 50
+    text, near = queries_of(found)
+    assert text["bool"]["filter"] == [NAMED]
+    (inner,) = text["bool"]["must"]
+    assert inner["bool"]["must"] == [TEXT]
+    (added,) = inner["bool"]["should"]
+    (relevant,) = added["function_score"]["functions"]
+    assert relevant["filter"] == {"ids": {"values": ["good"]}}
+    assert 0 < relevant["weight"] < 1
+    words = added["function_score"]["query"]["bool"]
+    assert words["must_not"] == [{"ids": {"values": ["bad"]}}]
+    assert [one["multi_match"]["query"] for one in words["should"]] == list(TERMS)[:WORDS]
+    assert {tuple(one["multi_match"]["fields"]) for one in words["should"]} == {("title",)}
+    assert words["should"][0]["multi_match"]["boost"] == pytest.approx(0.5 * 2**0.5, abs=1e-3)
+    clause = near.get("bool", {"must": [near]})["must"][0]["knn"]["v"]
+    assert {**clause, "vector": QUERY} == KNN["knn"]["v"]
+    assert np.linalg.norm(clause["vector"]) == pytest.approx(1)
+
+
+def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents_apart() -> None:
+    near = FEEDBACK.background.vectors[:, 0].mean() if FEEDBACK.background else 0
+    assert near < 0.5
+    (clause,) = rewritten(KNN).body["query"]["bool"]["must"]
+    vector = np.array(clause["knn"]["v"]["vector"])
+    distinction = OWN.distinction(np.array(QUERY))
+    assert 0 < distinction <= 1
+    assert vector @ MARKED[0] > np.array(QUERY) @ MARKED[0]
+    assert vector @ MARKED[1] < np.array(QUERY) @ MARKED[1]
+    # a space in which the marked documents are no nearer than any others says nothing
+    everywhere = replace(FEEDBACK, background=Background(np.tile(MARKED, (10, 1)) + 1e-3))
+    same = OwnVectors(everywhere, OWN.lengths)
+    assert same.distinction(np.array(QUERY)) == 0
+    assert same.moved(np.array(QUERY), 0) == pytest.approx(QUERY)
+
+
+@pytest.mark.parametrize("space", ["cosinesimil", "l2", "innerproduct"])
+def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) -> None:
+    vector = np.array([0.0, 3.0, 0.0, 0.0])
+    assert OWN.bonus(vector, 1.0, space) == 0
+    bonuses = [OWN.bonus(vector, distinction, space) for distinction in (0.99, 0.97, 0.9)]
+    assert 0 < bonuses[0] < bonuses[1] < bonuses[2]
+    known = replace(KNOWN, mapped={"v": VectorField("v", dim=4, space=space)})
+    _, near = queries_of(
+        rewritten(
+            {"hybrid": {"queries": [TEXT, {"knn": {"v": {"vector": [0, 0, 0, 2], "k": 3}}}]}},
+            replace(SESSION, own=known),
+        )
+    )
+    (bonus,) = near["bool"]["should"]
+    assert bonus["constant_score"]["filter"] == {"ids": {"values": ["good"]}}
+    assert bonus["constant_score"]["boost"] > 0
+
+
+def test_the_length_of_a_query_and_bytes_stay() -> None:
+    (clause,) = rewritten({"knn": {"bytes": {"vector": [100, 0, 0, 0], "k": 3}}}).body["query"]["bool"]["must"]
+    vector = clause["knn"]["bytes"]["vector"]
+    assert all(isinstance(value, int) for value in vector)
+    assert np.linalg.norm(vector) == pytest.approx(100, abs=2)
+    (most,) = rewritten({"knn": {"bytes": {"vector": [127, 127, -128, 0], "k": 3}}}).body["query"]["bool"]["must"]
+    assert all(-128 <= value <= 127 for value in most["knn"]["bytes"]["vector"])
+
+
+def test_a_model_s_vector_is_moved_and_sent_as_such() -> None:
+    asked = {
+        "query_text": "fire",
+        "k": 5,
+        "filter": {"term": {"n": 1}},
+        "boost": 3.0,
+        "method_parameters": {"ef_search": 9},
+    }
+    (clause,) = rewritten({"neural": {"v": {**asked, "model_id": "m1"}}}).body["query"]["bool"]["must"]
+    rest = {name: value for name, value in asked.items() if name != "query_text"}
+    assert clause == {"knn": {"v": {**rest, "vector": clause["knn"]["v"]["vector"]}}}
+    (semantic,) = rewritten({"neural": {"said": {"query_text": "fire"}}}).body["query"]["bool"]["must"]
+    assert list(semantic["knn"]) == ["said_semantic_info.embedding"]
+    assert semantic["knn"]["said_semantic_info.embedding"]["k"] == 10
+
+
+def test_a_score_by_vectors_is_moved() -> None:
+    params = {"field": "v", "query_value": QUERY, "space_type": "cosinesimil"}
+    script = {"lang": "knn", "source": "knn_score", "params": params}
+    query = {"script_score": {"query": {"term": {"n": 1}}, "script": script, "boost": 2.0}}
+    (clause,) = rewritten(query).body["query"]["bool"]["must"]
+    moved = clause["script_score"]["script"]["params"].pop("query_value")
+    assert clause["script_score"]["script"]["params"] == {"field": "v", "space_type": "cosinesimil"}
+    assert clause["script_score"]["query"] == {"term": {"n": 1}}
+    assert moved != QUERY
+
+
+def test_tokens_of_relevant_documents_come_in() -> None:
+    query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}, "boost": 2.0}}}
+    (clause,) = rewritten(query).body["query"]["bool"]["must"]
+    asked = clause["neural_sparse"]["tokens"]
+    assert asked["boost"] == 2.0
+    assert set(asked["query_tokens"]) == {"fire", "bush"}
+    assert sum(weight**2 for weight in asked["query_tokens"].values()) == pytest.approx(1, abs=1e-3)
+    by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}}
+    assert rewritten(by_text).body["query"]["bool"]["must"][0]["neural_sparse"]["tokens"] == {
+        "query_tokens": asked["query_tokens"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "outcome"),
+    [
+        ({"knn": {"bits": {"vector": [1, 2, 3, 4], "k": 3}}}, Outcome.NOT_MOVED),
+        ({"knn": {"parts.v": {"vector": QUERY, "k": 3}}}, Outcome.NOT_MOVED),
+        ({"knn": {"unknown": {"vector": QUERY, "k": 3}}}, Outcome.NOT_MOVED),
+        ({"nested": {"path": "parts", "query": {"knn": {"parts.v": {"vector": QUERY, "k": 3}}}}}, Outcome.NOT_MOVED),
+        ({"knn": {"v": {"vector": QUERY, "min_score": 0.7}}}, Outcome.THRESHOLD),
+        ({"knn": {"v": {"vector": QUERY, "max_distance": 2}}}, Outcome.THRESHOLD),
+        ({"knn": {"v": {"vector": [1.0, 2.0], "k": 3}}}, Outcome.OTHER_DIMENSION),
+        ({"knn": {"v": {"vector": ["a", "b"], "k": 3}}}, Outcome.OTHER_DIMENSION),
+        ({"neural": {"v": {"query_text": "fire", "model_id": "gone"}}}, Outcome.MODEL_UNAVAILABLE),
+        ({"neural": {"v": {"query_text": "fire", "query_image": "…", "model_id": "m1"}}}, Outcome.MODEL_UNAVAILABLE),
+        ({"neural_sparse": {"tokens": {"query_text": "fire"}}}, Outcome.MODEL_UNAVAILABLE),
+        ({"neural_sparse": {"v": {"query_tokens": {"fire": 1}}}}, Outcome.NOT_MOVED),
+    ],
+)
+def test_a_clause_that_cannot_be_moved_stays_and_is_told(query: dict[str, Any], outcome: Outcome) -> None:
+    alone = rewritten(query)
+    assert (alone.body["query"], alone.outcome, alone.is_changed) == (query, outcome, False)
+    mixed = rewritten({"hybrid": {"queries": [query, TEXT]}})
+    assert (mixed.outcome, mixed.is_changed) == (outcome, True)
+    assert queries_of(mixed)[0]["bool"]["must"] == [query]
+    assert rewritten({"hybrid": {"queries": [query, TEXT]}}, replace(SESSION, gone=2)).outcome is Outcome.IN_PART
+
+
+def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
+    knowledge = replace(SESSION, own=replace(KNOWN, vectors={}, tokens={}))
+    for query in (KNN, {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}):
+        found = rewritten(query, knowledge)
+        assert (found.body["query"], found.outcome) == (query, Outcome.NO_VECTORS)
+
+
+def test_marks_of_documents_that_are_gone_are_told() -> None:
+    found = rewritten(KNN, replace(SESSION, gone=1))
+    assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that are gone: 1")
+
+
+@pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"bool": {"should": [TEXT, KNN]}}])
+@pytest.mark.parametrize("judged", ["keep", "demote", "hide"])
+def test_without_a_session_nothing_changes(query: dict[str, Any], judged: str) -> None:
+    ours = Knowledge("bush fire", np.ones(3, np.float32))
+    found = rewritten(query, ours, judged=judged, widen=True, knn=5)
+    assert (found.outcome, found.is_changed, found.is_ranked) == (Outcome.NOTHING_TO_ADD, False, False)
+    assert found.body["query"] is query
+
+
+@pytest.mark.parametrize("query", [KNN, {"hybrid": {"queries": [TEXT, KNN]}}, {"hybrid": {"queries": [KNN, KNN]}}])
+def test_what_is_rewritten_comes_back_unchanged(query: dict[str, Any]) -> None:
+    body = rewritten(query).body
+    # OpenSearch fills in defaults on the way
+    body = json.loads(json.dumps(body).replace('{"_name": "resift"}', '{"boost": 1.0, "_name": "resift"}'))
+    again = rewritten(body["query"])
+    assert (again.outcome, again.body["query"]) == (Outcome.ALREADY_REWRITTEN, body["query"])
+
+
+def test_hidden_documents_are_in_no_list_and_take_no_place_there() -> None:
+    ids = [{"ids": {"values": ["good", "bad"]}}]
+    found = rewritten({"hybrid": {"queries": [TEXT, KNN, {"knn": {"v": {"vector": QUERY, "k": 2}}}]}}, judged="hide")
+    assert all(one["bool"]["must_not"] == ids for one in queries_of(found))
+    filters = [_knn_of(one)["filter"]["bool"] for one in queries_of(found)[1:]]
+    assert filters == [{"filter": [{"term": {"n": 1}}], "must_not": ids}, {"must_not": ids}]
+    alone = rewritten(KNN, judged="hide").body["query"]["bool"]
+    assert alone["must_not"] == ids
+
+
+def _knn_of(clause: Any) -> Any:
+    while "knn" not in clause:
+        clause = clause["bool"]["must"][0]
+    return next(iter(clause["knn"].values()))
+
+
+def test_documents_come_last_where_lists_are_not_mixed() -> None:
+    assert rewritten(KNN, judged="demote").body["rescore"][0]["query"]["score_mode"] == "multiply"
+    for query, body in (({"hybrid": {"queries": [TEXT, KNN]}}, {}), (KNN, {"collapse": {"field": "n"}})):
+        found = rewritten(query, body=body, judged="demote")
+        assert ("rescore" in found.body, found.outcome) == (False, Outcome.NOT_DEMOTED)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ({"sort": [{"n": "desc"}]}, Outcome.SORTED),
+        ({"sort": [{"_score": "asc"}]}, Outcome.SORTED),
+        ({"min_score": 0.2}, Outcome.THRESHOLD),
+        ({"size": 0}, Outcome.NO_HITS),
+    ],
+)
+def test_an_order_that_is_not_the_scores_stays(body: dict[str, Any], outcome: Outcome) -> None:
+    found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, body=body)
+    assert (found.outcome, found.is_changed, found.body["query"]) == (
+        outcome,
+        False,
+        {"hybrid": {"queries": [TEXT, KNN]}},
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"sort": ["_score"]},
+        {"sort": [{"_score": "desc"}, {"n": "asc"}], "search_after": [0.5, 3]},
+        {"collapse": {"field": "n"}},
+    ],
+)
+def test_pages_and_groups_by_score_are_rewritten(body: dict[str, Any]) -> None:
+    found = rewritten(KNN, body=body)
+    assert (found.outcome, "rescore" in found.body) == (Outcome.REWRITTEN, False)
+    assert {name: found.body[name] for name in body} == body
+
+
+def test_highlights_are_of_what_was_asked() -> None:
+    query = {"hybrid": {"queries": [TEXT, KNN]}}
+    assert rewritten(query, body={"highlight": {"fields": {"title": {}}}}).body["highlight"] == {
+        "highlight_query": query,
+        "fields": {"title": {}},
+    }
+    own = {"fields": {"title": {}}, "highlight_query": TEXT}
+    assert rewritten(query, body={"highlight": own}).body["highlight"] == own
+
+
+def test_words_are_asked_for_where_the_query_looks() -> None:
+    several = {"multi_match": {"query": "fire", "fields": ["title^2", "text"]}}
+    nested = {"nested": {"path": "parts", "query": {"match": {"parts.text": "fire"}}, "inner_hits": {}}}
+    texts = [
+        several,
+        nested,
+        {"bool": {"must": [TEXT], "filter": [{"match": {"other": "x"}}]}},
+        {"query_string": {"query": "fire"}},
+    ]
+    found = queries_of(rewritten({"hybrid": {"queries": [*texts, KNN]}}))
+    for query, text, fields in zip(found, texts, (["title^2", "text"], ["parts.text"], ["title"], ["*"]), strict=False):
+        inner = query["bool"]["must"][0] if query is found[0] else query
+        assert inner["bool"]["must"] == [text]
+        assert json.dumps(fields) in json.dumps(inner["bool"]["should"])
+    assert '"path": "parts"' in json.dumps(found[1]["bool"]["should"])
+
+
+def test_what_a_body_needs() -> None:
+    queries = [
+        KNN,
+        {"knn": {"bits": {"vector": [1], "k": 1}}},
+        {"knn": {"bytes": {"vector": [1], "max_distance": 1}}},
+        {"neural": {"said": {"query_text": "fire"}}},
+        {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}},
+        TEXT,
+    ]
+    needs = needs_of({"query": {"hybrid": {"queries": queries}}}, MAPPED)
+    fields = frozenset({"v", "said_semantic_info.embedding"})
+    assert needs == Needs(fields, frozenset({"tokens"}), frozenset({("m1", "fire")}), frozenset({("m2", None, "fire")}))
+    assert needs_of({"query": TEXT}, MAPPED) == needs_of({}, MAPPED) == Needs()
+
+
+LEAVES = st.sampled_from(
+    [
+        TEXT,
+        KNN,
+        {"term": {"tag": "a"}},
+        {"match": {"text": {"query": "fire", "_name": "mine", "operator": "and"}}},
+        {"knn": {"parts.v": {"vector": QUERY, "k": 3}}},
+        {"neural": {"v": {"query_text": "fire", "model_id": "m1", "k": 4}}},
+        {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}},
+        {"match_all": {}},
+        "malformed",
+        {"knn": "malformed"},
+        {"hybrid": {"queries": "malformed"}},
+        {"hybrid": "malformed"},
+    ]
+)
+CLAUSES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.fixed_dictionaries(
+            {
+                "bool": st.dictionaries(
+                    st.sampled_from(["must", "should", "filter", "must_not"]), st.lists(inner, max_size=3)
+                )
+            }
+        ),
+        st.fixed_dictionaries({"dis_max": st.fixed_dictionaries({"queries": st.lists(inner, max_size=3)})}),
+        st.fixed_dictionaries(
+            {"function_score": st.fixed_dictionaries({"query": inner, "min_score": st.none() | st.just(1)})}
+        ),
+        st.fixed_dictionaries({"boosting": st.fixed_dictionaries({"positive": inner, "negative": inner})}),
+        st.fixed_dictionaries({"nested": st.fixed_dictionaries({"path": st.just("parts"), "query": inner})}),
+    ),
+    max_leaves=8,
+)
+
+
+def without_additions(clause: Any) -> Any:
+    """A rewritten clause as it came, but for vectors and tokens: without what was put around or beside its parts."""
+    if isinstance(clause, list):
+        return [without_additions(one) for one in clause]
+    if not isinstance(clause, dict):
+        return clause
+    inner = clause.get("bool")
+    if isinstance(inner, dict) and set(inner) <= {"must", "should", "filter"} and len(inner.get("must", [])) == 1:
+        added = json.dumps(inner.get("should", []))
+        is_ours = inner.get("filter") == [NAMED] or '"multi_match"' in added or '"constant_score"' in added
+        if is_ours and inner.get("filter") in (None, [NAMED]):
+            return without_additions(inner["must"][0])
+    if set(clause) == {"neural"}:
+        settings = clause["neural"]["v"]
+        clause = {
+            "knn": {"v": {name: value for name, value in settings.items() if name not in ("query_text", "model_id")}}
+        }
+    return {name: without_additions(value) for name, value in clause.items() if name not in ("vector", "query_tokens")}
+
+
+@given(
+    st.one_of(
+        CLAUSES,
+        st.fixed_dictionaries(
+            {"hybrid": st.fixed_dictionaries({"queries": st.lists(CLAUSES, min_size=1, max_size=3)})}
+        ),
+    )
+)
+def test_nothing_but_scores_changes(query: Any) -> None:
+    body = {"aggs": {"n": {"sum": {"field": "n"}}}, "from": 3, "size": 5, "post_filter": {"term": {"n": 1}}}
+    found = rewritten(query, body=body)
+    if found.in_place:
+        assert {name: value for name, value in found.body.items() if name != "query"} == body
+        assert without_additions(found.body["query"]) == without_additions(query)
