@@ -1,0 +1,394 @@
+"""The contracts of engines and session stores as tests, for whoever writes one: subclass a class, give it fixtures.
+
+    import pytest
+
+    pytest.register_assert_rewrite("resift.contracts.testing")  # in conftest.py: failures show both sides
+    from resift.contracts.testing import SessionStoreContract
+
+    class TestMyStore(SessionStoreContract):
+        @pytest.fixture
+        def open_stores(self, tmp_path):
+            return lambda: MyStore(tmp_path / "sessions")
+
+pytest is needed here, and nowhere else in Resift.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from resift.arrays import Floats
+from resift.contracts.documents import Document, check_name
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, document_text
+from resift.contracts.session_store import SessionStore, StoredSession
+from resift.encoders.model import Model
+from resift.errors import BadInput, EngineError, IndexNotFound, ResiftError
+
+TEXTS = [
+    "Bush fires in the forest",
+    "Army guns fire at soldiers",
+    "Ceasefire after the war",
+    "Rain fills the river with water",
+    "The of a",
+]
+STORED = StoredSession({"at": 1.5, "q": ["fire é"], "j": [[1, 0, 0, 0, "d", 0.5]]}, 100.25, ["docs", "other"])
+
+
+def documents(model: Model) -> list[Document]:
+    """Five documents with a title, a text, a year and tags."""
+    return [
+        Document(
+            str(i),
+            {
+                "title": f"title {i}",
+                "text": text,
+                "year": 2000 + i,
+                "tags": ["odd"] if i % 2 else ["even", "none"],
+            },
+            model.encode([f"title {i}\n{text}"])[0],
+        )
+        for i, text in enumerate(TEXTS)
+    ]
+
+
+def knn_body(vector: Floats, size: int, filter: Body | None = None, source: Any = True) -> Body:
+    """A search body for the ``size`` documents nearest to a vector (K,), among those that match ``filter``."""
+    clause: Body = {"vector": vector.tolist(), "k": size, **({"filter": filter} if filter else {})}
+    return {"query": {"knn": {VECTOR_FIELD: clause}}, "size": size, "_source": source}
+
+
+def ids(engine: Engine, index: str, query: dict[str, Any], **body: Any) -> list[str]:
+    """Ids of the hits, best first."""
+    return [hit["_id"] for hit in engine.search(index, {"query": query, **body}).hits]
+
+
+class SessionStoreContract:
+    """What every session store does.
+
+    Needs the fixture ``open_stores``: a function that opens the same store again, empty at first, as another process
+    would.
+    """
+
+    @pytest.fixture
+    def store(self, open_stores: Callable[[], SessionStore]) -> SessionStore:
+        """An empty store."""
+        return open_stores()
+
+    def test_what_was_written_is_read_by_all(
+        self, store: SessionStore, open_stores: Callable[[], SessionStore]
+    ) -> None:
+        assert store.read("a") is None
+        assert store.write("a", STORED)
+        for reader in (store, open_stores()):
+            found = reader.read("a")
+            assert found is not None
+            assert replace(found, version=None) == STORED
+        assert store.read("b") is None
+
+    @pytest.mark.parametrize("name", [".", "..", "a:b", "_search", "x" * 128])
+    def test_any_name_is_a_name(self, store: SessionStore, name: str) -> None:
+        assert store.write(name, STORED)
+        assert store.read(name) is not None
+        assert store.count() == 1
+        assert store.delete(name)
+        assert store.read(name) is None
+
+    def test_only_the_version_that_was_read_is_written_over(
+        self, store: SessionStore, open_stores: Callable[[], SessionStore]
+    ) -> None:
+        other = open_stores()
+        assert store.write("a", STORED)
+        assert not other.write("a", STORED)
+        first = store.read("a")
+        second = other.read("a")
+        assert first is not None
+        assert second is not None
+        assert other.write("a", replace(second, expires=200.0))
+        assert not store.write("a", replace(first, expires=300.0))
+        again = store.read("a")
+        assert again is not None
+        assert again.expires == 200
+        assert store.delete("a")
+        assert not store.write("a", again)
+        assert store.read("a") is None
+        assert store.write("a", STORED)
+
+    def test_deleting(self, store: SessionStore) -> None:
+        assert not store.delete("a")
+        for name, indices in (("a", ["docs"]), ("b", ["docs", "other"]), ("c", ["doc"])):
+            assert store.write(name, replace(STORED, indices=indices))
+        assert store.delete("a")
+        assert not store.delete("a")
+        assert store.delete_index("docs") == 1
+        assert store.delete_index("docs") == 0
+        assert (store.read("b"), store.count()) == (None, 1)
+        assert store.read("c") is not None
+
+    def test_what_has_expired_is_purged(self, store: SessionStore) -> None:
+        for number in range(4):
+            assert store.write(f"s{number}", replace(STORED, expires=float(number)))
+        assert (store.purge(2), store.count()) == (2, 2)
+        assert [store.read(f"s{number}") is None for number in range(4)] == [True, True, False, False]
+
+    def test_writers_in_parallel_lose_nothing(self, open_stores: Callable[[], SessionStore]) -> None:
+        refused, together = [], threading.Barrier(6)
+
+        def count(store: SessionStore, times: int) -> None:
+            stored = store.read("a")
+            together.wait()  # all have read before one writes: five of the six must be refused
+            while times:
+                body = {"n": stored.body["n"] + 1 if stored else 1}
+                if store.write("a", StoredSession(body, 1.0, [], stored.version if stored else None)):
+                    times -= 1
+                else:
+                    refused.append(1)
+                stored = store.read("a")
+
+        threads = [threading.Thread(target=count, args=(store, 10)) for store in (open_stores(), open_stores()) * 3]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = open_stores().read("a")
+        assert found is not None
+        assert found.body == {"n": 60}
+        assert len(refused) >= 5
+
+    def test_the_sessions_of_an_index(self, store: SessionStore) -> None:
+        other = replace(STORED, indices=["elsewhere"])
+        assert list(store.scan(STORED.indices[0])) == []
+        for id, session in (("a", STORED), ("b", other), ("c", STORED)):
+            assert store.write(id, session)
+        assert sorted(store.scan(STORED.indices[0])) == [("a", STORED), ("c", STORED)]
+        assert list(store.scan("elsewhere")) == [("b", other)]
+        assert list(store.scan("nowhere")) == []
+        assert sorted(store.scan()) == [("a", STORED), ("b", other), ("c", STORED)]
+
+
+class EngineContract:
+    """What every engine does.
+
+    Needs the fixtures ``engine``, an engine; ``index``, a name that no index of it has, which is dropped at the end;
+    and ``model``, a :class:`resift.Model` that knows the words of TEXTS.
+    """
+
+    @pytest.fixture
+    def indexed(self, engine: Engine, index: str, model: Model) -> str:
+        """The name of an index of :func:`documents`."""
+        engine.create(index, ["title", "text"], model)
+        assert engine.bulk(index, documents(model)) == []
+        engine.refresh(index)
+        return index
+
+    def test_ping(self, engine: Engine) -> None:
+        assert engine.ping().split()[1][0].isdigit()
+
+    def test_create_info_drop(self, engine: Engine, index: str, model: Model) -> None:
+        engine.create(index, ["title", "text"], model)
+        info = engine.info(index)
+        assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
+        assert engine.resolve(index) == [index]
+        engine.create(index, ["title", "text"], model)  # two indexers may begin at the same time
+        for fields, analyzer in (
+            (["title", "text"], "standard"),
+            (["title"], "english"),
+            (["text", "title"], "english"),
+        ):
+            with pytest.raises(EngineError) as caught:
+                engine.create(index, fields, model, analyzer)
+            assert caught.value.status == 400
+        engine.drop(index)
+        for call in (engine.info, engine.resolve, engine.drop, engine.refresh):
+            with pytest.raises(IndexNotFound):
+                call(index)
+        with pytest.raises(IndexNotFound):
+            engine.search(index, {})
+
+    def test_indices(self, engine: Engine, index: str, model: Model) -> None:
+        assert index not in {info.name for info in engine.indices()}
+        for name, fields in ((index, ["title", "text"]), (f"{index}-2", ["body"])):
+            engine.create(name, fields, model)
+        try:
+            found = {info.name: info for info in engine.indices()}
+            assert found[index] == engine.info(index)
+            assert found[f"{index}-2"].fields == ("body",)
+            assert list(found) == sorted(found)
+        finally:
+            engine.drop(f"{index}-2")
+
+    @pytest.mark.parametrize("name", ["", "Upper", "a b", "-x", "a/b", "é" * 200])
+    def test_bad_index_names(self, engine: Engine, model: Model, name: str) -> None:
+        with pytest.raises(BadInput):
+            engine.create(name, ["text"], model)
+        with pytest.raises(BadInput):
+            check_name(name)
+
+    def test_bad_analyzer_and_fields(self, engine: Engine, index: str, model: Model) -> None:
+        with pytest.raises(BadInput, match="analyzer"):
+            engine.create(index, ["text"], model, analyzer="klingon")
+        with pytest.raises(BadInput, match="fields"):
+            engine.create(index, [], model)
+
+    def test_bm25_stems_and_ranks(self, engine: Engine, indexed: str) -> None:
+        assert ids(engine, indexed, {"match": {"text": "forest fire"}})[0] == "0"
+        assert set(ids(engine, indexed, {"match": {"text": "fires"}})) == {"0", "1"}
+        found = engine.search(indexed, {"query": {"multi_match": {"query": "fire", "fields": ["title", "text"]}}})
+        scores = [hit["_score"] for hit in found.hits]
+        assert scores == sorted(scores, reverse=True)
+        assert found.response["hits"]["total"]["value"] == 2
+        assert found.response["hits"]["max_score"] == scores[0]
+        assert ids(engine, indexed, {"match": {"text": {"query": "forest fire", "operator": "and"}}}) == ["0"]
+        assert ids(engine, indexed, {"match": {"text": "..."}}) == []
+        assert len(ids(engine, indexed, {"match_all": {}})) == 5
+
+    def test_filters(self, engine: Engine, indexed: str) -> None:
+        def matching(clause: dict[str, Any]) -> set[str]:
+            return set(ids(engine, indexed, {"bool": {"filter": [clause]}}))
+
+        assert matching({"term": {"tags": "odd"}}) == {"1", "3"}
+        assert matching({"terms": {"tags": ["odd", "none"]}}) == {"0", "1", "2", "3", "4"}
+        assert matching({"term": {"year": 2002}}) == {"2"}
+        assert matching({"range": {"year": {"gt": 2001, "lte": 2003}}}) == {"2", "3"}
+        assert matching({"exists": {"field": "nothing"}}) == set()
+        assert matching({"ids": {"values": ["4", "none"]}}) == {"4"}
+        assert matching({"bool": {"must_not": [{"term": {"tags": "odd"}}]}}) == {"0", "2", "4"}
+        assert matching({"bool": {"should": [{"term": {"year": 2000}}, {"term": {"year": 2001}}]}}) == {"0", "1"}
+        some = [{"term": {"tags": "odd"}}, {"range": {"year": {"gte": 2003}}}]
+        for least, expected in [(1, {"1", "3", "4"}), (2, {"3"}), (3, set())]:
+            assert matching({"bool": {"should": some, "minimum_should_match": least}}) == expected
+        text = {"bool": {"must": [{"match": {"text": "fire"}}], "filter": [{"term": {"tags": "even"}}]}}
+        assert ids(engine, indexed, text) == ["0"]
+
+    def test_paging_is_stable(self, engine: Engine, indexed: str) -> None:
+        query = {"match": {"text": "fire forest army rain ceasefire"}}
+        whole = ids(engine, indexed, query, size=10)
+        paged = [id for start in range(0, 6, 2) for id in ids(engine, indexed, query, size=2, **{"from": start})]
+        assert paged == whole
+        assert len(set(whole)) == len(whole) == 4
+        found = engine.search(indexed, {"query": query, "size": 0})
+        assert (found.hits, found.response["hits"]["total"]["value"]) == ([], 4)
+
+    def test_vectors_of_hits_and_source(self, engine: Engine, indexed: str, model: Model) -> None:
+        expected = {document.id: document for document in documents(model)}
+        every = {"title", "text", "year", "tags"}
+        shown: list[tuple[Any, set[str]]] = [
+            (None, every),
+            (True, every),
+            (["year"], {"year"}),
+            ({"excludes": ["text"]}, every - {"text"}),
+            ({"includes": ["t*"]}, every - {"year"}),
+            ([VECTOR_FIELD], {VECTOR_FIELD}),
+            (False, set()),
+        ]
+        for source, names in shown:
+            body: Body = {"query": {"match_all": {}}} | ({} if source is None else {"_source": source})
+            found = engine.search(indexed, body, vectors=VECTOR_FIELD)
+            for hit, vector in zip(found.hits, found.vectors, strict=True):
+                document = expected[hit["_id"]]
+                assert document.vector is not None
+                tolerance = 1e-4 * float(np.abs(document.vector).max())
+                wanted = {**document.source, VECTOR_FIELD: pytest.approx(document.vector, rel=1e-6)}
+                assert vector == pytest.approx(document.vector, abs=tolerance)
+                assert hit.get("_source", {}) == {name: wanted[name] for name in names}
+                assert ("_source" in hit) == (source is not False)
+        (hit, *_) = engine.search(indexed, {"query": {"match_all": {}}}).hits
+        assert hit["_source"].keys() == every
+
+    def test_several_searches_at_once_are_those_searches(self, engine: Engine, indexed: str, model: Model) -> None:
+        bodies = [
+            {"query": {"match": {"text": "fire"}}, "size": 2, "_source": ["year"]},
+            knn_body(model.encode(["soldier"])[0], 3, {"term": {"tags": "even"}}, False),
+            {"query": {"match": {"text": "nothing"}}, "_source": [VECTOR_FIELD]},
+        ]
+        for vectors in (VECTOR_FIELD, None):
+            together = engine.search_all(indexed, bodies, vectors)
+            for body, found in zip(bodies, together, strict=True):
+                alone = engine.search(indexed, body, vectors)
+                assert found.hits == alone.hits
+                assert found.response["hits"] == alone.response["hits"]
+                assert len(found.vectors) == len(found.hits)
+                for one, other in zip(found.vectors, alone.vectors, strict=True):
+                    np.testing.assert_array_equal(one, other)
+        with pytest.raises(ResiftError) as caught:
+            engine.search_all(indexed, [bodies[0], {"query": {"nonsense": {}}}])
+        assert caught.value.status == 400
+        with pytest.raises(IndexNotFound):
+            engine.search_all("missing", bodies)
+
+    def test_bulk_with_partial_failures(self, engine: Engine, index: str, model: Model) -> None:
+        engine.create(index, ["text"], model)
+        good = model.encode(["fire"])[0]
+        batch = [
+            Document("a", {"text": "fire one"}, good),
+            Document("b", {"text": {"no": "text"}}, good),
+            Document("c" * 600, {"text": "fire"}, good),
+            Document("d", {"text": "fire"}, np.full(model.dim, np.nan, np.float32)),
+            Document("e", {"text": "fire"}, np.ones(3, np.float32)),
+            Document("f", {"text": "fire two", "year": float("nan")}, good),
+            Document("g", {"text": "fire three"}, good),
+        ]
+        rejected = engine.bulk(index, batch)
+        engine.refresh(index)
+        assert [rejection.position for rejection in rejected] == [1, 2, 3, 4, 5]
+        assert {rejection.status for rejection in rejected} == {400}
+        assert all(rejection.reason for rejection in rejected)
+        assert set(ids(engine, index, {"match": {"text": "fire"}})) == {"a", "g"}
+
+    def test_bulk_again_replaces(self, engine: Engine, indexed: str, model: Model) -> None:
+        assert engine.bulk(indexed, documents(model)) == []
+        assert engine.bulk(indexed, [Document("0", {"text": "peace"}, model.encode(["peace"])[0])]) == []
+        engine.refresh(indexed)
+        assert len(ids(engine, indexed, {"match_all": {}})) == 5
+        assert ids(engine, indexed, {"match": {"text": "peace"}}) == ["0"]
+        assert "0" not in ids(engine, indexed, {"match": {"text": "forest"}})
+
+    def test_delete(self, engine: Engine, indexed: str) -> None:
+        assert engine.delete(indexed, ["0", "nothing"]) == 1
+        assert engine.delete(indexed, []) == 0
+        engine.refresh(indexed)
+        assert "0" not in ids(engine, indexed, {"match": {"text": "forest fire"}})
+        assert len(ids(engine, indexed, {"match_all": {}})) == 4
+
+    def test_scan(self, engine: Engine, indexed: str, model: Model) -> None:
+        expected = {document.id: document for document in documents(model)}
+        scanned = list(engine.scan(indexed))
+        assert len(scanned) == len(expected)
+        for id, source, vector, version in scanned:
+            assert source == expected[id].source
+            assert version == engine.get(indexed, id)[1]
+            assert vector == pytest.approx(expected[id].vector, rel=1e-6)
+        with pytest.raises(IndexNotFound):
+            next(engine.scan("missing"))
+
+    def test_highlight(self, engine: Engine, indexed: str) -> None:
+        body = {
+            "query": {"match": {"text": "fire"}},
+            "highlight": {"fields": {"text": {}}, "pre_tags": ["<b>"], "post_tags": ["</b>"]},
+        }
+        found = {hit["_id"]: hit["highlight"]["text"] for hit in engine.search(indexed, body).hits}
+        assert found == {"0": ["Bush <b>fires</b> in the forest"], "1": ["Army guns <b>fire</b> at soldiers"]}
+
+    @pytest.mark.parametrize(
+        "query", [{"nonsense": {}}, {}, {"match": {}}, {"bool": {"wrong": []}}, {"range": {"year": 3}}]
+    )
+    def test_malformed_queries_are_the_callers_error(self, engine: Engine, indexed: str, query: dict[str, Any]) -> None:
+        with pytest.raises(ResiftError) as caught:
+            engine.search(indexed, {"query": query})
+        assert caught.value.status == 400
+        assert ids(engine, indexed, {"match": {"text": "forest"}}) == ["0"]
+
+    def test_inner_fields(self, engine: Engine, index: str, model: Model) -> None:
+        engine.create(index, ["meta.title", "text"], model)
+        source = {"meta": {"title": "forest"}, "text": ["army", "gun"]}
+        vector = model.encode([document_text(source, ["meta.title", "text"])])[0]
+        assert engine.bulk(index, [Document("1", source, vector)]) == []
+        engine.refresh(index)
+        assert ids(engine, index, {"match": {"meta.title": "forest"}}) == ["1"]
+        assert ids(engine, index, {"match": {"text": "gun"}}) == ["1"]
