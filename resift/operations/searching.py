@@ -55,10 +55,14 @@ class Searches:
         self.base = base if base is not None and (self.sharing or self._is_anothers(base)) else None
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
-        self.shards = {settings.get("index.number_of_shards") for settings in self.settings.values()}
-        now = {index: settings.get(SEARCH) for index, settings in self.settings.items()}
-        others = {one: used[one] for one in used if now[one] != self.pipeline or self.pipeline not in self.found}
+        others = self._others(used)
         self.without, self.changed = ([], others) if default else (list(others), {})
+
+    def _others(self, used: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The indices whose default pipeline is another one by now, with that which they have by themselves."""
+        if self.pipeline not in self.found:
+            return dict(used)
+        return {index: one for index, one in used.items() if self.settings[index].get(SEARCH) != self.pipeline}
 
     def _own_default(self, index: str) -> str | None:
         """The default pipeline that an index has by itself, and not by something else that was attached."""
@@ -158,7 +162,7 @@ class Searches:
         if self.without:
             named = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
-        if self.changed and "1" in self.shards:
+        if any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
             told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
             hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
             lines.append(f"  note        {hint}")

@@ -408,12 +408,18 @@ def test_what_is_used_by_others_is_not_deleted(
     try:
         resift_command("attach", shop.name, opensearch_url)
         set_default(second, name)
+        (row,) = (row for row in status_rows(served.installer) if row.name == name)
+        assert row.state == f"has searches of {second.name} rewritten as if they were of {shop.name}"
+        assert row.fix == f"resift attach {second.name} --default-pipelines"
         told = resift_command("detach", shop.name, opensearch_url, status=1).output
         assert f"of index {second.name} is {name}" in told
         assert served.installer.name in installations(shop.cluster)
         with pytest.raises(resift.ResiftError, match=f"of index {second.name} is {name}"):
             served.installer.uninstall()
-        set_default(second, None)
+        resift_command("attach", second.name, opensearch_url, "--default-pipelines")
+        assert asked(second, f"resift-{second.name}") == {"index": second.name}
+        resift_command("detach", second.name, opensearch_url)
+        assert "index.search.default_pipeline" not in second.settings()
         # somebody set it, and not we
         set_default(shop, name)
         told = resift_command("detach", shop.name, opensearch_url, status=1).output

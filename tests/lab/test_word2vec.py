@@ -1,8 +1,9 @@
-"""Word vectors of gensim: its files, its training, and its stop words."""
+"""Word vectors of gensim: its files and those that are none, its training, and its stop words."""
 
 from __future__ import annotations
 
 import gzip
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,16 @@ def test_only_fasttext_knows_other_words(tmp_path: Path, keyed: KeyedVectors) ->
     assert convert(tmp_path / "w.txt", extra_words=keyed.index_to_key[:2]).words == keyed.index_to_key
     with pytest.raises(BadInput, match="no subwords"):
         convert(tmp_path / "w.txt", extra_words=["a-word-of-no-table"])
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])
+@pytest.mark.parametrize("name", ["x.txt", "x.bin"])
+def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput):
+        convert(tmp_path / name)
+    with pytest.raises(BadInput, match="no file"):
+        convert(tmp_path / "missing.txt")
 
 
 def test_train_is_repeatable_and_learns_neighbours() -> None:

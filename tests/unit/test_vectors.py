@@ -1,9 +1,8 @@
-"""Word vectors: the folder format, refused files, and ids."""
+"""Word vectors: the folder format, and ids."""
 
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from resift import WordVectors
 from resift.arrays import batched
 from resift.errors import BadInput, CorruptModel, ModelNotFound
-from resift.lab.vectors.convert import convert
 from resift.lab.vectors.tables import build_table, quantized, weights_by_rank
 
 
@@ -116,16 +114,6 @@ def test_ids_skip_unknown_words(vectors: WordVectors) -> None:
     assert offsets.tolist() == [0, 2, 2, 2, 4]
     ids, offsets = vectors.ids([])
     assert (len(ids), offsets.tolist()) == (0, [0])
-
-
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage", b"two words\n", struct.pack("<i", 793712314)])
-@pytest.mark.parametrize("name", ["x.txt", "x.bin"])
-def test_convert_refuses_other_files(tmp_path: Path, content: bytes, name: str) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadInput):
-        convert(tmp_path / name)
-    with pytest.raises(BadInput, match="no file"):
-        convert(tmp_path / "missing.txt")
 
 
 def test_batched() -> None:
