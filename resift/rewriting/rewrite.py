@@ -29,7 +29,7 @@ from resift.rewriting.similarity import (
     rescores,
     similarity_clause,
 )
-from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
+from resift.rewriting.text import CLAUSES, Parts, asked_fields, text_length, text_parts, word_clauses
 from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
 from resift.text import tokenize
@@ -44,7 +44,8 @@ _UNKNOWN_FIELDS = 50
 
 
 def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
-    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched.
+    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched; where it
+    names none, those count that the body's own text clauses look into, or all.
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
@@ -138,6 +139,7 @@ class _Rewriting:
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
         length = knowledge.word_weight * text_length(knowledge.text)
+        fields = fields or asked_fields(query) or ()
         width = len(fields) or _UNKNOWN_FIELDS
         self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave

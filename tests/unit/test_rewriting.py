@@ -98,6 +98,19 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     assert clauses_of(found.body, "script_score") == []
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ({"match": {"title": "fire"}}, ["title"]),
+        ({"query_string": {"query": "fire"}}, ["*"]),
+        ({"match_all": {}}, ["*"]),
+    ],
+)
+def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
+    found = rewrite({"query": query}, [], replace(SESSION, kept={}), SETTINGS)
+    assert {tuple(clause["fields"]) for clause in clauses_of(found.body["rescore"], "multi_match")} == {tuple(fields)}
+
+
 def test_an_index_without_vectors_has_the_words_alone() -> None:
     found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None, kept={}), alpha=1, knn=5, widen=True)
     assert [mode for mode, _ in stages(found)] == ["total"]
