@@ -37,8 +37,8 @@ from resift.vectors.similarity import beta_of
 
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
-# Words of a query whose hits cannot be rescored.
-_WORDS_IN_QUERY = 20
+# Words of a query whose hits are not rescored; more of them cost more, and find hardly anything better.
+_WORDS_IN_QUERY = 25
 # Where an index does not say which fields are searched, it is all that it has.
 _UNKNOWN_FIELDS = 50
 
@@ -60,6 +60,13 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
         # the words alone still say which of a group of hits is best, or come first
         query = rewriting.query_alone(_by_score(body, first=True))
         return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
+    if knowledge.vector is None and settings.judged != "demote":
+        # there are words alone, and in the query they count beyond any window, and for scrolls
+        query = rewriting.query_alone(ranked=True, widened=True)
+        outcome = Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN
+        if query is None:
+            return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
+        return Rewritten({**body, "query": query}, outcome, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):
         return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
@@ -176,13 +183,17 @@ class _Rewriting:
             return words
         return [{"bool": {"should": words, "must_not": self._documents(self.wordless)}}]
 
-    def query_alone(self, ranked: bool) -> Body | None:
-        """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
-        and without the documents that are hidden; None where it stays as it is."""
-        words = self.words[: min(_WORDS_IN_QUERY, self.most_in_query)]
+    def query_alone(self, ranked: bool, widened: bool = False) -> Body | None:
+        """The query of hits that are not rescored: with the session's words if they are ``ranked`` by their scores,
+        ``widened`` by the strongest if it may be, and without the documents that are hidden; None where it stays as it
+        is."""
+        first = self.in_query if widened else 0
+        words = self.words[first : min(_WORDS_IN_QUERY, self.most_in_query)]
         words = self._words(words) if ranked and self.min_score is None else []
-        if not words and not self.hidden:
+        if not words and not first and not self.hidden:
             return None
+        if first:
+            self.query = self.rewritten_query()
         query = self._in_place() if words else self.query
         return named_bool(must=[query], should=words, must_not=self._documents(self.hidden))
 
