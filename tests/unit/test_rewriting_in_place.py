@@ -349,6 +349,14 @@ LEAVES = st.sampled_from(
         {"match_all": {}},
         "malformed",
         {"knn": "malformed"},
+        {"knn": {"v": {"vector": QUERY, "k": 3, "boost": "much"}}},
+        {"knn": {"v": {"vector": [[1.0], 2.0, None, "x"], "k": "few", "filter": 3}}},
+        {"neural": {"v": {"query_text": 3, "model_id": ["m1"]}}},
+        {"neural_sparse": {"tokens": {"query_tokens": {"fire": "much"}, "query_text": 3}}},
+        {"script_score": {"script": {"lang": "knn", "source": "knn_score", "params": 3}}},
+        {"multi_match": {"query": "fire", "fields": 3}},
+        {"match": {"title": {"query": "fire", "boost": "much"}}},
+        {"nested": {"path": 3, "query": {"match": {"parts.text": "fire"}}}},
         {"hybrid": {"queries": "malformed"}},
         {"hybrid": "malformed"},
     ]
@@ -399,13 +407,15 @@ def without_additions(clause: Any) -> Any:
     st.one_of(
         CLAUSES,
         st.fixed_dictionaries(
-            {"hybrid": st.fixed_dictionaries({"queries": st.lists(CLAUSES, min_size=1, max_size=3)})}
+            {"hybrid": st.fixed_dictionaries({"queries": st.lists(CLAUSES, max_size=3)})}
         ),
     )
 )
 def test_nothing_but_scores_changes(query: Any) -> None:
     body = {"aggs": {"n": {"sum": {"field": "n"}}}, "from": 3, "size": 5, "post_filter": {"term": {"n": 1}}}
     found = rewritten(query, body=body)
+    for judged in ("hide", "demote"):
+        assert rewritten(query, body=body, judged=judged).in_place == found.in_place
     if found.in_place:
         assert {name: value for name, value in found.body.items() if name != "query"} == body
         assert without_additions(found.body["query"]) == without_additions(query)
