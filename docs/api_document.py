@@ -15,7 +15,7 @@ import api_answers as answers
 import msgspec
 
 from resift import errors
-from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest
+from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
 from resift.reranker import api, collector
 from resift.reranker.access.keys import SCOPES
@@ -31,7 +31,7 @@ from resift.reranker.request_bodies import (
     ScoreRequest,
     SessionRequest,
 )
-from resift.schema import fields_of, without_links
+from resift.schema import fields_of, schema_of, without_links
 from resift.version import __version__
 
 Schema = dict[str, Any]
@@ -115,13 +115,13 @@ OPERATIONS = {
 _AS_CALLER = ("search", "list_indices", "describe_index", "feedback", "get_session", "put_session", "undo")
 _TAGS = {"/v1/(search|indices|rewrite)": "search", "/v1/(feedback|sessions)|/ubi": "sessions", "/v1": "models"}
 _TEXT: Schema = {"type": "string", "minLength": 1}
-_PARAMETERS = {
-    "session": {"name": "session", "in": "path", "required": True, "example": "anna", "schema": {"type": "string"}},
-    "index": {"name": "index", "in": "path", "required": True, "example": "resift-news", "schema": _TEXT},
+_PARAMETERS: dict[str, Schema] = {
+    "session": {"in": "path", "required": True, "example": "anna", "schema": schema_of(SessionId)},
+    "index": {"in": "path", "required": True, "example": "resift-news", "schema": _TEXT},
 }
-_IN_QUERY = {
-    "api.delete_sessions": {**_PARAMETERS["index"], "in": "query"},
-    "page": {**_PARAMETERS["index"], "in": "query", "required": False},
+_IN_QUERY: dict[str, Schema] = {
+    "api.delete_sessions": {**_PARAMETERS["index"], "name": "index", "in": "query"},
+    "page": {"name": "index", "in": "query", "example": "resift-news", "schema": {"type": "string"}},
 }
 _KEY_ONLY = {
     "key": {
@@ -155,6 +155,8 @@ def document() -> Schema:
     for endpoint, operation in OPERATIONS.items():
         method, path = operation.call.split()
         paths.setdefault(path, {})[method.lower()] = _operation(endpoint, operation)
+        if names := re.findall(r"{(\w+)}", path):
+            paths[path]["parameters"] = [{"name": name, **_PARAMETERS[name]} for name in names]
     refused = sorted({status for status in statuses().values() if status is not None})
     return {
         "openapi": "3.1.0",
@@ -182,8 +184,6 @@ def _operation(endpoint: str, operation: Operation) -> Schema:
     statuses = {"403", *operation.errors.split()}
     statuses |= set() if scope == OPEN else {"401"} if endpoint == "metrics" else {"400", "401", "503"}
     statuses |= {"413", "415"} if operation.body else set()
-    parameters = [_PARAMETERS[each] for each in re.findall(r"{(\w+)}", path)]
-    parameters += [_IN_QUERY[endpoint]] if endpoint in _IN_QUERY else []
     text_kind = isinstance(operation.answer, str)
     content = {"schema": {"type": "string"} if text_kind else _reference(operation.answer)}
     described: Schema = {
@@ -192,7 +192,6 @@ def _operation(endpoint: str, operation: Operation) -> Schema:
         "summary": " ".join(summary.split()).rstrip("."),
         "description": " ".join(description.split()),
         "security": [] if scope == OPEN else list(_security(scope, name in _AS_CALLER)),
-        "parameters": parameters,
         "responses": {
             "200": {
                 "description": _meaning(operation.answer),
@@ -202,6 +201,8 @@ def _operation(endpoint: str, operation: Operation) -> Schema:
             "default": {"description": "Any other error.", "content": {_JSON: {"schema": _reference(answers.Error)}}},
         },
     }
+    if endpoint in _IN_QUERY:
+        described["parameters"] = [_IN_QUERY[endpoint]]
     if operation.body:
         content = {"schema": _reference(operation.body), "example": operation.example}
         described["requestBody"] = {"required": True, "content": {_JSON: content}}

@@ -149,6 +149,8 @@ def convert(name: str, value: Any, type: Any, *, strict: bool = True) -> Any:
         return msgspec.convert(value, type, strict=strict)
     except msgspec.ValidationError as error:
         raise _refusal(name, value, type, str(error)) from None
+    except UnicodeEncodeError:
+        raise _not_unicode(name) from None
 
 
 def _refusal(name: str, value: Any, type: Any, message: str) -> BadInput | TextTooLong:
@@ -225,5 +227,9 @@ def check_text(name: str, text: str, limit: int) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text") from None
+        raise _not_unicode(name) from None
     return text
+
+
+def _not_unicode(name: str) -> BadInput:
+    return BadInput(f"{name} holds a lone surrogate", value=name, expected="Unicode text")

@@ -19,9 +19,14 @@ pytest.register_assert_rewrite("resift.contracts.testing")  # before it is impor
 
 from clock import Clock
 from engine_documents import CONTENT_WORDS
+from hypothesis import HealthCheck, settings
 
 from resift import Model, WordVectors, build_model, load_model
 from resift.lab.vectors.tables import build_table
+
+# How long an example takes says something of the machine, and nothing of what is tested.
+settings.register_profile("resift", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("resift")
 
 # A suite that a shell starts in the background inherits an ignored SIGINT, and so would commands that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

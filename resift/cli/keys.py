@@ -31,15 +31,14 @@ def keys() -> None:
     help="What the key allows, separated by commas: embed (embeddings, rerank, score), search, feedback (and the "
     "sessions that it began), admin (metrics, everybody's sessions).",
 )
-@json_option
-def create(name: str, scopes: str, as_json: bool) -> None:
+def create(name: str, scopes: str) -> None:
     """Create a key and print it. It cannot be shown again."""
     from resift.reranker.access.keys import KeyFile, check_scopes
 
     checked = check_scopes([scope.strip() for scope in scopes.split(",")])
     path = service_settings().keys
     key = KeyFile(path).create(name, checked)
-    print_report({"name": name, "scopes": checked, "key": key, "file": path}, as_json, key)
+    click.echo(key)
     click.echo(f"{name} ({','.join(checked)}) is in {path}; the key is not kept: note it now", err=True)
 
 

@@ -21,7 +21,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.operations.adapting import adapt_texts
 from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
-from resift.operations.installing import install_command, serving
+from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
@@ -179,8 +179,7 @@ class AttachPlan(Plan):
         if pipeline is not None:
             lines.append(f"searches through {pipeline} are rewritten")
         if not all(one.installed for one in found):
-            command = install_command(self.cluster, folder)
-            lines.append(f"next: resift serve{folder} and {command}, once for the cluster")
+            lines.append(f"next: resift serve{folder} and resift install{folder} --reranker URL, once for the cluster")
         lines += [f"undo: resift detach {one.index}" for one in found]
         if not self.is_current:
             lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
@@ -259,7 +258,10 @@ class _Attaching:
             return []
         again = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
-            why, command = "the cluster has no installation for this model", install_command(self.cluster, self.folder)
+            why, command = (
+                "the cluster has no installation for this model",
+                f"resift install{self.folder} --reranker URL",
+            )
             return [f"no default pipelines were set, since {why}: {command}, then {again}"]
         if self.plan.is_own:
             return []

@@ -14,7 +14,7 @@ from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
 from resift.operations.attaching import AttachPlan, Options, learned_folder
-from resift.operations.installing import install_command, serving
+from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import FINAL
@@ -214,7 +214,7 @@ class CopyPlan(Plan):
             hints.append(f"no pipeline was made: {error.message}")
         kinds = pipelines_of(self.cluster, copy.name)
         if (self.options.default_pipelines or self._is_rewritten) and "search" not in kinds:
-            command = install_command(self.cluster, self.attaching.folder_flag(model))
+            command = f"resift install{self.attaching.folder_flag(model)} --reranker URL"
             again = f"{command}, then resift attach {copy.name} --vectors --default-pipelines"
             hints.append(
                 f"no default pipelines were set, since the cluster has no installation for this model: {again}"

@@ -27,8 +27,6 @@ _BYTES_PLAIN, _BYTES_GRAPH, _BYTES_GRAPH_AND_SOURCE = 13, 11, 20
 # Types of fields in which OpenSearch refuses to look for a word that is none of their values.
 _NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector")
 
-_TAG = re.compile(r"</[A-Za-z][\w-]*>")
-
 
 @dataclass(frozen=True)
 class IndexPlan:
@@ -135,7 +133,6 @@ def plan_index(
     hints = [
         *taken,
         *_unrecorded_hints(target),
-        *([] if own else _html_hints(target, entry.fields, sources)),
     ]
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
 
@@ -144,19 +141,6 @@ def _unrecorded_hints(target: Target) -> list[str]:
     """What is to be known of vectors that are there, of which the index does not say any more whose they are."""
     told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
     return [f"{', '.join(target.unrecorded)} {told}"] if target.unrecorded else []
-
-
-def _html_hints(target: Target, fields: Sequence[str], sources: Sequence[dict[str, Any]]) -> list[str]:
-    """What is to be known of texts of HTML: those of which the engine leaves tags out, and those that have some."""
-    found = [name for name in fields if target.strips_html(name) or _is_html([_strings(one, name) for one in sources])]
-    told = "HTML tags count as words in vectors and sessions, whatever the analyser leaves out (docs/attach.md)"
-    return [f"{', '.join(found)}: {told}"] if found else []
-
-
-def _is_html(documents: Sequence[Sequence[str]]) -> bool:
-    """Whether tags end in a tenth of the documents that have texts."""
-    tagged = [any(map(_TAG.search, texts)) for texts in documents if texts]
-    return sum(tagged) >= max(1.0, len(tagged) / 10)
 
 
 def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:

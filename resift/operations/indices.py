@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +54,6 @@ def verify(
     encoder, started = load_model(model), time.perf_counter()
     with closing(open_engine(url)) as engine:
         chosen, others = choose(engine, encoder, indices)
-        nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
         is_plain = bool(indices) and not chosen and set(others.values()) == {"no vectors"}
         if not (chosen or is_plain):
             told = "; ".join(f"index {name!r} has {why}" for name, why in others.items()) or "no index has any"
@@ -71,7 +70,7 @@ def verify(
         indices=found,
         not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
-        lines=[line for one in found for line in found_lines(one, repair)] or nothing,
+        lines=[line for one in found for line in found_lines(one, repair)] or nothing_lines(others),
     )
 
 
@@ -91,6 +90,11 @@ def _verified(
         if stop.requested:
             break
     return found
+
+
+def nothing_lines(indices: Iterable[str]) -> list[str]:
+    """That there is nothing to verify in indices, for people."""
+    return [f"index {name} has no vectors of Resift's: nothing to verify" for name in indices]
 
 
 def found_lines(found: Verification, repaired: bool) -> list[str]:

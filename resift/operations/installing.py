@@ -179,16 +179,6 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
     return InstallPlan(installer, installer.install)
 
 
-def install_command(cluster: Cluster, folder: str = "") -> str:
-    """What installs a model that no installation of a cluster has; ``folder`` is the option that names its folder.
-
-    Beside other installations it needs a name of its own: without one it would change the only one that there is.
-    """
-    from resift.plugin.cluster.installation import installations
-
-    return f"resift install{folder} --reranker URL" + (" --name NAME" if installations(cluster) else "")
-
-
 class Guard:
     """Watches the reranker at ``url`` for the installation ``name``, and switches what asks it off and on again.
 

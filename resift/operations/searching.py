@@ -49,49 +49,47 @@ class Searches:
         if pipeline is not None and pipeline not in self.found:
             known = ", ".join(self.found) or "none"
             raise BadInput(f"there is no search pipeline {pipeline!r}", value=pipeline, expected=f"one of: {known}")
-        base = pipeline or self._used()
+        used = {index: self._own_default(index) for index in self.settings}
+        base = pipeline or self._base({*used.values()})
         self.sharing = [] if base is None else self._sharing(base)
         self.base = base if base is not None and (self.sharing or self._is_anothers(base)) else None
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
-        self.shards = {settings.get("index.number_of_shards") for settings in self.settings.values()}
-        others = self._of_other_pipelines()
+        others = self._others(used)
         self.without, self.changed = ([], others) if default else (list(others), {})
 
-    def _of_other_pipelines(self) -> dict[str, str | None]:
-        """The indices that have another default pipeline, and what theirs would be by itself."""
-        found: dict[str, str | None] = {}
-        for index, settings in self.settings.items():
-            used = settings.get(SEARCH)
-            if used == self.pipeline and used in self.found:
-                continue
-            rewriter = Rewriter.read(self.found.get(used or NONE))
-            if rewriter is not None and _is_clone(self.cluster, index, rewriter, [self.name]):
-                used = rewriter.defaults.get(rewriter.index)  # as in the index that it comes from
-            # a snapshot brings an index, and not the pipeline that was made for it
-            found[index] = None if used == self.own else used
-        return found
+    def _others(self, used: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The indices whose default pipeline is another one by now, with that which they have by themselves."""
+        if self.pipeline not in self.found:
+            return dict(used)
+        return {index: one for index, one in used.items() if self.settings[index].get(SEARCH) != self.pipeline}
 
-    def _used(self) -> str | None:
-        """The pipeline that searches use, or that was made for them; None if there is none."""
-        used = {one.get(SEARCH, NONE) for one in self.settings.values()}
-        mine = [own for own, pipeline in self.found.items() if self._attached(pipeline) == self.name]
-        # those that version 0.1 has made, one for each index behind a name, are not what these share
-        used = {
-            NONE if self._attached(self.found.get(one)) in self.settings and one not in mine else one for one in used
-        }
+    def _own_default(self, index: str) -> str | None:
+        """The default pipeline that an index has by itself, and not by something else that was attached."""
+        used = self.settings[index].get(SEARCH, NONE)
+        pipeline = self.found.get(used)
         # a snapshot brings an index, and not the pipeline that was made for it
-        used = {NONE if one not in self.found and one == self.own else one for one in used}
+        if used == NONE or (pipeline is None and used.startswith(PIPELINE_PREFIX)):
+            return None
+        rewriter = Rewriter.read(pipeline)
+        if pipeline is None or rewriter is None or rewriter.index == self.name or not is_made(pipeline):
+            return used
+        # such as of each index behind an alias, by version 0.1, or of the index that a clone comes from
+        return rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
+
+    def _base(self, used: set[str | None]) -> str | None:
+        """The pipeline that searches use, or that was made for them; None if there is none."""
+        mine = [own for own, pipeline in self.found.items() if self._attached(pipeline) == self.name]
+        if mine and used <= {None, *mine}:
+            return mine[0]
         if len(used) > 1:
-            told = f"the indices of {self.name!r} have different default search pipelines: {', '.join(sorted(used))}"
-            raise BadInput(told, value=sorted(used), expected="--pipeline NAME, one of them or another")
+            told = f"the indices of {self.name!r} have different default search pipelines"
+            raise BadInput(told, value=sorted(map(str, used)), expected="--pipeline NAME, one of them or another")
         (one,) = used
-        if one == NONE:
-            return next(iter(mine), None)
-        if one not in self.found and not one.startswith(PIPELINE_PREFIX):
+        if one is not None and one not in self.found:
             message = f"{SEARCH} of {self.name} is {one}, which is missing: searches are refused"
             raise BadInput(message, value=one, expected="that pipeline, or the setting without it")
-        return one if one in self.found else None
+        return one
 
     def _attached(self, pipeline: Mapping[str, Any] | None) -> str | None:
         """What a pipeline has the searches of rewritten."""
@@ -164,7 +162,7 @@ class Searches:
         if self.without:
             named = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
-        if self.changed and "1" in self.shards:
+        if any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
             told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
             hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
             lines.append(f"  note        {hint}")
@@ -182,7 +180,7 @@ class Searches:
         found = self.cluster.find(f"/_search/pipeline/{quote(self.pipeline, safe='')}", self.pipeline)
         before = Rewriter.read(found)
         # before the settings are changed it is on record what they were
-        defaults = {**self.changed, **(before.defaults if before else {})}
+        defaults = {**(before.defaults if before else {}), **self.changed}
         rewriter = Rewriter(installation, self.name, model, defaults)
         base = None if self.base is None else (self.base, self.found[self.base])
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, found, base)
@@ -287,17 +285,27 @@ class Unsearched:
         self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
     ) -> Iterator[tuple[str, str | None]]:
         """The indices whose default pipeline goes back, and to what (None: unset)."""
-        for index, pipeline in used.items():
-            rewriter = Rewriter.read(self.found.get(pipeline))
-            if rewriter is not None and (index in rewriter.defaults or _is_clone(self.cluster, index, rewriter, names)):
-                before = rewriter.defaults.get(index, rewriter.defaults.get(rewriter.index))
-                # one of several that go
-                before = recorded.get(index) if before in self.pipelines else before
+        for index, name in used.items():
+            pipeline = self.found.get(name, {})
+            rewriter = Rewriter.read(pipeline)
+            if rewriter is not None and rewriter.index in names and index in rewriter.defaults:
+                before = rewriter.defaults[index]
                 yield index, before if before in self.found else None
+            elif rewriter is not None and is_made(pipeline) and self._is_clone(index, rewriter.index, names):
+                yield index, rewriter.defaults.get(rewriter.index)
             elif index in recorded:
                 yield index, recorded[index]
-            elif pipeline.startswith(PIPELINE_PREFIX) and pipeline not in self.found:
+            elif not pipeline and name.startswith(PIPELINE_PREFIX):
                 yield index, None  # as after a snapshot was restored without it
+
+    def _is_clone(self, index: str, attached: str, names: Collection[str]) -> bool:
+        """Whether an index has the default pipeline of another one that was attached, whose clone it is."""
+        if attached in names:
+            return False
+        try:
+            return index not in self.cluster.engine.resolve(attached)
+        except NotFound:
+            return True
 
     def _refuse_if_used(self) -> None:
         going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
@@ -362,16 +370,6 @@ def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
         return index_settings(cluster, index)[index]
     except (NotFound, IndexNotFound, KeyError):
         return {}
-
-
-def _is_clone(cluster: Cluster, index: str, rewriter: Rewriter, names: Collection[str]) -> bool:
-    """Whether an index has its default pipeline as a clone, or from a snapshot, of another one that was attached."""
-    if rewriter.index in names or not rewriter.defaults:
-        return False
-    try:
-        return index not in cluster.engine.resolve(rewriter.index)
-    except NotFound:
-        return True
 
 
 def _set_default(cluster: Cluster, index: str, pipeline: str | None) -> None:

@@ -225,7 +225,8 @@ def rewrite() -> dict[str, Any]:
     rewritten, outcome, reason = service.rewrite_for_pipeline(body.index, body.body, engine_headers())
     changed = rewritten is not body.body
     count_rewrite(outcome)
-    if body.hide_vectors:
+    # of an index without vectors of ours nothing has to be hidden, and its searches go out as they came
+    if body.hide_vectors and service.info(body.index, engine_headers()).model is not None:
         rewritten = _without_vectors(rewritten)
     return {
         "body": as_text(rewritten) if body.as_text else rewritten,

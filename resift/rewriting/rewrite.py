@@ -57,9 +57,8 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
         return change_in_place(body, fields, knowledge, settings, _by_score(body, first=True), obstacle is None)
     rewriting = _Rewriting(body, fields, knowledge, settings)
     if obstacle is not None:
-        # the words alone still say which of a group of hits is best, where hits are collapsed
-        ranked = "collapse" in body and "search_after" not in body and _by_score(body)
-        query = rewriting.query_alone(ranked)
+        # the words alone still say which of a group of hits is best, or come first
+        query = rewriting.query_alone(_by_score(body, first=True))
         return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):

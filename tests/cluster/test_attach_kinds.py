@@ -350,29 +350,6 @@ def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_
     run("detach", name, opensearch_url)
 
 
-def test_texts_whose_tags_the_analyser_leaves_out_are_noted(
-    made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
-) -> None:
-    analyzers = {
-        "page": {"tokenizer": "standard", "char_filter": ["tags"]},
-        "short": {"tokenizer": "standard", "char_filter": "html_strip"},
-        "default": {"tokenizer": "standard"},
-    }
-    analysis = {"analyzer": analyzers, "char_filter": {"tags": {"type": "html_strip", "escaped_tags": ["b"]}}}
-    texts = {name: {"type": "text", "analyzer": name} for name in ("page", "short", "standard")}
-    mapped = {"properties": {**texts, "plain": {"type": "text"}}}
-    body = {"settings": {"analysis": analysis, **attachable(cluster)}, "mappings": mapped}
-    text = "The fire in the bush, < 5 km, is out."
-    some = dict.fromkeys(mapped["properties"], text)
-    name = made(body, [{**some, "plain": f"<p>{text}</p>"}, *(some for _ in range(9))])
-    told = run("attach", name, opensearch_url, "--model", own[1], "--dry-run").stdout
-    (note,) = (line for line in told.splitlines() if line.startswith("  note "))
-    # the analysers of two, and what stands in a tenth of the third one's texts
-    assert set(note.partition(":")[0].replace("note", "").replace(",", "").split()) == {"page", "short", "plain"}
-    assert "HTML tags count as words in vectors" in note
-    assert "HTML" not in run("attach", name, opensearch_url, "--fields", "standard", "--dry-run").stdout
-
-
 def test_default_pipelines_come_with_what_scrolls_and_searches_of_several_indices_need(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:

@@ -340,12 +340,12 @@ def test_an_installation_stays_while_an_index_asks_it(
         second.uninstall()
 
 
-def test_a_model_beside_that_of_an_installation_needs_a_name(
+def test_it_is_said_how_a_model_is_installed(
     shop: Index, old: Served, vectors: WordVectors, tmp_path: Path, opensearch_url: str
 ) -> None:
     _, folder = own_model(vectors, tmp_path, 3)
     told = run("attach", shop.name, opensearch_url, "--model", folder, "--default-pipelines", status=3).output
-    command = f"resift install --model {folder} --reranker URL --name NAME"
+    command = f"resift install --model {folder} --reranker URL"
     assert f"next: resift serve --model {folder} and {command}, once for the cluster\n" in told
     assert f"{command}, then resift attach {shop.name} --vectors --default-pipelines\n" in told
     run("detach", shop.name, opensearch_url)

@@ -136,35 +136,6 @@ def test_status_finds_every_index_that_is_mapped_wrongly(
             cluster.drop(f"{kind}-{name}")
 
 
-@pytest.mark.parametrize(
-    "dynamic",
-    [False, pytest.param("false_allow_templates", marks=pytest.mark.since(3, "it is not known there"))],
-)
-def test_status_finds_vectors_that_an_index_ignores(
-    cluster: OpenSearchEngine, rest: Cluster, packaged: Model, installed: Installer, dynamic: Any
-) -> None:
-    """What the pipeline left in documents shows only there: the mapping has no trace of it."""
-    name = uuid.uuid4().hex[:8]
-    settings = {"index.search.default_pipeline": f"{installed.name}-rerank"}
-    body = {"mappings": {"dynamic": dynamic, "properties": {"text": {"type": "text"}}}, "settings": settings}
-    written = json.loads(stored_json(Document("1", {"text": "fire"}, packaged.encode_one("fire")), VECTOR_FIELD))
-    written[GUARD_FIELD] = [0, {}]
-    for kind, source in (("ignoring", written), ("plain", {"text": "fire"}), ("closed", written)):
-        rest.request("PUT", f"/{kind}-{name}", body)
-        rest.request("PUT", f"/{kind}-{name}/_doc/1", source, refresh="true")
-    for number in range(20):
-        rest.request("PUT", f"/ignoring-{name}/_doc/plain{number}", {"text": "gun"}, refresh="true")
-    rest.request("POST", f"/closed-{name}/_close")
-    try:
-        found = rows(installed)
-        assert found[f"ignoring-{name}"].state.startswith("no resift_vector (dynamic is false: documents are taken")
-        assert found[f"ignoring-{name}"].fix.startswith("copy it into an index named")
-        assert f"plain-{name}" not in found
-    finally:
-        for kind in ("ignoring", "plain", "closed"):
-            cluster.drop(f"{kind}-{name}")
-
-
 def test_status_finds_what_refuses_every_document(
     cluster: OpenSearchEngine, rest: Cluster, packaged: Model, installed: Installer
 ) -> None:

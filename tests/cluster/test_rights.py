@@ -147,12 +147,9 @@ def prepared(secured_node: SecuredNode, packaged: Model) -> Iterator[None]:
         installer = Installer(engine, packaged, ["text"], "http://127.0.0.1:18080")
         installer.install()
     node.ask("PUT", "/mine-served/_doc/0?refresh=true", {"text": "fire in the bush"})
-    # dynamic, so that looking for vectors that its mapping does not show takes a search
-    node.ask("PUT", "/ignoring/_doc/0?refresh=true", {"text": "x"})
-    node.ask("PUT", "/ignoring/_mapping", {"dynamic": False})
     yield
     PACKAGED.clear()
-    node.ask("DELETE", "/mine-served,ignoring")
+    node.ask("DELETE", "/mine-served")
     installer.uninstall()
     engine.close()
 

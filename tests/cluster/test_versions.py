@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from cluster_snapshot import snapshot
 from opensearchpy import OpenSearch
 from secured_node import EVERYTHING, SecuredNode
 from served import Server, serving
-from test_install import snapshot
 
 from resift.cli.main import main
 from resift.errors import UnsupportedCluster
@@ -91,6 +91,20 @@ def test_from_installing_to_uninstalling(old_node: str, reranker: Server, tmp_pa
     run("verify", "news", *to, "--repair")
     run("verify", "news", *to)
     client.indices.delete(index="news")
+    # of an index without index.knn, to which nothing is written
+    client.indices.create(index="theirs", body={"mappings": {"properties": {"text": {"type": "text"}}}})
+    for number, document in enumerate(DOCUMENTS):
+        client.index(index="theirs", id=str(number), body={"text": document["text"]}, params={"refresh": "true"})
+    there = client.indices.get(index="theirs")
+    run("attach", "theirs", "--yes", *to)
+    marks = {"session": "anna", "index": "theirs", "query": "strike", "relevant": ["0"]}
+    assert reranker.request("POST /v1/feedback", marks).status == 200
+    body = {"query": {"match_all": {}}, "ext": {"ml_inference": {"session": "anna", "query": "strike"}}}
+    rewritten = client.search(index="theirs", body=body, params={"search_pipeline": "resift-theirs"})
+    assert all(hit["matched_queries"] == ["resift"] for hit in rewritten["hits"]["hits"])
+    assert client.indices.get(index="theirs") == there
+    run("detach", "theirs", "--yes", *to)
+    client.indices.delete(index="theirs")
     run("uninstall", *to)
     assert snapshot(Cluster(engine)) == before
     engine.close()
@@ -105,7 +119,7 @@ def test_attaching(old_node: str, here: Path) -> None:
         for number, document in enumerate(DOCUMENTS):
             client.index(index=index, id=str(number), body={"text": document["text"]}, params={"refresh": "true"})
     before = client.indices.get(index="own")
-    attach = ("--model", "resift-en", "--yes", "--engine", old_node)
+    attach = ("--vectors", "--model", "resift-en", "--yes", "--engine", old_node)
     run("attach", "own", *attach)
     run("verify", "own", "--engine", old_node)
     run("detach", "own", "--yes", "--engine", old_node)

@@ -78,7 +78,7 @@ def test_a_body_is_asked_as_through_a_pipeline() -> None:
 def test_a_body_whose_session_is_misspelt_or_has_no_marks_is_told_so() -> None:
     body = {"query": {"match": {"title": "fire"}}, "ext": {"ml_inference": {"sessionId": "anna", "alpha": 0.5}}}
     (note,) = [note for note in report("--body", "-", input=body)["notes"] if note.startswith("Note")]
-    assert note.startswith("Note: Resift reads no 'sessionId' in ext.ml_inference (query, session, alpha, ")
+    assert note.startswith("Note: Resift reads no 'sessionId' in ext.ml_inference (window, alpha, widen, ")
     body["ext"] = {"ml_inference": {"session": "bob"}}
     assert "session bob has no marks" in explained("--body", "-", input=body).stderr
     body["ext"] = {"ml_inference": {"session": "anna"}}

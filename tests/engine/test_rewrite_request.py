@@ -25,7 +25,6 @@ from resift.rewriting.request import asked_in
 
 QUERY = {"match": {"text": "fire"}}
 BY_SENTENCE = {outcome.english: outcome.code for outcome in Outcome}
-BY_SENTENCE["the query is 'hybrid'"] = "kind_not_supported"
 
 
 def asking(clause: Any = QUERY, **options: Any) -> dict[str, Any]:
@@ -163,7 +162,8 @@ def test_vectors_are_left_out_of_source_where_that_is_asked_for(client: FlaskCli
         ({}, "the query has no text"),
         ({"query": QUERY, "size": 0}, "no hits were asked for"),
         ({"query": QUERY, "sort": ["n"]}, "the search has 'sort'"),
-        ({"query": {"hybrid": {"queries": [QUERY]}}}, "the query is 'hybrid'"),
+        ({"query": {"hybrid": {"queries": [QUERY]}}}, "there is nothing to add"),
+        ({"query": {"hybrid": [QUERY]}}, "the query is malformed"),
         ({"query": QUERY, "ext": {"ml_inference": "x"}}, "failed: ext.ml_inference is malformed"),
         (asking(session="a b"), "failed: malformed session id"),
         (asking(session=3), "failed: session is 3"),

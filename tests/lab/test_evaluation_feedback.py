@@ -340,3 +340,29 @@ def test_command_line(tmp_path: Path, vectors: WordVectors) -> None:
     for wrong in (["--method", "magic"], ["--set", "noise=2"], ["--set", "rounds=0"]):
         assert "expected" in run(*arguments, *wrong, status=2)
     assert "expected" in run("--vectors", words, status=2)
+
+
+def test_where_the_judgements_name_irrelevant_documents_others_are_passed_over() -> None:
+    texts, ranking = ["fire"] * 6, np.arange(6)
+    pool, complete = {1: 2.0, 3: 0.0, 5: 1.0}, {1: 2.0, 5: 1.0}
+
+    def task(grades: dict[int, float], unjudged: str | None = None) -> Graded:
+        return Graded(Collection("c", list("abcdef"), texts, ["q"], ["fire"], [grades], 0), unjudged)
+
+    assert task(pool).judgements(0, ranking, 2) == [(1, 1.0), (3, -1.0)]
+    assert task(pool, "irrelevant").judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
+    assert task(complete).judgements(0, ranking, 2) == [(0, -1.0), (1, 1.0)]
+    assert task(complete, "skip").judgements(0, ranking, 9) == [(1, 1.0), (5, 1.0)]
+    assert [task(pool).unjudged, task(complete).unjudged] == ["skip", "irrelevant"]
+    with pytest.raises(BadInput, match="unjudged is 'never'"):
+        task(pool, "never")
+
+
+def test_a_condensed_figure_leaves_out_what_nobody_judged() -> None:
+    grades = {0: 0.0, 2: 1.0, 4: 1.0}
+    task = Graded(Collection("c", [str(i) for i in range(14)], ["fire"] * 14, ["q"], ["fire"], [grades], 0))
+    scores = np.r_[14.0:1.0:-1, -np.inf]  # in the order of the file; the last one is not found
+    figures = dict(zip(task.metrics, task.measure(0, scores, [2]), strict=True))
+    assert figures["condensed_ndcg@10"] == pytest.approx(1 / np.log2(3))  # the second of 0 and 4
+    assert figures["ndcg@10"] == pytest.approx(1 / np.log2(5))  # the fourth of 0, 1, 3 and 4
+    assert figures["judged@10"] == pytest.approx(0.2)

@@ -110,5 +110,7 @@ def test_documents_of_a_collection_are_encoded_by_the_teacher_too(
     beside = JointModel(load_model(tmp_path / "model"), queries).hash
     assert LateInteraction.load(out).info["beside"] == beside
     use = ["reranker", "use", out]
-    assert "judged beside" not in resift(*use, *served).stderr
-    assert f"beside the vectors of model {beside}, and not of {model.hash}" in resift(*use, *served[:2]).stderr
+    monkeypatch.setenv("RESIFT_MODEL", str(tmp_path / "model"))
+    assert f"beside the vectors of model {beside}, and not of {model.hash}" in resift(*use).stderr
+    monkeypatch.setenv("RESIFT_STATIC_QUERIES", str(tmp_path / "queries"))
+    assert "judged beside" not in resift(*use).stderr

@@ -60,8 +60,8 @@ def _request(name: str) -> tuple[dict[str, Any], Any]:
 def _url(name: str) -> str:
     """An operation's path, its parameters filled in with their examples."""
     _, path, operation = OPERATIONS[name]
-    given = {its["name"]: its["example"] for its in operation["parameters"] if its["in"] == "query"}
-    filled = path.format(**{its["name"]: its["example"] for its in operation["parameters"]})
+    given = {its["name"]: its["example"] for its in operation.get("parameters", ())}
+    filled = path.format(**{its["name"]: its["example"] for its in SPEC["paths"][path].get("parameters", ())})
     return f"{filled}?{urlencode(given)}" if given else filled
 
 

@@ -213,7 +213,10 @@ def test_what_cannot_be_rewritten_stays(body: dict[str, Any], reason: str, judge
     assert (found.reason, found.is_ranked, found.is_scored) == (reason, False, False)
 
 
-@pytest.mark.parametrize("more", [{"sort": [{"n": "desc"}]}, {"sort": "n"}, {"search_after": [1], "sort": ["_score"]}])
+@pytest.mark.parametrize(
+    "more",
+    [{"sort": [{"n": "desc"}]}, {"sort": "n"}, {"search_after": [1], "sort": ["n"]}, {"sort": [{"_score": "asc"}]}],
+)
 @pytest.mark.parametrize("widen", [False, True])
 def test_hits_in_another_order_lose_only_what_is_hidden(more: dict[str, Any], widen: bool) -> None:
     body = {"query": QUERY, **more}
@@ -234,6 +237,15 @@ def test_the_words_say_which_of_a_group_is_best() -> None:
     assert (query["must"], asked_words(query["should"])) == ([QUERY], list(TERMS))
     for more in ({"sort": "n"}, {"min_score": 1}):
         assert rewritten({**body, **more}, replace(SESSION, kept={})).body == {**body, **more}
+
+
+@pytest.mark.parametrize("more", [{}, {"search_after": [1.5, 3]}])
+def test_the_words_count_on_each_page_that_is_sorted_by_scores_first(more: dict[str, Any]) -> None:
+    body = {"query": QUERY, "sort": [{"_score": "desc"}, {"n": "asc"}], **more}
+    found = rewritten(body, replace(SESSION, kept={}))
+    assert found.outcome in (Outcome.SORTED, Outcome.SEARCH_AFTER)
+    assert {**found.body, "query": QUERY} == body
+    assert asked_words(found.body["query"]["bool"]["should"]) == list(TERMS)
 
 
 def test_documents_that_keep_their_places_do_so_among_groups_too() -> None:
@@ -397,7 +409,10 @@ def test_only_query_and_rescoring_change_and_only_once(
     assert again.body == found.body
     # what a body matches without being widened is what its own query does
     if changed and not chosen.widen:
-        assert found.body["query"]["bool"]["must"] == [body.get("query", {"match_all": {}})]
+        (asked,) = found.body["query"]["bool"]["must"]
+        # among groups documents keep their places by a function of the query's own score
+        own = asked["function_score"]["query"] if "rescore" not in changed and "function_score" in asked else asked
+        assert own == body.get("query", {"match_all": {}})
 
 
 def test_words_that_engines_leave_out_do_not_make_the_sessions_words_heavier() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resift.contracts.documents import VectorField
@@ -394,6 +394,7 @@ def without_additions(clause: Any) -> Any:
     return {name: without_additions(value) for name, value in clause.items() if name not in ("vector", "query_tokens")}
 
 
+@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(
         CLAUSES,

@@ -53,6 +53,12 @@ _CODEWORDS = 64
 @click.option(
     "--rewritten", is_flag=True, help="With --turns: search with the queries of rewritten.jsonl, where it has a turn's."
 )
+@click.option(
+    "--unjudged",
+    type=click.Choice(["skip", "irrelevant"]),
+    show_default="skip where DIR's judgements name irrelevant documents",
+    help="What the simulated user does about hits of DIR that nobody judged.",
+)
 @click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
 @system_options(static_queries_option)
 def feedback(
@@ -64,6 +70,7 @@ def feedback(
     topics: bool,
     turns: str | None,
     rewritten: bool,
+    unjudged: str | None,
     baselines: bool,
     choice: SystemChoice,
     settings: dict[str, Any],
@@ -73,10 +80,12 @@ def feedback(
     Without --encoder or --model the vectors are adapted to the documents, as "resift index --adapt" does.
 
     With labelled documents (--train, --test) relevant and irrelevant ones of the first 30 are judged, half of each
-    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged. All figures of DIR, and those named
+    (Passalis and Tefas 2018, Table 5). With DIR the first ten documents are judged; where its judgements name
+    irrelevant documents too, as those of pools do, the first ten that they name. All figures of DIR, and those named
     residual, are of the ranking without the judged documents; queries of which every relevant one was judged have none
-    (all_judged counts them). Rankings are those that are served: the documents are indexed in an embedded engine, and
-    the rewritten search is asked; with labelled documents its window holds all.
+    (all_judged counts them). Of pools there is also nDCG without what nobody judged (condensed_ndcg@10), and the part
+    of the first ten documents that somebody did (judged@10). Rankings are those that are served: the documents are
+    indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
 
     With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
     (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
@@ -88,14 +97,15 @@ def feedback(
         choice = replace(choice, encoder="adapted")
     options, methods = FeedbackOptions(seed=choice.seed, **settings), _known(methods)
     if turns or rewritten:
-        if not turns or folder or train or test or topics:
+        if not turns or folder or train or test or topics or unjudged:
             raise BadInput("--turns DIR is measured alone", value=turns, expected="--turns DIR [--rewritten]")
         _measure_turns(turns, rewritten, alpha, methods[0], choice)
         return
-    protocol = _protocol(folder, train, test, choice)
+    protocol = _protocol(folder, train, test, unjudged, choice)
     bench = _bench(protocol.documents, protocol.queries, alpha, choice, protocol.whole)
     facts = {**asdict(options), "documents": len(bench.documents), "encoder": choice.name, "alpha": bench.alpha}
     facts["skipped"] = protocol.skipped
+    facts |= {"unjudged": protocol.unjudged} if protocol.unjudged else {}
     del facts["queries"]  # how many are drawn, which the report says
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
@@ -112,7 +122,9 @@ def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
     return methods or (DEFAULT_METHOD,)
 
 
-def _protocol(folder: str | None, train: str | None, test: str | None, choice: SystemChoice) -> FeedbackProtocol:
+def _protocol(
+    folder: str | None, train: str | None, test: str | None, unjudged: str | None, choice: SystemChoice
+) -> FeedbackProtocol:
     """What is measured on, by the files that were named. Raises BadInput if they are too few or too many."""
     from resift.lab.evaluation.data import read_classes, read_collection
     from resift.lab.evaluation.feedback.graded import Graded
@@ -120,7 +132,9 @@ def _protocol(folder: str | None, train: str | None, test: str | None, choice: S
     from resift.vectors.packaged import load_vectors
 
     if folder and not (train or test):
-        return Graded(read_collection(folder))
+        return Graded(read_collection(folder), unjudged)
+    if unjudged:
+        raise BadInput("--unjudged is about a folder's judgements", value=unjudged, expected="DIR")
     if not (train and test) or folder:
         raise BadInput("nothing, or two things, to measure on", expected="DIR | --train FILE --test FILE")
     first = None

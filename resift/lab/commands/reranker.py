@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from resift.cli.options import model_option, service_settings
+from resift.cli.options import service_settings
 from resift.contracts.documents import check_name
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.errors import BadInput, ModelNotFound
@@ -34,14 +34,15 @@ def reranker_group() -> None:
     show_default="those that it learned from, else all",
     help="An index whose searches it orders. May be repeated.",
 )
-@model_option
-def use_reranker(source: str, indices: tuple[str, ...], model: str) -> None:
+def use_reranker(source: str, indices: tuple[str, ...]) -> None:
     """Serve the trained reranker in DIR. Running services load it within seconds; indices stay as they are.
 
-    --model and RESIFT_STATIC_QUERIES are those of the service: beside others than it was judged with it is an unknown.
+    RESIFT_MODEL and RESIFT_STATIC_QUERIES say what the service searches by: beside others than it was judged with it
+    is an unknown.
     """
     settings = service_settings()
-    folder, hash = settings.reranker, search_model(load_model(model), load_queries(settings.static_queries)).hash
+    folder = settings.reranker
+    hash = search_model(load_model(settings.model), load_queries(settings.static_queries)).hash
     found = put_into_service(source, folder, indices)
     of = ", ".join(found.indices) or "all indices"
     click.echo(f"{found.name}, hash {found.hash}, is in service from {folder}, for {of}")

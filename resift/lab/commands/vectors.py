@@ -19,7 +19,6 @@ from resift.lab.commands.options import (
     WholeNumber,
     option_of,
     out_option,
-    seed_option,
     vectors_option,
     weighted_name,
     weighted_names,
@@ -191,10 +190,9 @@ def refine_command(
 @click.command("model", epilog="Example: resift model boew:64 --out boew")
 @click.argument("encoder")
 @vectors_option
-@seed_option
 @out_option
-def build(encoder: str, vectors: str, seed: int, out: str) -> None:
+def build(encoder: str, vectors: str, out: str) -> None:
     """Make an untrained model: mean, sfbow, sfbow:UNIVERSE, boew:K or boew:K,SIGMA."""
-    model = build_model(encoder, load_vectors(vectors), seed)
+    model = build_model(encoder, load_vectors(vectors))
     model.save(out)
     click.echo(saved_line(model, out))

@@ -25,7 +25,7 @@ FINAL = "index.final_pipeline"
 _FLOOD = "read_only_allow_delete"  # set by OpenSearch where a disk is full
 _BLOCKS = ("read_only", _FLOOD, "write", "read", "metadata")
 _FIELD_LIMIT, _MOST_FIELDS = "index.mapping.total_fields.limit", 1000
-_APPEND_ONLY, _HTML = "index.append_only.enabled", "html_strip"
+_APPEND_ONLY = "index.append_only.enabled"
 _LOOKED_AT = 500  # documents
 _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
@@ -61,13 +61,6 @@ class Target:
         """Whether a text is in the documents and not in the index (``index: false``), so that searching it fails."""
         field = _mapped(self.mapping, name)
         return field.get("type") in TEXTS and not field.get("index", True)
-
-    def strips_html(self, name: str) -> bool:
-        """Whether the words of a text are looked for without its HTML tags, by the analyser of its field."""
-        analyzer = _mapped(self.mapping, name).get("analyzer", "default")
-        found = self.settings.get(f"index.analysis.analyzer.{analyzer}.char_filter", ())
-        filters = [found] if isinstance(found, str) else found
-        return any(_HTML in (one, self.settings.get(f"index.analysis.char_filter.{one}.type")) for one in filters)
 
     @property
     def has_graph(self) -> bool:

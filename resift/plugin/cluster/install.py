@@ -15,7 +15,7 @@ from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
 from resift.plugin.cluster.index_record import IndexRecord, records
-from resift.plugin.cluster.installation import Installation, hand_over, installations
+from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import (
     LAZY,
     PIPELINES,
@@ -155,14 +155,13 @@ class Installer:
             steps.append(f"remove {resource.kind} {resource.name}")
             if not dry_run:
                 resource.remove()
-        heirs = sorted(set(installations(self.cluster)) - {self.name})
-        if heirs and originals:
-            # They need the settings as well: the last of them puts them back.
-            steps.append(f"leave the cluster's settings to installation {heirs[0]}")
-            if not dry_run:
-                hand_over(self.cluster, heirs[0], originals)
-            return steps
-        changes = self.settings.restoring_changes(originals)
+        others = [one.url for one in self._others().values()]
+        if others and originals:
+            # they need the settings as well: the last of them puts them back
+            steps.append("leave the cluster's settings to other installations")
+            changes = self.settings.leaving_changes(others)
+        else:
+            changes = self.settings.restoring_changes(originals)
         for name, value in changes.items():
             steps.append(f"reset setting {name} to {'its default' if value is None else value}")
         if changes and not dry_run:
@@ -184,7 +183,7 @@ class Installer:
         if self.missing_plugins:
             return []
         steps, known = [], records(self.cluster)
-        others = {name: one for name, one in installations(self.cluster).items() if name != self.name}
+        others = self._others()
         for name, rewriter in rewriters(self.cluster).items():
             if rewriter.installation == self.name:
                 steps.append(f"remove search pipeline {name}")
@@ -224,7 +223,12 @@ class Installer:
         return {} if self.missing_plugins else self.settings.required_changes()
 
     def _settings_before(self) -> dict[str, Any]:
-        return IndexTemplate(self.cluster, self.name, self.values).settings_before()
+        """What the settings were before the first installation, of which each one has a record."""
+        found = [IndexTemplate(self.cluster, name, self.values) for name in (self.name, *self._others())]
+        return next((before for one in found if (before := one.settings_before())), {})
+
+    def _others(self) -> dict[str, Installation]:
+        return {name: one for name, one in installations(self.cluster).items() if name != self.name}
 
     def _refuse_if_used(self) -> None:
         """Raise EngineError for whatever names a pipeline that is to go, since it would refuse writes or searches, and

@@ -8,7 +8,6 @@ from typing import Any
 from resift.contracts.documents import ModelDescription
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.settings import joined
 from resift.plugin.cluster.templates import Stamp
 
 
@@ -46,15 +45,6 @@ def installations(cluster: Cluster) -> dict[str, Installation]:
     answer = cluster.request("GET", "/_index_template")
     found = [_installation(entry["name"], entry["index_template"]) for entry in answer["index_templates"]]
     return {one.name: one for one in found if one is not None}
-
-
-def hand_over(cluster: Cluster, name: str, originals: dict[str, Any]) -> None:
-    """Have the installation ``name`` remember the settings that were before another one, which is removed."""
-    path = f"/_index_template/{name}"
-    template = cluster.find(path, "index_templates")[0]["index_template"]
-    meta = template["_meta"]
-    meta["settings_before"] = joined(originals, meta.get("settings_before") or {})
-    cluster.request("PUT", path, template)
 
 
 def _installation(name: str, template: dict[str, Any]) -> Installation | None:

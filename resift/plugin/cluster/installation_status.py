@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.error import HTTPError
@@ -61,9 +61,20 @@ class _Status:
         resources = list(self.installer.resources())
         rows = [_resource_row(resource) for resource in resources]
         pipelines = [resource for resource in resources if isinstance(resource, SearchPipeline)]
-        searching = [row for row in rows if row.kind == "search pipeline"]
-        tried = self._tried({row.name for row in searching if row.in_order}, pipelines)
-        return [tried.get(row.name, row) if row.kind == "search pipeline" else row for row in rows]
+        searching = [row for row in rows if row.kind == SearchPipeline.kind]
+        told = self._tried({row.name for row in searching if row.in_order}, pipelines)
+        told |= {row.name: row for row in self._shared(pipelines) if told.get(row.name, row).in_order}
+        return [told.get(row.name, row) if row.kind == SearchPipeline.kind else row for row in rows]
+
+    def _shared(self, pipelines: Sequence[SearchPipeline]) -> Iterator[StatusRow]:
+        """Pipelines that other indices than those that were attached have got as their defaults since."""
+        attached = {pipeline.name: pipeline.rewriter.index for pipeline in pipelines}
+        for use in pipeline_uses(self.cluster, attached, SearchPipeline.kind):
+            name = attached[use.pipeline]
+            if use.kind == "index" and use.name not in (name, *self.installer.engine.resolve(name)):
+                state = f"has searches of {use.name} rewritten as if they were of {name}"
+                fix = f"resift attach {use.name} --default-pipelines"
+                yield StatusRow(SearchPipeline.kind, use.pipeline, state, fix)
 
     def _tried(self, in_order: Collection[str], pipelines: Sequence[SearchPipeline]) -> dict[str, StatusRow]:
         """By the name of each pipeline that is ``in_order``, whether the cluster gets its searches rewritten.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -68,18 +69,13 @@ class ClusterSettings:
             changes[TRUSTED] = None if original["unset"] and others == original["list"] else others
         return changes
 
-
-def joined(originals: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
-    """The ``originals`` of an installation that goes, and the ``others`` of one that stays, as those of the latter.
-
-    What was before the first of them counts; which of them was first does not show, but only that one saw the switches
-    unset, or the list of trusted addresses without the other's.
-    """
-    both = {**others, **{name: value for name, value in originals.items() if name not in others}}
-    if TRUSTED in originals and TRUSTED in others:
-        first = min(originals[TRUSTED], others[TRUSTED], key=lambda one: len(one["list"]))
-        both[TRUSTED] = {**first, "added": sorted({*originals[TRUSTED]["added"], *others[TRUSTED]["added"]})}
-    return both
+    def leaving_changes(self, others: Sequence[str]) -> dict[str, Any]:
+        """Return the settings to write where other installations stay, whose rerankers have the addresses ``others``:
+        only an address that none of them needs goes."""
+        trusted = list(self.cluster.settings().get(TRUSTED) or [])
+        if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in others):
+            return {}
+        return {TRUSTED: [pattern for pattern in trusted if pattern != self.pattern]}
 
 
 def _matches(pattern: str, url: str) -> bool:

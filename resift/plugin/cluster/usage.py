@@ -18,7 +18,6 @@ from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
 
 _WRITING = ("index.default_pipeline", "index.final_pipeline")
 _SETTINGS = (*_WRITING, SEARCH)
-_LATEST = 100  # documents of an index that are looked at, those written last
 
 
 @dataclass(frozen=True)
@@ -110,12 +109,12 @@ class IndexState:
 def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[IndexState]:
     """The state of every index that has a vector field or a model, or that the pipeline of ``name`` writes to.
 
-    The pipeline writes to an index whose setting names it, and wrote to one that holds its fields without mapping them.
+    The pipeline writes to an index whose setting names it.
     """
     uses = [use for use in _all_uses(cluster) if use.kind == "index"]
     written = {use.name for use in uses if use.setting in _WRITING and use.pipeline == f"{name}-ingest"}
     states = _vector_states(cluster, name, model, written)
-    for index, (state, fix) in _refusing(cluster, uses, name).items():
+    for index, (state, fix) in _refusing(cluster, uses, name, states).items():
         states[index] = replace(states.get(index) or IndexState(index, None, index in written), state=state, fix=fix)
     return [states[index] for index in sorted(states)]
 
@@ -130,17 +129,18 @@ def _vector_states(
     # The answer leaves out indices whose mappings have nothing of what was asked for.
     found = {index: entry.get("mappings", {}) for index, entry in mappings.items()}
     ours = {index for index, mapping in found.items() if mapping.get("_meta") or mapping.get("properties")}
-    # Only an index that ignores what it does not map takes documents from the pipeline without a trace in its mapping.
-    unmapped = sorted(index for index in {*found} - ours if str(found[index].get("dynamic")).startswith("false"))
-    ours = {*ours, *written, *_holding_vectors(cluster, unmapped)}
+    ours = {*ours, *written}
     ours -= {index for index in ours.difference(written) if _is_detached(cluster, index, found[index])}
     return {index: _index_state(index, found.get(index, {}), index in written, name, model) for index in ours}
 
 
-def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[str, tuple[str, str]]:
+def _refusing(
+    cluster: Cluster, uses: Sequence[PipelineUse], name: str, with_vectors: Collection[str]
+) -> dict[str, tuple[str, str]]:
     """What is wrong with each index that names a pipeline of ours which is gone, and what to do about it.
 
-    A snapshot brings an index with its settings and without the pipelines, and a clone those of another index.
+    Those of indices ``with_vectors`` are made by installing. A snapshot brings an index with its settings and without
+    the pipelines, and a clone those of another index.
     """
     there = {f"{kind} pipeline": {*(cluster.find(f"/_{kind}/pipeline") or {})} for kind in ("search", "ingest")}
     own = {f"{name}-{one}" for one in WITHOUT}
@@ -150,7 +150,7 @@ def _refusing(cluster: Cluster, uses: Sequence[PipelineUse], name: str) -> dict[
             continue
         refused = "searches" if use.setting == SEARCH else "writes"
         state = f"{use.setting} is {use.pipeline}, which is missing: {refused} are refused"
-        made = use.pipeline in own or use.pipeline == pipeline_name(use.name)
+        made = use.pipeline in own or (use.pipeline == pipeline_name(use.name) and use.name in with_vectors)
         vectors = "" if use.setting == SEARCH and use.name not in found else " --vectors"
         fix = "resift install" if made else f"resift attach {use.name}{vectors} --default-pipelines"
         found[use.name] = f"{found[use.name][0]}; {state}" if use.name in found else state, fix
@@ -169,18 +169,6 @@ def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
     except EngineError:  # a closed index, of which nothing can be said
         return False
     return bool(found["hits"]["total"]["value"] == 0)
-
-
-def _holding_vectors(cluster: Cluster, indices: Sequence[str]) -> set[str]:
-    """Those of the ``indices`` whose latest documents have the pipeline's fields, which their mappings do not show."""
-    # No query finds what is not mapped, and to read every document of a cluster would take hours.
-    body = {"size": _LATEST, "sort": [{"_seq_no": "desc"}], "_source": [GUARD_FIELD]}
-    answers = cluster.searches([(index, body) for index in indices])
-    return {
-        index
-        for index, answer in zip(indices, answers, strict=True)
-        if any(hit.get("_source") for hit in answer.get("hits", {}).get("hits", ()))
-    }
 
 
 def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:

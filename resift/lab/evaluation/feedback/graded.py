@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.errors import BadInput
 from resift.lab.evaluation.data import Collection
 from resift.lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift.lab.evaluation.feedback.protocol import FeedbackProtocol
 from resift.lab.evaluation.protocol import graded_metrics
 
 _RELATED = 0.3
+UNJUDGED = ("skip", "irrelevant")  # what the simulated user does about a hit that the qrels do not name
+_CONDENSED = ("condensed_ndcg@10", "judged@10")
 
 
 class Graded(FeedbackProtocol):
-    """The first documents of what is served are judged; one that the qrels do not name is irrelevant."""
+    """The first documents of what is served are judged, as the qrels have them.
+
+    ``unjudged``, of UNJUDGED: whether a hit that the qrels do not name is passed over or irrelevant. By default it is
+    passed over where the qrels name irrelevant documents too, since there only part of what is irrelevant was judged.
+    Of such pools there are two more figures: nDCG@10 of the ranking without what was not judged (condensed: Sakai 2007,
+    "Alternatives to Bpref"), and the part of the first ten documents that was.
+
+    Raises BadInput for another ``unjudged``.
+    """
 
     name = "retrieval"
-    metrics = ("ndcg@10", "map", "recall@10", "mrr@10")
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, unjudged: str | None = None) -> None:
+        if unjudged not in (None, *UNJUDGED):
+            raise BadInput(f"unjudged is {unjudged!r}", value=unjudged, expected=" | ".join(UNJUDGED))
         self.documents, self.queries, self._grades = collection.documents, collection.queries, collection.grades
         self.skipped = collection.skipped
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
+        is_pooled = any(grade <= 0 for grades in collection.grades for grade in grades.values())
+        self.unjudged = unjudged or UNJUDGED[not is_pooled]
+        self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(_CONDENSED if is_pooled else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
         """As it is served without a session."""
         return bench.served(query)
 
     def judgements(self, query: int, ranking: NDArray[np.int64], count: int) -> list[tuple[int, float]]:
-        """The first ``count`` documents."""
+        """The first ``count`` documents, or the first of them that the qrels name."""
+        if self.unjudged == "skip":
+            ranking = ranking[np.isin(ranking, list(self._grades[query]))]
         relevant = self._relevant[query]
         return [(document, 1.0 if document in relevant else -1.0) for document in ranking[:count].tolist()]
 
@@ -45,6 +62,8 @@ class Graded(FeedbackProtocol):
         residual = scores.copy()
         residual[list(left_out)] = -np.inf
         values = graded_metrics(residual, grades)
+        if _CONDENSED[0] in self.metrics:
+            values |= _condensed(residual, grades)
         return [values[name] for name in self.metrics]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -53,3 +72,14 @@ class Graded(FeedbackProtocol):
         shared = np.array([len(own & other) / min(len(own), len(other)) for other in self._relevant])
         shared[query] = _RELATED / 2  # neither related to itself nor about something else
         return np.flatnonzero(shared >= _RELATED), np.flatnonzero(shared == 0)
+
+
+def _condensed(scores: Scores, grades: Mapping[int, float]) -> dict[str, float]:
+    """nDCG@10 of a ranking without the documents that have no grade, and the part of its first ten that have one."""
+    known = list(grades)
+    condensed = np.full_like(scores, -np.inf)
+    condensed[known] = scores[known]
+    first = np.argsort(-scores, kind="stable")[:10]
+    first = first[np.isfinite(scores[first])]
+    judged = float(np.isin(first, known).mean()) if len(first) else 0.0
+    return dict(zip(_CONDENSED, (graded_metrics(condensed, grades)["ndcg@10"], judged), strict=True))

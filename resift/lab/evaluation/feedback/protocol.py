@@ -16,11 +16,13 @@ class FeedbackProtocol:
 
     ``name`` is what a report calls it, ``metrics`` names the figures; ``documents`` and ``queries`` are texts;
     ``skipped``: how many further queries there are that no document is relevant to; ``whole``: whether the figures are
-    of rankings of all documents, and not of what is served.
+    of rankings of all documents, and not of what is served; ``unjudged``: what the user does about documents that
+    nobody has judged, "" where all have been.
     """
 
     name: str
     whole = False
+    unjudged = ""
     metrics: tuple[str, ...]
     documents: Sequence[str]
     queries: Sequence[str]

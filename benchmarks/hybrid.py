@@ -1,0 +1,231 @@
+"""Sessions inside OpenSearch's own hybrid search, over an index that has its own vectors and was never attached.
+
+    RESIFT_DATA=… python benchmarks/hybrid.py [COLLECTION...] [--quick]     # what a session is worth
+    RESIFT_DATA=… python benchmarks/hybrid.py cost [--quick]                # what it costs in the engine
+
+$RESIFT_DATA holds collections in BEIR's layout and ``minilm/COLLECTION.npz``, all-MiniLM-L6-v2's vectors of them.
+OPENSEARCH_URL names a cluster, by default a node that ends with this process. Indices are called
+resift-benchmark-hybrid-COLLECTION: a text field (analyser ``english``), and the vectors in a ``knn_vector``.
+
+A query asks for its text and for the nearest vectors, 100 hits of each, mixed half and half by a processor of the
+user's. The first k hits of the unmarked search are marked as the collection judges them, and the same body is searched
+as ``/v1/rewrite`` returns it. Figures are nDCG@10 x 100 without the marked documents (in the ranking, and in the best
+one that there is), over queries that have a relevant one left. Of ``chorus``, whose pools are shallow, only judged hits
+are marked and counted (condensed: Sakai 2007). "page one": of the relevant marks among the first ten hits, the part
+that is still there. Intervals: bootstrap over queries, 95 %, seed 0. ``--quick``: MEDLINE alone, or fewer rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Collection as Ids
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from opensearchpy import OpenSearch, helpers
+from speed_cluster import Client, opensearch_url
+from speed_timing import Spread, seconds
+
+from resift.lab.evaluation.data import Collection, read_collection
+from resift.lab.evaluation.metrics import ndcg_at
+from resift.lab.evaluation.significance import bootstrap_mean
+from resift.reranker import Config, create_app
+
+COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus")
+CONDENSED = ("chorus",)
+MARKS, DEPTH, PAGE = (1, 2, 5, 10), 100, 10
+TECHNIQUES = ("min_max", "z_score", "rrf")
+COST_MARKS, WARM, ROUNDS, QUICK_ROUNDS = 5, 8, 25, 5
+Body = dict[str, Any]
+Grades = dict[str, float]
+
+
+def pipeline(technique: str) -> Body:
+    """A search pipeline that mixes two lists half and half."""
+    if technique == "rrf":
+        processor: Body = {"score-ranker-processor": {"combination": {"technique": "rrf"}}}
+    else:
+        mean = {"technique": "arithmetic_mean", "parameters": {"weights": [0.5, 0.5]}}
+        processor = {"normalization-processor": {"normalization": {"technique": technique}, "combination": mean}}
+    return {"phase_results_processors": [processor]}
+
+
+def search_body(text: str, vector: list[float], technique: str, size: int) -> Body:
+    """A hybrid search for a text and its vector."""
+    queries = [{"match": {"text": text}}, {"knn": {"embedding": {"vector": vector, "k": DEPTH}}}]
+    hybrid = {"hybrid": {"queries": queries, "pagination_depth": DEPTH}}
+    return {"query": hybrid, "size": size, "_source": False, "search_pipeline": pipeline(technique)}
+
+
+class Searched:
+    """A collection in an index of its own, beside a reranker that never attached it."""
+
+    def __init__(self, url: str, name: str, store: str) -> None:
+        folder = Path(os.environ["RESIFT_DATA"])
+        self.collection: Collection = read_collection(folder / name)
+        with np.load(folder / "minilm" / f"{name}.npz") as file:
+            vectors = dict(zip(file["document_ids"].tolist(), file["documents"], strict=True))
+            queries = dict(zip(file["query_ids"].tolist(), file["queries"], strict=True))
+        self.name, self.index = name, f"resift-benchmark-hybrid-{name}"
+        self.vectors = [numbers(queries[id]) for id in self.collection.query_ids]
+        self.client = OpenSearch(url, timeout=60)
+        if not self.client.indices.exists(index=self.index):
+            self._fill(vectors)
+        self.reranker = create_app(Config(engine=url, store=store)).test_client()
+
+    def _fill(self, vectors: dict[str, Any]) -> None:
+        method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
+        properties = {
+            "text": {"type": "text", "analyzer": "english"},
+            "embedding": {"type": "knn_vector", "dimension": len(next(iter(vectors.values()))), "method": method},
+        }
+        settings = {"index.knn": True, "number_of_shards": 1, "number_of_replicas": 0}
+        self.client.indices.create(
+            index=self.index, body={"settings": settings, "mappings": {"properties": properties}}
+        )
+        helpers.bulk(self.client, self._documents(vectors), chunk_size=500)
+        self.client.indices.forcemerge(index=self.index, max_num_segments=1, request_timeout=600)
+        self.client.indices.refresh(index=self.index)
+
+    def _documents(self, vectors: dict[str, Any]) -> Iterator[Body]:
+        for id, text in zip(self.collection.document_ids, self.collection.documents, strict=True):
+            vector = {"embedding": numbers(vectors[id])} if np.any(vectors[id]) else {}  # an empty text has none
+            yield {"_index": self.index, "_id": id, "text": text, **vector}
+
+    def body(self, query: int, technique: str = "min_max", size: int = 2 * DEPTH) -> Body:
+        """The search for a query, by its position."""
+        return search_body(self.collection.queries[query], self.vectors[query], technique, size)
+
+    def grades(self, query: int) -> Grades:
+        """The ids that are judged for a query."""
+        return {self.collection.document_ids[row]: grade for row, grade in self.collection.grades[query].items()}
+
+    def hits(self, body: Body) -> list[str]:
+        """Ids of a search's hits, best first."""
+        return [hit["_id"] for hit in self.client.search(index=self.index, body=body)["hits"]["hits"]]
+
+    def in_session(self, query: int, body: Body, marked: Sequence[str], grades: Grades) -> Body:
+        """The body as a new session with these marks has it rewritten."""
+        session, text = uuid.uuid4().hex, self.collection.queries[query]
+        relevant = [id for id in marked if grades.get(id, 0) > 0]
+        marks = {"relevant": relevant, "irrelevant": [id for id in marked if id not in relevant]}
+        self._post("feedback", session=session, index=self.index, query=text, **marks)
+        asked = {**body, "ext": {"ml_inference": {"query": text, "session": session}}}
+        answer = self._post("rewrite", index=self.index, body=asked)
+        if answer["resift"]["outcome"] != "rewritten":
+            raise RuntimeError(f"{self.name}, {text!r}: {answer['resift']}")
+        return {name: value for name, value in answer["body"].items() if name != "ext"}
+
+    def _post(self, path: str, **body: Any) -> Any:
+        answer = self.reranker.post(f"/v1/{path}", json=body)
+        if answer.status_code != 200:
+            raise RuntimeError(f"/v1/{path}: {answer.status_code} {answer.get_data(as_text=True)[:300]}")
+        return answer.get_json()
+
+
+def numbers(row: Any) -> list[float]:
+    """A vector as JSON has it."""
+    return [round(float(value), 6) for value in row]
+
+
+def residual(hits: Sequence[str], grades: Grades, marked: Ids[str], condensed: bool) -> float:
+    """nDCG@10 x 100 of the hits without the marked ones; NaN if no relevant document is left."""
+    left = [id for id in hits if id not in marked and (id in grades or not condensed)]
+    return 100 * ndcg_at(
+        [grades.get(id, 0) for id in left], [grade for id, grade in grades.items() if id not in marked], PAGE
+    )
+
+
+@dataclass
+class Figures:
+    """Of the queries with so many marks: nDCG before and in the session, and how many relevant marks were on page one
+    and still are."""
+
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    shown: int = 0
+    stayed: int = 0
+
+    def add(self, searched: Searched, query: int, plain: Sequence[str], count: int, technique: str) -> None:
+        """Mark the first ``count`` hits of the ``plain`` search and search again."""
+        grades, condensed = searched.grades(query), searched.name in CONDENSED
+        marked = [id for id in plain if id in grades or not condensed][:count]
+        before = residual(plain, grades, marked, condensed)
+        if not marked or np.isnan(before):
+            return
+        hits = searched.hits(searched.in_session(query, searched.body(query, technique), marked, grades))
+        self.before.append(before)
+        self.after.append(residual(hits, grades, marked, condensed))
+        shown = {id for id in marked if grades.get(id, 0) > 0} & set(plain[:PAGE])
+        self.shown += len(shown)
+        self.stayed += len(shown & set(hits[:PAGE]))
+
+    def cells(self) -> list[str]:
+        """Mean before, mean gain, its interval, and the part that stayed."""
+        gains = np.subtract(self.after, self.before)
+        low, high = bootstrap_mean(gains, np.random.default_rng(0))
+        return [
+            f"{np.mean(self.before):.1f}",
+            f"{gains.mean():+.1f}",
+            f"[{low:+.1f}, {high:+.1f}]",
+            f"{100 * self.stayed / max(1, self.shown):.0f} %",
+        ]
+
+
+def print_worth(url: str, names: Sequence[str], store: str) -> None:
+    """A row for each technique, collection and number of marks."""
+    print("| mixed by | collection | marks | unmarked | gain | 95 % | page one |\n|---|---|---|---|---|---|---|")
+    collections = [Searched(url, name, store) for name in names]
+    for technique, searched in product(TECHNIQUES, collections):
+        figures = {count: Figures() for count in MARKS}
+        for query in range(len(searched.collection.queries)):
+            plain = searched.hits(searched.body(query, technique))
+            for count, those in figures.items():
+                those.add(searched, query, plain, count, technique)
+        for count, those in figures.items():
+            print("|", " | ".join((technique, searched.name, str(count), *those.cells())), "|", flush=True)
+
+
+def print_cost(url: str, name: str, rounds: int, store: str) -> None:
+    """The time of a hybrid search's rewritten body beside that of the body as it was, in the engine alone."""
+    searched, client = Searched(url, name, store), Client(url)
+    plain = [searched.body(query, size=PAGE) for query in range(len(searched.collection.queries))]
+    rewritten = []
+    for query, body in enumerate(plain):
+        rewritten.append(searched.in_session(query, body, searched.hits(body)[:COST_MARKS], searched.grades(query)))
+    path, times = f"/{searched.index}/_search", np.zeros((WARM + rounds, len(plain), 2))
+    for turn, query, way in np.ndindex(times.shape):
+        # in turn, so that whatever else the machine does meets both
+        times[turn, query, way] = 1000 * seconds(client.post, path, (plain, rewritten)[way][query])
+    times = times[WARM:]
+    medians, fastest = np.median(times, axis=1), np.median(times.min(axis=0), axis=0)
+    found = Spread.of(list(medians[:, 1] / medians[:, 0]))
+    print(
+        f"{name}, {len(searched.collection.documents)} documents, {len(plain)} queries, {COST_MARKS} marks each, "
+        f"{DEPTH} hits of each list\n"
+        f"hybrid, p50: {np.median(medians[:, 0]):.1f} ms; of each query's fastest: {fastest[0]:.1f} ms\n"
+        f"in a session, p50: {found.median:.2f} times that ({found.low:.2f} to {found.high:.2f}, quartiles of {rounds} "
+        f"rounds); of each query's fastest: {fastest[1] / fastest[0]:.2f}"
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """What the arguments ask for."""
+    quick, names = "--quick" in arguments, [one for one in arguments if not one.startswith("-")]
+    with tempfile.TemporaryDirectory() as folder:
+        url, store = opensearch_url(), f"{folder}/sessions.db"
+        if names[:1] == ["cost"]:
+            print_cost(url, "vaswani", QUICK_ROUNDS if quick else ROUNDS, store)
+        else:
+            print_worth(url, names or (["medline"] if quick else COLLECTIONS), store)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

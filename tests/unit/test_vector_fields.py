@@ -1,0 +1,53 @@
+"""The fields of vectors and tokens that a mapping has, whoever made them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resift.contracts.documents import IndexInfo, VectorField
+from resift.plugin.opensearch.mappings import vector_fields
+
+KNN = {"type": "knn_vector", "dimension": 3, "method": {"space_type": "innerproduct"}}
+
+
+def fields_of(**properties: Any) -> dict[str, VectorField]:
+    return dict(vector_fields({"properties": properties}))
+
+
+def test_vectors_are_found_wherever_they_stand() -> None:
+    found = fields_of(
+        v={**KNN, "space_type": "cosinesimil"},
+        bits={"type": "knn_vector", "dimension": 16, "data_type": "BINARY"},
+        numbers={"type": "float"},
+        meta={"properties": {"v": KNN}},
+        parts={"type": "nested", "properties": {"inner": {"properties": {"v": KNN}}}},
+        tokens={"type": "rank_features"},
+        trained={"type": "knn_vector", "model_id": "m"},
+    )
+    assert found == {
+        "v": VectorField("v", dim=3, space="cosinesimil"),
+        "bits": VectorField("bits", "binary", 16),
+        "meta.v": VectorField("meta.v", dim=3, space="innerproduct"),
+        "parts.inner.v": VectorField("parts.inner.v", dim=3, nested=True, space="innerproduct"),
+        "tokens": VectorField("tokens", "tokens"),
+        "trained": VectorField("trained"),
+    }
+
+
+def test_a_semantic_field_has_its_vectors_beside_it_and_names_their_model() -> None:
+    info = {"properties": {"model": {"properties": {"id": {"type": "keyword"}}}, "embedding": KNN}}
+    found = fields_of(said={"type": "semantic", "model_id": "m", "search_model_id": "s"}, said_semantic_info=info)
+    where = "said_semantic_info.embedding"
+    assert found["said"] == VectorField(where, dim=3, model="s", space="innerproduct")
+    assert found[where] == VectorField(where, dim=3, space="innerproduct")
+    chunks = {"properties": {"chunks": {"type": "nested", "properties": {"embedding": KNN}}}}
+    named = {"type": "semantic", "model_id": "m", "semantic_info_field_name": "elsewhere"}
+    assert fields_of(said=named, elsewhere=chunks)["said"].nested
+
+
+def test_of_several_indices_those_fields_are_known_in_which_they_agree() -> None:
+    one, two = VectorField("v", dim=3), VectorField("v", dim=4)
+    mapped = [{"v": one, "w": one}, {"v": two, "x": one}, {"v": one}]
+    infos = [IndexInfo(f"i{n}", (), None, None, None, (f"i{n}",), mapped=each) for n, each in enumerate(mapped)]
+    assert IndexInfo.combine("i*", infos).mapped == {"w": one, "x": one}
+    assert IndexInfo.combine("i*", [infos[0], infos[2]]).mapped == {"v": one, "w": one}
