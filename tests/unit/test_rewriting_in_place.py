@@ -406,9 +406,7 @@ def without_additions(clause: Any) -> Any:
 @given(
     st.one_of(
         CLAUSES,
-        st.fixed_dictionaries(
-            {"hybrid": st.fixed_dictionaries({"queries": st.lists(CLAUSES, max_size=3)})}
-        ),
+        st.fixed_dictionaries({"hybrid": st.fixed_dictionaries({"queries": st.lists(CLAUSES, max_size=3)})}),
     )
 )
 def test_nothing_but_scores_changes(query: Any) -> None:
