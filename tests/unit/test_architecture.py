@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
     "integrations": {GROUND, "vectors", "ranking", "contracts", "rewriting", "plugin", "library"},
 }
-JOINS_THE_PARTS = {"cli", "commands", "library", "__init__", "__main__"}  # "commands" are those of the lab
+JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
     "torch": "resift/lab/training",
     "sentence_transformers": "resift/lab/training",
@@ -62,8 +62,6 @@ def room_of(module: str) -> str:
     parts = module.split(".")[1:]
     if not parts:
         return "__init__"
-    if parts[:2] == ["lab", "commands"]:
-        return "commands"
     if parts[0] in MAY_IMPORT or parts[0] in JOINS_THE_PARTS:
         return parts[0]
     return GROUND if len(parts) == 1 else parts[0]
