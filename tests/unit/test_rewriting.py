@@ -98,6 +98,27 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     assert clauses_of(found.body, "script_score") == []
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ({"match": {"title": "fire"}}, ["title"]),
+        ({"query_string": {"query": "fire"}}, ["*"]),
+        ({"match_all": {}}, ["*"]),
+    ],
+)
+def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
+    found = rewrite({"query": query}, [], replace(SESSION, kept={}), SETTINGS)
+    assert {tuple(clause["fields"]) for clause in clauses_of(found.body["rescore"], "multi_match")} == {tuple(fields)}
+
+
+@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
+def test_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
+    body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, **more}
+    found = rewritten(body, replace(SESSION, vector=None, mask=None))
+    assert asked_words(found.body["query"])
+    assert found.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
+
+
 def test_an_index_without_vectors_has_the_words_alone() -> None:
     wordy = replace(SESSION, vector=None, mask=None, kept={})
     found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
