@@ -49,12 +49,12 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
-    is_better = holds_better(body.get("query"))
-    obstacle = _untouchable(body, None if is_better else knowledge)
+    in_place = holds_better(body.get("query")) or _takes_words(body, knowledge, settings)
+    obstacle = _untouchable(body, None if in_place else knowledge)
     if obstacle is not None:
         return Rewritten(body, obstacle, knowledge, settings, is_changed=False)
     obstacle = _unrescorable(body)
-    if is_better:
+    if in_place:
         return change_in_place(body, fields, knowledge, settings, _by_score(body, first=True), obstacle is None)
     rewriting = _Rewriting(body, fields, knowledge, settings)
     if obstacle is not None:
@@ -93,6 +93,14 @@ def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
 def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """The same of a judged document that keeps its place."""
     return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
+
+
+def _takes_words(body: Body, knowledge: Knowledge, settings: RewriteSettings) -> bool:
+    """Whether words are all that is added, and the query's clauses take them: OpenSearch rescores no scroll, and fails
+    at the second page of one that reads a single shard."""
+    if knowledge.vector is not None or not knowledge.terms or settings.widen or "min_score" in body:
+        return False
+    return asked_fields(body.get("query")) is not None
 
 
 def _untouchable(body: Body, knowledge: Knowledge | None) -> Outcome | None:
