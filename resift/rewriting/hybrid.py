@@ -13,7 +13,7 @@ from typing import Any
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
-from resift.rewriting.clauses import document_clauses, named_bool, plain_bool
+from resift.rewriting.clauses import document_clauses, highlighted, named_bool, plain_bool
 from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
@@ -73,10 +73,8 @@ def change_in_place(
         **body,
         "query": _named(made, hidden),
         **({"rescore": rescores(body, demotion(settings.window, last))} if last else {}),
+        **(highlighted(body, _texts_of(query)) if change.has_words else {}),
     }
-    if change.has_words and isinstance(body.get("highlight"), Mapping):
-        # what the session's words match is not what was asked for
-        whole["highlight"] = {"highlight_query": query, **body["highlight"]}
     change.notes += [Note(Outcome.MARKS_GONE, knowledge.gone)] * bool(knowledge.gone)
     return Rewritten(whole, _outcome(change.notes, knowledge), knowledge, settings, change.notes, in_place=True)
 
@@ -93,6 +91,12 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
     if not outcomes and not knowledge.notes:
         return Outcome.REWRITTEN
     return outcomes.pop() if len(outcomes) == 1 and not knowledge.notes else Outcome.IN_PART
+
+
+def _texts_of(clause: Any) -> Any:
+    """A clause without vectors and tokens, which highlights need not have encoded once more."""
+    is_vector = VectorQuery.read(clause) or SparseQuery.read(clause)
+    return {"match_none": {}} if is_vector else changed(clause, _texts_of)
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:

@@ -97,7 +97,8 @@ class VectorQuery:
         distinction = own.distinction(query)
         vector = own.moved(query, distinction)
         boost = self.settings.get("boost", 1.0)
-        return Moved(self._with(field, vector), distinction, boost * own.bonus(vector, distinction, field.space))
+        bonus = own.bonus(vector, distinction, field.space) * (boost if isinstance(boost, (int, float)) else 1.0)
+        return Moved(self._with(field, vector), distinction, bonus)
 
     def _with(self, field: VectorField, vector: Floats) -> Body:
         if field.kind == "byte":

@@ -196,7 +196,7 @@ def asked_fields(clause: Any) -> list[str] | None:
 
 def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
     named = inner.get("fields") or inner.get("default_field") or []
-    return [named] if isinstance(named, str) else [name for name in named if isinstance(name, str)]
+    return [name for name in _as_list(named) if isinstance(name, str)]
 
 
 def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
@@ -205,7 +205,7 @@ def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
         return None
     ((name, asked),) = inner.items()
     boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
-    return [name if boost == 1 else f"{name}^{boost:g}"]
+    return [f"{name}^{boost:g}" if isinstance(boost, (int, float)) and boost != 1 else name]
 
 
 def text_length(text: str) -> float:

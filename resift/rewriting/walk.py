@@ -34,11 +34,12 @@ def kind_of(clause: Any) -> str | None:
 
 
 def is_malformed(query: Any) -> bool:
-    """Whether a query is no clause, or a ``hybrid`` one of no list."""
+    """Whether a query is no clause, or a ``hybrid`` one of nothing."""
     if not isinstance(query, Mapping) or len(query) != 1:
         return True
     inner = query.get("hybrid")
-    return inner is not None and not (isinstance(inner, Mapping) and isinstance(inner.get("queries"), list))
+    queries = inner.get("queries") if isinstance(inner, Mapping) else None
+    return inner is not None and not (isinstance(queries, list) and queries)
 
 
 def scores_by_vectors(clause: Any) -> bool:

@@ -161,6 +161,24 @@ def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Serv
     assert "is not attached" in resift_command("detach", shop.name, opensearch_url, status=2).output
 
 
+def test_a_scroll_of_one_shard_reads_to_its_end(shop: Index, served: Served, opensearch_url: str) -> None:
+    name = f"resift-{shop.name}"
+    shop.cluster.request("POST", f"/{shop.name}/_refresh")
+    resift_command("attach", shop.name, opensearch_url)
+    assert is_rewritten(shop, served, name)
+    one = {"preference": "_shards:0", "scroll": "1m"}
+    body = {"query": WORDS, "size": 2, "ext": {"ml_inference": {"session": "anna"}}}
+    page = shop.cluster.request("POST", f"/{shop.name}/_search", body, search_pipeline=name, **one)
+    assert all("resift" in hit["matched_queries"] for hit in page["hits"]["hits"])
+    total, found = page["hits"]["total"]["value"], list[str]()
+    while hits := page["hits"]["hits"]:
+        found += [hit["_id"] for hit in hits]
+        page = shop.cluster.request("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})
+    shop.cluster.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
+    assert len(found) == len(set(found)) == total > 4
+    resift_command("detach", shop.name, opensearch_url)
+
+
 def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: Served, opensearch_url: str) -> None:
     before, name = contents(shop), f"resift-{shop.name}"
     planned = resift_command("attach", shop.name, opensearch_url, "--dry-run", "--default-pipelines").output
