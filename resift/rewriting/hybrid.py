@@ -60,10 +60,8 @@ def change_in_place(
     query: Body = body["query"]
     change = _Change(query, fields, knowledge, settings)
     ranked = by_score and body.get("min_score") is None
-    made = change.clause(query) if ranked else query
+    made = change.whole(query) if ranked else query
     change.notes += [] if ranked else [Note(Outcome.THRESHOLD if by_score else Outcome.SORTED)]
-    if made is not query and kind_of(query) != "hybrid":
-        made = change.sunk(made)
     hidden = change.judged if settings.judged == "hide" else []
     last = change.judged if settings.judged == "demote" else []
     if last and not (rescorable and kind_of(query) != "hybrid"):
@@ -142,6 +140,11 @@ class _Change:
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
         return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
+
+    def whole(self, query: Body) -> Body:
+        """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""
+        made: Body = self.clause(query)
+        return made if made is query or kind_of(query) == "hybrid" else self.sunk(made)
 
     def clause(self, clause: Any, mixed: bool = False) -> Any:
         """A clause that scores, changed. ``mixed``: whether its scores are normalised beside those of other lists."""
