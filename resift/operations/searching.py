@@ -289,14 +289,25 @@ class Unsearched:
             pipeline = self.found.get(name, {})
             rewriter = Rewriter.read(pipeline)
             if rewriter is not None and rewriter.index in names and index in rewriter.defaults:
-                before = rewriter.defaults[index]
-                yield index, before if before in self.found else None
+                yield index, self._before(index, rewriter)
             elif rewriter is not None and is_made(pipeline) and self._is_clone(index, rewriter.index, names):
                 yield index, rewriter.defaults.get(rewriter.index)
             elif index in recorded:
                 yield index, recorded[index]
-            elif not pipeline and name.startswith(PIPELINE_PREFIX):
-                yield index, None  # as after a snapshot was restored without it
+            elif (not pipeline and name.startswith(PIPELINE_PREFIX)) or (name in self.pipelines and is_made(pipeline)):
+                yield index, None  # as after a snapshot was restored without it, or where a template has set it
+
+    def _before(self, index: str, rewriter: Rewriter) -> str | None:
+        """The default pipeline of an index before all that is detached; its alias may have been attached before it."""
+        seen = list[Rewriter]()
+        while rewriter not in seen:
+            seen.append(rewriter)
+            before = rewriter.defaults[index]
+            earlier = self.pipelines.get(before or "")
+            if earlier is None or index not in earlier.defaults:
+                return before if before in self.found else None
+            rewriter = earlier
+        return None
 
     def _is_clone(self, index: str, attached: str, names: Collection[str]) -> bool:
         """Whether an index has the default pipeline of another one that was attached, whose clone it is."""

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
@@ -133,6 +135,21 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     # each word once: the strongest as alternatives of the query, the others beside it
     assert len(clauses_of(widened, "multi_match")) == len(TERMS)
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
+
+
+def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
+    documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
+    feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
+    known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
+    assert score_factor(known, SETTINGS, "bad", 0) == 0.5
+    assert score_factor(known, SETTINGS, "good", 0) == 1
+    for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
+        (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
+        assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
+    # with vectors of ours the similarity does it, and a smallest score is one of the query itself
+    assert [mode for mode, _ in stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))] == ["multiply"]
+    by_score = {"query": QUERY, "collapse": {"field": "n"}, "min_score": 1}
+    assert rewritten(by_score, known).body == by_score
 
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
