@@ -12,7 +12,7 @@ from pathlib import Path
 from multilingual import figure
 
 from resift import load_model
-from resift.lab.commands.served_search import ServedSearch
+from resift.cli.lab.served_search import ServedSearch
 from resift.lab.evaluation.data import read_collection
 from resift.lab.evaluation.protocol import run_hybrid
 from resift.lab.evaluation.system import Encoder

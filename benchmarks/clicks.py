@@ -21,9 +21,9 @@ from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 import resift
+from resift.cli.demo import corpus_file, load_questions
 from resift.contracts.ubi import timestamp_of
 from resift.ingest.readers import Files, Record
-from resift.lab.commands.demo import corpus_file, load_questions
 from resift.plugin.cluster.install import Installer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app

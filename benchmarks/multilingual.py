@@ -13,8 +13,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from resift.cli.lab.served_search import ServedSearch
 from resift.errors import BadInput
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.protocol import Run, run_hybrid, run_retrieval
 from resift.lab.evaluation.registry import build_system, load_system

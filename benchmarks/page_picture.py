@@ -13,10 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from browser import Page, served, started
 
+from resift.cli.demo import INDEX, QUESTION, corpus_file
 from resift.encoders.registry import load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files
-from resift.lab.commands.demo import INDEX, QUESTION, corpus_file
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 

@@ -13,8 +13,8 @@ from opensearchpy.exceptions import TransportError
 
 from resift import load_model
 from resift.arrays import Floats, batched
+from resift.cli.lab.served_search import ServedSearch
 from resift.contracts.documents import Document
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import read_collection
 from resift.lab.evaluation.protocol import run_hybrid
 from resift.lab.evaluation.registry import build_system

@@ -160,8 +160,8 @@ def set_up(
         undone.callback(installer.uninstall)
         command = ["-m", "resift", "serve", "--workers", str(workers), "--model", str(model.save(folder / "model"))]
         environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
-        pid = _serve(undone, ports[0], [*command, "--engine", url], environment, folder / "log")
-        _serve(
+        pid = serve(undone, ports[0], [*command, "--engine", url], environment, folder / "log")
+        serve(
             undone, ports[1], [str(ROOT / "benchmarks/speed_proxy.py"), "--engine", url], environment, folder / "proxy"
         )
         installer.install()
@@ -170,7 +170,7 @@ def set_up(
         yield setup
 
 
-def _serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:
+def serve(undone: contextlib.ExitStack, port: int, options: list[str], environment: dict[str, str], log: Path) -> int:
     """The process of a server in Python that ends with ``undone``."""
     with log.open("w") as file:
         command = [sys.executable, *options, "--port", str(port)]

@@ -2,7 +2,7 @@
 
 ``python benchmarks/speed_proxy.py --port PORT --engine URL`` serves it by the same HTTP server, the same framework and
 the same client as ``resift serve``. What a search costs through it is what the second trip through HTTP costs, which no
-rewriting can be below.
+rewriting can be below. To search pipelines it gives back each body as it came.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from flask import Flask, Response, request
 from resift.cli.http_server import HttpServer, bind
 from resift.plugin.opensearch.client import call, connect
 from resift.plugin.opensearch.failover import AS_TEXT
+from resift.reranker.api import as_text
 from resift.reranker.config import Config
 
 
@@ -30,6 +31,10 @@ def proxy(engine: str) -> Flask:
     def search(index: str) -> Response:
         text = call(client.search, index=index, body=request.get_data(as_text=True), params={AS_TEXT: True})
         return Response(text, mimetype="application/json")
+
+    @app.post("/v1/rewrite")
+    def rewrite() -> dict[str, str]:
+        return {"body": as_text(request.get_json()["body"])}
 
     return app
 

@@ -29,8 +29,8 @@ import torch
 
 from resift import load_model
 from resift.arrays import Floats
+from resift.cli.lab.served_search import ServedSearch
 from resift.encoders.queries import StaticQueries
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.evaluation.feedback.graded import Graded

@@ -13,7 +13,7 @@ import numpy as np
 from multilingual import figure
 
 from resift import Model, load_model
-from resift.lab.commands.served_search import ServedSearch
+from resift.cli.lab.served_search import ServedSearch
 from resift.lab.evaluation.data import Collection, read_collection
 from resift.lab.evaluation.protocol import run_hybrid
 from resift.lab.evaluation.system import Encoder

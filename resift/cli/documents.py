@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.lab.train_self import adapt_files
 from resift.cli.options import engine_option, fields_option, format_option, json_option, model_option, opened
 from resift.cli.output import print_report, progress_bar
 from resift.cli.paths import NewFile, NewFolder
@@ -22,7 +23,6 @@ from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
-from resift.lab.commands.train_self import adapt_files
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 

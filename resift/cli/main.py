@@ -5,23 +5,23 @@ from __future__ import annotations
 import click
 
 from resift.cli import cluster, documents, indices, search, serve
+from resift.cli.demo import demo
+from resift.cli.encode import encode
 from resift.cli.explain_search import explain_search
+from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
+from resift.cli.lab import vectors, word2doc
+from resift.cli.lab.evaluate import evaluate
+from resift.cli.lab.reranker import reranker_group
+from resift.cli.lab.train import train
+from resift.cli.lab.train_judged import emboost_command, reranker_command
+from resift.cli.lab.train_queries import queries_command
+from resift.cli.lab.train_self import self_command
 from resift.cli.mcp import mcp
 from resift.cli.role import role_command
 from resift.cli.sessions import sessions
 from resift.cli.status import status
-from resift.lab.commands import vectors, word2doc
-from resift.lab.commands.demo import demo
-from resift.lab.commands.encode import encode
-from resift.lab.commands.evaluate import evaluate
-from resift.lab.commands.export import export
-from resift.lab.commands.reranker import reranker_group
-from resift.lab.commands.train import train
-from resift.lab.commands.train_judged import emboost_command, reranker_command
-from resift.lab.commands.train_queries import queries_command
-from resift.lab.commands.train_self import self_command
 from resift.version import __version__
 
 

@@ -26,6 +26,12 @@ def plain_bool(
     return {"bool": {name: list(clauses) for name, clauses in parts.items() if clauses}}
 
 
+def highlighted(body: Body, asked: Body) -> Body:
+    """What a body says of highlights, if anything, for them to be of what was ``asked``, not of a session's words."""
+    highlight = body.get("highlight")
+    return {"highlight": {"highlight_query": asked, **highlight}} if isinstance(highlight, Mapping) else {}
+
+
 def is_named(query: Mapping[str, Any]) -> bool:
     """Whether a query, or one that a ``hybrid`` query is made of, is one of :func:`named_bool`; OpenSearch has filled
     in the defaults of one that comes back to us."""

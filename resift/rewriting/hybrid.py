@@ -13,7 +13,7 @@ from typing import Any
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
-from resift.rewriting.clauses import document_clauses, named_bool, plain_bool, sunk
+from resift.rewriting.clauses import document_clauses, highlighted, named_bool, plain_bool, sunk
 from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
@@ -60,10 +60,8 @@ def change_in_place(
     query: Body = body["query"]
     change = _Change(query, fields, knowledge, settings)
     ranked = by_score and body.get("min_score") is None
-    made = change.clause(query) if ranked else query
+    made = change.whole(query) if ranked else query
     change.notes += [] if ranked else [Note(Outcome.THRESHOLD if by_score else Outcome.SORTED)]
-    if made is not query and kind_of(query) != "hybrid":
-        made = change.sunk(made)
     hidden = change.judged if settings.judged == "hide" else []
     last = change.judged if settings.judged == "demote" else []
     if last and not (rescorable and kind_of(query) != "hybrid"):
@@ -75,10 +73,8 @@ def change_in_place(
         **body,
         "query": _named(made, hidden),
         **({"rescore": rescores(body, demotion(settings.window, last))} if last else {}),
+        **(highlighted(body, _texts_of(query)) if change.has_words else {}),
     }
-    if change.has_words and isinstance(body.get("highlight"), Mapping):
-        # what the session's words match is not what was asked for
-        whole["highlight"] = {"highlight_query": query, **body["highlight"]}
     change.notes += [Note(Outcome.MARKS_GONE, knowledge.gone)] * bool(knowledge.gone)
     return Rewritten(whole, _outcome(change.notes, knowledge), knowledge, settings, change.notes, in_place=True)
 
@@ -95,6 +91,12 @@ def _outcome(notes: Sequence[Note], knowledge: Knowledge) -> Outcome:
     if not outcomes and not knowledge.notes:
         return Outcome.REWRITTEN
     return outcomes.pop() if len(outcomes) == 1 and not knowledge.notes else Outcome.IN_PART
+
+
+def _texts_of(clause: Any) -> Any:
+    """A clause without vectors and tokens, which highlights need not have encoded once more."""
+    is_vector = VectorQuery.read(clause) or SparseQuery.read(clause)
+    return {"match_none": {}} if is_vector else changed(clause, _texts_of)
 
 
 def _named(query: Body, hidden: list[Body]) -> Body:
@@ -138,6 +140,11 @@ class _Change:
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
         return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
+
+    def whole(self, query: Body) -> Body:
+        """A whole query, changed; its irrelevant documents sink, if anything changes."""
+        made: Body = self.clause(query)
+        return made if made is query or kind_of(query) == "hybrid" else self.sunk(made)
 
     def clause(self, clause: Any, mixed: bool = False) -> Any:
         """A clause that scores, changed. ``mixed``: whether its scores are normalised beside those of other lists."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
-from resift.rewriting.clauses import document_clauses, is_named, named_bool, sunk
+from resift.rewriting.clauses import document_clauses, highlighted, is_named, named_bool, sunk
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
@@ -29,7 +29,7 @@ from resift.rewriting.similarity import (
     rescores,
     similarity_clause,
 )
-from resift.rewriting.text import CLAUSES, Parts, text_length, text_parts, word_clauses
+from resift.rewriting.text import CLAUSES, Parts, asked_fields, text_length, text_parts, word_clauses
 from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
 from resift.text import tokenize
@@ -37,29 +37,38 @@ from resift.vectors.similarity import beta_of
 
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
-# Words of a query whose hits cannot be rescored.
-_WORDS_IN_QUERY = 20
+# Words of a query whose hits are not rescored; more of them cost more, and find hardly anything better.
+_WORDS_IN_QUERY = 25
 # Where an index does not say which fields are searched, it is all that it has.
 _UNKNOWN_FIELDS = 50
 
 
 def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
-    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched.
+    """The search body with what ``knowledge`` adds to it, over an index whose text ``fields`` are searched; where it
+    names none, those count that the body's own text clauses look into, or all.
 
     ``body`` is not changed. What is not about the order of hits is in the rewritten body as it was.
     """
-    is_better = holds_better(body.get("query"))
-    obstacle = _untouchable(body, None if is_better else knowledge)
+    in_place = holds_better(body.get("query")) or _takes_words(body, knowledge, settings)
+    obstacle = _untouchable(body, None if in_place else knowledge)
     if obstacle is not None:
         return Rewritten(body, obstacle, knowledge, settings, is_changed=False)
     obstacle = _unrescorable(body)
-    if is_better:
+    if in_place:
         return change_in_place(body, fields, knowledge, settings, _by_score(body, first=True), obstacle is None)
     rewriting = _Rewriting(body, fields, knowledge, settings)
     if obstacle is not None:
         # the words alone still say which of a group of hits is best, or come first
         query = rewriting.query_alone(_by_score(body, first=True))
-        return Rewritten(body if query is None else {**body, "query": query}, obstacle, knowledge, settings)
+        whole = body if query is None else rewriting.with_words(body, query)
+        return Rewritten(whole, obstacle, knowledge, settings)
+    if knowledge.vector is None and settings.judged != "demote":
+        # there are words alone, and in the query they count beyond any window, and for scrolls
+        query = rewriting.query_alone(ranked=True, widened=True)
+        outcome = Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN
+        if query is None:
+            return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
+        return Rewritten(rewriting.with_words(body, query), outcome, knowledge, settings)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
     if not stages and not (rewriting.hidden or knowledge.terms):
         return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
@@ -91,6 +100,14 @@ def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
 def _kept_factor(knowledge: Knowledge, id: str, beta: float) -> float:
     """The same of a judged document that keeps its place."""
     return knowledge.share * similarity_factor(knowledge.similarity, knowledge.kept[id], beta)
+
+
+def _takes_words(body: Body, knowledge: Knowledge, settings: RewriteSettings) -> bool:
+    """Whether words are all that is added, and the query's clauses take them: OpenSearch rescores no scroll, and fails
+    at the second page of one that reads a single shard."""
+    if knowledge.vector is not None or not knowledge.terms or settings.widen or "min_score" in body:
+        return False
+    return asked_fields(body.get("query")) is not None
 
 
 def _untouchable(body: Body, knowledge: Knowledge | None) -> Outcome | None:
@@ -145,6 +162,7 @@ class _Rewriting:
         self.parts = text_parts(query) if settings.widen and self.min_score is None else None
         # the terms' weights are for a query of length 1: this scales them to the query's own length
         length = knowledge.word_weight * text_length(knowledge.text)
+        fields = fields or asked_fields(query) or ()
         width = len(fields) or _UNKNOWN_FIELDS
         self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
         # what the query's own words leave
@@ -184,16 +202,25 @@ class _Rewriting:
             return words
         return [{"bool": {"should": words, "must_not": self._documents(self.wordless)}}]
 
-    def query_alone(self, ranked: bool) -> Body | None:
-        """The query of hits that cannot be rescored: with the session's words if they are ``ranked`` by their scores,
-        and without the documents that are hidden; None where it stays as it is."""
-        words = self.words[: min(_WORDS_IN_QUERY, self.most_in_query)]
+    def query_alone(self, ranked: bool, widened: bool = False) -> Body | None:
+        """The query of hits that are not rescored: with the session's words if they are ``ranked`` by their scores,
+        ``widened`` by the strongest if it may be, and without the documents that are hidden; None where it stays as it
+        is."""
+        first = self.in_query if widened else 0
+        words = self.words[first : min(_WORDS_IN_QUERY, self.most_in_query)]
         is_scored = ranked and self.min_score is None
         words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
-        if not words and not sinking and not self.hidden:
+        if not words and not first and not sinking and not self.hidden:
             return None
+        if first:
+            self.query = self.rewritten_query()
         query = sunk(self._in_place() if words else self.query, sinking, self.knowledge.sinking)
         return named_bool(must=[query], should=words, must_not=self._documents(self.hidden))
+
+    def with_words(self, body: Body, query: Body) -> Body:
+        """The body with a query of :meth:`query_alone`."""
+        # what a widened query found by a word shows it
+        return {**body, "query": query, **({} if self.settings.widen else highlighted(body, self.query))}
 
     def _in_place(self) -> Body:
         """The query, whose score for documents that keep their places counts for their share of the words, too."""
@@ -212,9 +239,6 @@ class _Rewriting:
         factors = self._factors()
         if factors:
             stages.append(rescore(window, {"bool": {"should": factors}} if self.kept else factors[0], "multiply"))
-        if self.sunk:
-            documents = {"bool": {"should": self.sunk}}
-            stages.append(rescore(window, fixed_score(documents, self.knowledge.sinking), "multiply"))
         if self.demoted:
             stages.append(demotion(window, self._documents(self.demoted)))
         return stages

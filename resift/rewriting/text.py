@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField
-from resift.rewriting.walk import boost_of, inner_clauses, kind_of
+from resift.rewriting.walk import inner_clauses, kind_of
 from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 from resift.text import tokenize, word_places
 
@@ -196,7 +196,7 @@ def asked_fields(clause: Any) -> list[str] | None:
 
 def _fields_of_several(inner: Mapping[str, Any]) -> list[str]:
     named = inner.get("fields") or inner.get("default_field") or []
-    return [named] if isinstance(named, str) else [name for name in named if isinstance(name, str)]
+    return [name for name in _as_list(named) if isinstance(name, str)]
 
 
 def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
@@ -204,8 +204,8 @@ def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
     if len(inner) != 1:
         return None
     ((name, asked),) = inner.items()
-    boost = boost_of(asked) if isinstance(asked, Mapping) else 1
-    return [name if boost == 1 else f"{name}^{boost:g}"]
+    boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
+    return [f"{name}^{boost:g}" if isinstance(boost, (int, float)) and boost != 1 else name]
 
 
 def text_length(text: str) -> float:

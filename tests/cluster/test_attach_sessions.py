@@ -161,6 +161,24 @@ def test_nothing_is_written_and_searches_are_rewritten(shop: Index, served: Serv
     assert "is not attached" in resift_command("detach", shop.name, opensearch_url, status=2).output
 
 
+def test_a_scroll_of_one_shard_reads_to_its_end(shop: Index, served: Served, opensearch_url: str) -> None:
+    name = f"resift-{shop.name}"
+    shop.cluster.request("POST", f"/{shop.name}/_refresh")
+    resift_command("attach", shop.name, opensearch_url)
+    assert is_rewritten(shop, served, name)
+    one = {"preference": "_shards:0", "scroll": "1m"}
+    body = {"query": WORDS, "size": 2, "ext": {"ml_inference": {"session": "anna"}}}
+    page = shop.cluster.request("POST", f"/{shop.name}/_search", body, search_pipeline=name, **one)
+    assert all("resift" in hit["matched_queries"] for hit in page["hits"]["hits"])
+    total, found = page["hits"]["total"]["value"], list[str]()
+    while hits := page["hits"]["hits"]:
+        found += [hit["_id"] for hit in hits]
+        page = shop.cluster.request("POST", "/_search/scroll", {"scroll": "1m", "scroll_id": page["_scroll_id"]})
+    shop.cluster.request("DELETE", "/_search/scroll", {"scroll_id": [page["_scroll_id"]]})
+    assert len(found) == len(set(found)) == total > 4
+    resift_command("detach", shop.name, opensearch_url)
+
+
 def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: Served, opensearch_url: str) -> None:
     before, name = contents(shop), f"resift-{shop.name}"
     planned = resift_command("attach", shop.name, opensearch_url, "--dry-run", "--default-pipelines").output
@@ -177,16 +195,17 @@ def test_all_searches_are_rewritten_where_it_is_agreed_to(shop: Index, served: S
     assert (contents(shop), pipeline(shop, name)) == (before, None)
 
 
-PROCESSORS: list[tuple[list[dict[str, Any]], int]] = [
+_COMMON = pytest.mark.since(3, "search-pipeline-common is not published")
+PROCESSORS = [
     ([], 0),
     ([ENRICHER], 1),
-    ([ENRICHER, SCRIPT], 2),
-    ([ENRICHER, FILTER], 1),
-    ([FILTER, ENRICHER], 2),
+    pytest.param([ENRICHER, SCRIPT], 2, marks=_COMMON),
+    pytest.param([ENRICHER, FILTER], 1, marks=_COMMON),
+    pytest.param([FILTER, ENRICHER], 2, marks=_COMMON),
 ]
 
 
-@pytest.mark.parametrize("phase", [NORMALIZATION, pytest.param(RRF, marks=pytest.mark.since(3, "made in 2.19"))])
+@pytest.mark.parametrize("phase", [NORMALIZATION, RRF])
 @pytest.mark.parametrize(("processors", "place"), PROCESSORS, ids=lambda value: str(value)[:40])
 def test_a_pipeline_of_the_users_keeps_all_that_it_has(
     shop: Index,
@@ -228,7 +247,7 @@ def test_a_pipeline_is_named_and_has_to_be_there(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
     named = put_pipeline(shop, made, f"{shop.name}-named", {"response_processors": []})
-    default = put_pipeline(shop, made, f"{shop.name}-default", {"request_processors": [SCRIPT]})
+    default = put_pipeline(shop, made, f"{shop.name}-default", {"request_processors": [ENRICHER]})
     set_default(shop, default)
     before, exact = contents(shop), pipeline(shop, default)
     told = resift_command("attach", shop.name, opensearch_url, "--pipeline", "nope", status=2).output
@@ -373,7 +392,7 @@ def test_indices_of_different_pipelines_want_one_named(
 ) -> None:
     second = Index(cluster, 10)
     try:
-        set_default(shop, put_pipeline(shop, made, f"{shop.name}-p", {"request_processors": [SCRIPT]}))
+        set_default(shop, put_pipeline(shop, made, f"{shop.name}-p", {"request_processors": [ENRICHER]}))
         both = f"{shop.name},{second.name}"
         told = resift_command("attach", both, opensearch_url, status=2).output
         assert "have different default search pipelines" in told
@@ -399,6 +418,7 @@ def test_an_index_that_is_read_only(shop: Index, served: Served, opensearch_url:
         shop.cluster.request("PUT", f"/{shop.name}/_settings", {f"index.blocks.{block}": None})
 
 
+@_COMMON
 def test_a_pipeline_that_was_edited_since_stays_without_ours(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
@@ -459,7 +479,7 @@ def test_what_is_used_by_others_is_not_deleted(
 def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
     shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
-    name = put_pipeline(shop, made, f"{shop.name}-own", {"request_processors": [SCRIPT]})
+    name = put_pipeline(shop, made, f"{shop.name}-own", {"request_processors": [ENRICHER]})
     set_default(shop, name)
     resift_command("attach", shop.name, opensearch_url)
     with pytest.raises(resift.ResiftError, match=f"{name} has searches of {shop.name} rewritten"):
@@ -478,7 +498,7 @@ def test_an_installation_is_not_removed_while_a_pipeline_of_a_user_asks_it(
     (row,) = (row for row in status_rows(served.installer) if row.name == name and row.fix.startswith("resift detach"))
     assert row.state == f"no index {shop.name}"
     resift_command("detach", shop.name, opensearch_url)
-    assert kinds(pipeline(shop, name)) == ["script"]
+    assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
 
 
 def as_in_version_0_1(index: Index, own: tuple[Model, str], url: str, installer: Installer) -> None:

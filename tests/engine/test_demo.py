@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from transcripts import assert_prints
 
+from resift.cli.demo import QUESTION, corpus_file, load_questions
 from resift.cli.main import main
 from resift.ingest.readers import Files, Record
-from resift.lab.commands.demo import QUESTION, corpus_file, load_questions
 
 pytestmark = pytest.mark.usefixtures("here")
 RANKINGS = ("BM25 alone", "with vectors", "in the session")

@@ -12,9 +12,9 @@ from test_late_reranker import client as client
 from test_late_reranker import folder as folder
 from test_late_reranker import late as late
 
+from resift.cli.lab.reranker import put_into_service
 from resift.contracts.engine import Engine
 from resift.errors import CorruptModel
-from resift.lab.commands.reranker import put_into_service
 from resift.ranking.late_interaction import LateInteraction
 
 

@@ -14,13 +14,13 @@ from test_train_reranker import collection
 from test_train_reranker import table as table
 
 from resift import Model, WordVectors
+from resift.cli.lab.reranker import put_into_service, take_out_of_service
 from resift.cli.main import main
 from resift.contracts.engine import Engine
 from resift.encoders.registry import load_model
 from resift.errors import ModelNotFound
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.commands.reranker import put_into_service, take_out_of_service
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.fusion import combine, factors_of

@@ -16,6 +16,7 @@ import pytest
 from reranker_app import ids, post
 from test_joint_search import QUERY, application, both, queries, saved, stored
 from test_library import DOCUMENTS, blocks
+from transcripts import assert_prints
 
 import resift
 from resift import Model
@@ -254,5 +255,5 @@ def test_documented_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: 
     for code, expected in blocks("docs/agents.md"):
         with redirect_stdout(StringIO()) as output:
             exec(code, names)
-        assert output.getvalue() == expected, code
+        assert_prints(output.getvalue(), expected)
     names["news"].library.close()

@@ -72,7 +72,7 @@ def test_pooling_of_means(folder: str, vectors: WordVectors) -> None:
 
 
 def test_repeats_in_another_process(corpus: list[str]) -> None:
-    code = "import sys; from resift.lab.commands.evaluate import evaluate; evaluate()"
+    code = "import sys; from resift.cli.lab.evaluate import evaluate; evaluate()"
     command = [sys.executable, "-c", code, "classes", *corpus, "--encoder", "pv-dbow:5", "--seed", "3", "--json"]
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == loaded(*command[3:-1])
     assert loaded(*command[3:-1]) != loaded(*command[3:-1], "--seed", "4")

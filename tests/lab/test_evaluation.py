@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from evaluation_fixtures import documents, loaded, run, write_lines
 
 from resift import Model
+from resift.cli.lab.evaluate import CLASSES, RETRIEVAL, STS
+from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.lab.commands.evaluate import CLASSES, RETRIEVAL, STS
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import read_classes, read_collection, read_pairs
 from resift.lab.evaluation.protocol import hybrid_scores, run_classes, run_hybrid, run_retrieval
 from resift.lab.evaluation.registry import BASELINES, build_system, load_system

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from resift import WordVectors, build_model
+from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.contracts.documents import Document
 from resift.errors import BadInput
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.evaluation.data import Classes, Collection, read_conversations
 from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.evaluation.feedback.graded import Graded

@@ -14,12 +14,12 @@ from scipy.sparse import csr_matrix
 
 from resift import Model, WordVectors, build_model
 from resift.arrays import Floats
+from resift.cli.lab.served_search import ServedSearch
+from resift.cli.lab.train_self import adapt_files, self_command
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, MissingExtra
 from resift.ingest.readers import Files
-from resift.lab.commands.served_search import ServedSearch
-from resift.lab.commands.train_self import adapt_files, self_command
 from resift.lab.evaluation.feedback.bench import FeedbackBench
 from resift.lab.training.contrastive import fit, info_nce_gradients
 from resift.lab.training.documents import Documents, sample_words

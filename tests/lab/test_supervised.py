@@ -15,8 +15,8 @@ import torch
 from click.testing import CliRunner
 
 from resift import Model, WordVectors, load_model
+from resift.cli.lab.train import train as train_commands
 from resift.errors import BadInput
-from resift.lab.commands.train import train as train_commands
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.boew import RoBoew, class_means, entropy
 from resift.lab.training.documents import segment_counts

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from resift import WordVectors
+from resift.cli.lab.served_search import ServedSearch
 from resift.cli.main import main
 from resift.errors import BadInput
-from resift.lab.commands.served_search import ServedSearch
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.encoders.builders import build_model
 from resift.lab.evaluation.baselines.late_interaction import untrained_reranker

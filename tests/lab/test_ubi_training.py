@@ -10,11 +10,11 @@ from test_train_reranker import collection, table
 from ubi_events import event, query
 
 from resift import Model, WordVectors
+from resift.cli.lab.judged_source import logged_judgements
 from resift.cli.main import main
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.commands.judged_source import logged_judgements
 from resift.lab.evaluation.judged_collection import judged_collection
 from resift.lab.fingerprints import fingerprints, fingerprints_in
 from resift.plugin.connect import open_engine, open_ubi_log

@@ -11,7 +11,7 @@ from browser import Driver, Page, served
 from flask import Flask
 from page_app import QUESTION
 
-from resift.lab.commands.demo import INDEX
+from resift.cli.demo import INDEX
 from resift.reranker import Config, create_app
 
 DOCS = Path(__file__).parents[2] / "docs"

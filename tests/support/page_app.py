@@ -9,9 +9,9 @@ from browser import Driver, Page, served
 from flask import Flask
 
 from resift import Model
+from resift.cli.demo import INDEX, corpus_file
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files, Record
-from resift.lab.commands.demo import INDEX, corpus_file
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import Config, create_app
 

@@ -100,10 +100,40 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
     assert clauses_of(found.body, "script_score") == []
 
 
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ({"match": {"title": "fire"}}, ["title"]),
+        ({"query_string": {"query": "fire"}}, ["*"]),
+        ({"match_all": {}}, ["*"]),
+    ],
+)
+def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
+    found = rewrite({"query": query}, [], replace(SESSION, kept={}), SETTINGS)
+    assert {tuple(clause["fields"]) for clause in clauses_of(found.body["rescore"], "multi_match")} == {tuple(fields)}
+
+
+@pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
+def test_words_in_the_query_are_not_highlighted(more: dict[str, Any]) -> None:
+    body = {"query": QUERY, "highlight": {"fields": {"text": {}}}, **more}
+    found = rewritten(body, replace(SESSION, vector=None, mask=None))
+    assert asked_words(found.body["query"])
+    assert found.body["highlight"] == {"highlight_query": QUERY, "fields": {"text": {}}}
+
+
 def test_an_index_without_vectors_has_the_words_alone() -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None, kept={}), alpha=1, knn=5, widen=True)
-    assert [mode for mode, _ in stages(found)] == ["total"]
-    assert clauses_of(found.body, "knn") == []
+    wordy = replace(SESSION, vector=None, mask=None, kept={})
+    found = rewritten({"query": QUERY}, wordy, alpha=1, knn=5)
+    assert found.outcome is Outcome.REWRITTEN
+    # in the query, not in a rescoring, which scrolls do not have
+    assert set(found.body) == {"query"}
+    assert clauses_of(found.body, "match") == [QUERY["match"]]
+    assert len(clauses_of(found.body, "multi_match")) == len(TERMS)
+    widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True).body
+    assert set(widened) == {"query"}
+    assert clauses_of(widened, "knn") == []
+    # each word once: the strongest as alternatives of the query, the others beside it
+    assert len(clauses_of(widened, "multi_match")) == len(TERMS)
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
 
 
@@ -111,13 +141,10 @@ def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
     documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
     feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
     known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
-    found = rewritten({"query": QUERY}, known)
-    (sinking,) = stages(found)
-    documents_clause = {"bool": {"should": [{"ids": {"values": ["bad"]}}]}}
-    assert sinking == ("multiply", {"constant_score": {"filter": documents_clause, "boost": 0.5}})
     assert score_factor(known, SETTINGS, "bad", 0) == 0.5
     assert score_factor(known, SETTINGS, "good", 0) == 1
-    for more in ({"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
+    more: dict[str, Any]
+    for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
         assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
     # with vectors of ours the similarity does it, and a smallest score is one of the query itself
@@ -299,17 +326,17 @@ def test_the_callers_own_rescoring_comes_first(as_list: bool) -> None:
 
 
 def test_judged_documents_keep_the_place_that_they_have_without_the_session() -> None:
-    for alpha, vector in ((0.5, VECTOR), (0, VECTOR), (0.5, None)):
-        knowledge = replace(SESSION, vector=vector)
+    for alpha in (0.5, 0):
+        knowledge = SESSION
         found = rewritten({"query": QUERY}, knowledge, widen=True, alpha=alpha)
-        beta = 1.0 if alpha and vector is not None else 0.0
+        beta = 1.0 if alpha else 0.0
         others = [{"ids": {"values": ["k"]}}]
         alternatives = found.body["query"]["bool"]["must"][0]["bool"]["should"][1]["bool"]
         (_, words), (mode, factors) = stages(found)
         for part in (alternatives, words["bool"]["should"][0]["bool"]):
             assert part["must_not"] == others
             assert asked_words(part)
-        share = 1 + (1 if vector is not None else 0.5) * sum(weight**2 for weight in TERMS.values()) ** 0.5
+        share = 1 + sum(weight**2 for weight in TERMS.values()) ** 0.5
         fixed = {"filter": {"ids": {"values": ["k"]}}, "boost": pytest.approx(share * np.exp(beta * 1.5), rel=1e-6)}
         *similarity, own = factors["bool"]["should"]
         assert (mode, own) == ("multiply", {"constant_score": fixed})
@@ -318,6 +345,15 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         # its similarity with the moved query says nothing of its score
         assert score_factor(knowledge, settings, "k", -1) == pytest.approx(own["constant_score"]["boost"])
         assert score_factor(knowledge, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
+
+
+def test_without_vectors_documents_judged_for_other_queries_go_without_the_words() -> None:
+    for widen in (False, True):
+        found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
+        lists = [one for one in clauses_of(found.body, "bool") if clauses_of(one.get("should", []), "multi_match")]
+        wordy = [one for one in lists if all("multi_match" in clause for clause in one["should"])]
+        assert wordy
+        assert all("k" in one["must_not"][0]["ids"]["values"] for one in wordy)
 
 
 def test_judged_documents_may_be_hidden_or_come_last() -> None:
@@ -425,7 +461,7 @@ def test_only_query_and_rescoring_change_and_only_once(
     changed = {name for name in {*body, *found.body} if name not in body or found.body.get(name) != body[name]}
     assert changed <= {"query", "rescore"}
     if "rescore" in changed:
-        assert found.is_scored
+        assert found.is_scored or found.in_place
     again = rewrite(found.body, FIELDS, knowledge, chosen)
     assert again.body == found.body
     # what a body matches without being widened is what its own query does
@@ -433,6 +469,9 @@ def test_only_query_and_rescoring_change_and_only_once(
         (asked,) = found.body["query"]["bool"]["must"]
         # among groups documents keep their places by a function of the query's own score
         own = asked["function_score"]["query"] if "rescore" not in changed and "function_score" in asked else asked
+        # words alone are alternatives of the query, which find nothing by themselves
+        if found.in_place and own != body.get("query") and knowledge.terms:
+            (own,) = own["bool"]["must"]
         assert own == body.get("query", {"match_all": {}})
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from resift.cli.lab.options import Fraction
+from resift.cli.lab.settings import set_option
+from resift.cli.lab.systems import SystemChoice, static_queries_option, system_options, warn_unadapted
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
-from resift.lab.commands.options import Fraction
-from resift.lab.commands.settings import set_option
-from resift.lab.commands.systems import SystemChoice, static_queries_option, system_options, warn_unadapted
 from resift.lab.evaluation.feedback.options import FeedbackOptions
 from resift.ranking.feedback import DEFAULT_METHOD
 
@@ -151,7 +151,7 @@ def _bench(
     choice: SystemChoice,
     whole: bool = False,
 ) -> FeedbackBench:
-    from resift.lab.commands.served_search import ServedSearch
+    from resift.cli.lab.served_search import ServedSearch
     from resift.lab.evaluation.feedback.bench import FeedbackBench
 
     system = choice.system()

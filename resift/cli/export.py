@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from resift.cli.lab.judged_source import JudgedSource, sourced
 from resift.cli.options import engine_option, opened
 from resift.cli.paths import NewFile, NewFolder
 from resift.contracts.documents import IndexInfo
@@ -16,7 +17,6 @@ from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import PIPELINE_PREFIX, document_text
 from resift.errors import BadInput
 from resift.files import replace_private
-from resift.lab.commands.judged_source import JudgedSource, sourced
 from resift.lab.evaluation.data import workbench
 from resift.vectors.folder import swapped_in
 

@@ -8,14 +8,8 @@ from typing import Any
 
 import click
 
-from resift.cli.options import fields_option
-from resift.cli.output import progress_bar
-from resift.encoders.model import MODEL_FILE
-from resift.encoders.registry import load_model
-from resift.errors import BadInput
-from resift.ingest.readers import Files
-from resift.lab.commands.corpus_texts import CorpusTexts
-from resift.lab.commands.options import (
+from resift.cli.lab.corpus_texts import CorpusTexts
+from resift.cli.lab.options import (
     WholeNumber,
     option_of,
     out_option,
@@ -23,8 +17,14 @@ from resift.lab.commands.options import (
     weighted_name,
     weighted_names,
 )
-from resift.lab.commands.saved import saved_line
-from resift.lab.commands.settings import set_option
+from resift.cli.lab.saved import saved_line
+from resift.cli.lab.settings import set_option
+from resift.cli.options import fields_option
+from resift.cli.output import progress_bar
+from resift.encoders.model import MODEL_FILE
+from resift.encoders.registry import load_model
+from resift.errors import BadInput
+from resift.ingest.readers import Files
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.distill import distill, read_words

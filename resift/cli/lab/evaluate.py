@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from resift.cli.output import progress_bar
-from resift.errors import BadInput
-from resift.lab.commands.feedback import feedback
-from resift.lab.commands.options import Fraction, shares_of
-from resift.lab.commands.systems import (
+from resift.cli.lab.feedback import feedback
+from resift.cli.lab.options import Fraction, shares_of
+from resift.cli.lab.systems import (
     SystemChoice,
     compare_option,
     static_queries_option,
     system_options,
     warn_unadapted,
 )
+from resift.cli.output import progress_bar
+from resift.errors import BadInput
 
 if TYPE_CHECKING:
     from resift.lab.evaluation.data import Collection
@@ -131,7 +131,7 @@ def retrieval(
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
     never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
     """
-    from resift.lab.commands.served_search import ServedSearch
+    from resift.cli.lab.served_search import ServedSearch
     from resift.lab.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
     from resift.lab.evaluation.report import run_report
 

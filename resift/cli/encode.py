@@ -8,13 +8,13 @@ import click
 import numpy as np
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.lab.corpus_texts import CorpusTexts
 from resift.cli.options import fields_option, format_option, json_option, model_option
 from resift.cli.output import print_report
 from resift.cli.paths import NewFile
 from resift.encoders.registry import load_model
 from resift.files import replaced
 from resift.ingest.readers import Files
-from resift.lab.commands.corpus_texts import CorpusTexts
 
 
 @click.command(epilog="Example: resift encode corpus.jsonl --out vectors.npy")

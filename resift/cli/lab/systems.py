@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from resift.cli.lab.options import seeded
 from resift.cli.options import Command, Decorator, combined, json_option
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
-from resift.lab.commands.options import seeded
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
+from resift.cli.lab.options import checkpoint_beside, out_option, seed_option, seeded, vectors_option
+from resift.cli.lab.settings import set_option
 from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
 from resift.contracts.query_dsl import MAX_RESULTS
 from resift.errors import needs_extra
 from resift.ingest.readers import BadLine, Files, Record
-from resift.lab.commands.options import checkpoint_beside, out_option, seed_option, seeded, vectors_option
-from resift.lab.commands.settings import set_option
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.word2doc.model import Word2Doc
 from resift.vectors.packaged import load_vectors

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
 
+from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import Command, combined, engine_option, opened_store, service_settings, store_option
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
-from resift.lab.commands.options import opened_ubi_log
 from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
 from resift.sessions.clicks import Object, graded_objects, ids_of_objects

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.lab.corpus_texts import CorpusTexts
+from resift.cli.lab.options import out_option, seed_option, vectors_option
+from resift.cli.lab.saved import saved_line
+from resift.cli.lab.settings import set_option
 from resift.cli.options import fields_option
 from resift.cli.output import progress_bar, shown_progress
 from resift.encoders.model import Model
 from resift.ingest.readers import Files
-from resift.lab.commands.corpus_texts import CorpusTexts
-from resift.lab.commands.options import out_option, seed_option, vectors_option
-from resift.lab.commands.saved import saved_line
-from resift.lab.commands.settings import set_option
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt

@@ -11,6 +11,10 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.lab.judged_source import JudgedSource, sourced
+from resift.cli.lab.options import out_option, seed_option, shares_of, weighted_names
+from resift.cli.lab.saved import saved_line
+from resift.cli.lab.settings import set_option
 from resift.cli.options import combined, json_option, opened, search_models
 from resift.cli.output import print_report, progress_bar
 from resift.contracts.documents import IndexInfo
@@ -20,10 +24,6 @@ from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import load_model, load_queries, search_model
 from resift.encoders.residual import SPELLING as EMBOOST_SPELLING
 from resift.errors import BadInput, needs_extra
-from resift.lab.commands.judged_source import JudgedSource, sourced
-from resift.lab.commands.options import out_option, seed_option, shares_of, weighted_names
-from resift.lab.commands.saved import saved_line
-from resift.lab.commands.settings import set_option
 from resift.lab.corpus import DocumentFrequencies
 from resift.lab.evaluation.baselines.late_interaction import SPELLING
 from resift.lab.evaluation.data.parts import SplitCollection, read_split_collection, split_in_blocks
@@ -146,7 +146,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
 
 def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
     """Searches of documents as they are served with a model, and with static queries if there are any."""
-    from resift.lab.commands.served_search import ServedSearch
+    from resift.cli.lab.served_search import ServedSearch
     from resift.lab.evaluation.registry import system_of, taught
     from resift.lab.evaluation.system import Joint
     from resift.lab.training.systems import LEARNERS
@@ -159,7 +159,7 @@ def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -
 
 def _served_index(engine: Engine, info: IndexInfo, model: Model, ids: Sequence[str]) -> Served:
     """Searches of an index as they are served with a model."""
-    from resift.lab.commands.served_search import IndexSearch
+    from resift.cli.lab.served_search import IndexSearch
 
     positions = {id: position for position, id in enumerate(ids)}
     search = IndexSearch(engine, info, model.similarity, model.table.idf, positions)

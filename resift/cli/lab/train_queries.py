@@ -15,16 +15,16 @@ import click
 import numpy as np
 
 from resift.arrays import Floats
+from resift.cli.lab.corpus_texts import CorpusTexts
+from resift.cli.lab.options import out_option, seed_option, vectors_option
+from resift.cli.lab.saved import saved_line, saved_model
+from resift.cli.lab.settings import set_option
 from resift.cli.options import checked_address, fields_option, json_option
 from resift.cli.output import print_report, progress_bar
 from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
-from resift.lab.commands.corpus_texts import CorpusTexts
-from resift.lab.commands.options import out_option, seed_option, vectors_option
-from resift.lab.commands.saved import saved_line, saved_model
-from resift.lab.commands.settings import set_option
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from resift.cli.failures import NOT_RIGHT
+from resift.cli.lab.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
+from resift.cli.lab.saved import saved_line
+from resift.cli.lab.settings import set_option
 from resift.cli.options import combined
 from resift.cli.output import progress_bar
 from resift.errors import needs_extra
-from resift.lab.commands.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
-from resift.lab.commands.saved import saved_line
-from resift.lab.commands.settings import set_option
 from resift.lab.evaluation.data import read_labelled
 from resift.lab.training.options import RnBofOptions, RoBoewOptions
 from resift.lab.vectors.tables import quantized

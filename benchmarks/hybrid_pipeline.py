@@ -1,0 +1,192 @@
+"""What a session costs inside OpenSearch's own hybrid search, in the engine and through the user's search pipeline.
+
+    RESIFT_DATA=… python benchmarks/hybrid_pipeline.py [--documents 400000] [--rounds 15]
+
+Newsgroup messages cut into pieces of twelve words with their subject; vectors are the packaged model's, brought to 64
+numbers by a random projection (seed 0), in a field that is not ours. Ten queries ask for their words and for the 100
+nearest vectors, mixed half and half by a processor of the user's, ten hits each; each has a session of its own, with
+five of its hits marked. The ways take turns, and figures are medians and quartiles of the rounds' ratios to the search
+as it was. An empty pipeline asks a server that gives each body back as it came: the floor of any ``ml_inference``.
+OPENSEARCH_URL names a cluster, by default a node that ends with this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from opensearchpy import OpenSearch
+from ports import free_ports
+from speed_cluster import ROOT, Client, opensearch_url, serve
+from speed_data import pieces
+from speed_search import QUERIES
+from speed_timing import Spread, seconds
+
+from resift import Model, load_model
+from resift.operations.searching import Searches
+from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.install import Installer
+from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.opensearch.engine import OpenSearchEngine
+
+DIM, DEPTH, WARM, BATCH = 64, 100, 3, 2000
+MIXED = {"phase_results_processors": [{"normalization-processor": {}}]}
+WAYS = {
+    "engine": "in a session, the rewritten body sent to the engine",
+    "empty": "through an empty pipeline",
+    "no session": "through the attached pipeline, without a session",
+    "session": "through the attached pipeline, in a session",
+    "rewrite": "/v1/rewrite in a session, alone",
+}
+Body = dict[str, Any]
+
+
+class Corpus:
+    """Documents with vectors in an index of their own, which is removed at the end."""
+
+    def __init__(self, url: str, count: int, name: str, model: Model) -> None:
+        self.client, self.index, self.model = OpenSearch(url, timeout=600), f"{name}-docs", model
+        self.projection = np.random.default_rng(0).normal(size=(model.dim, DIM)) / DIM**0.5
+        method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
+        text, vector = {"type": "text"}, {"type": "knn_vector", "dimension": DIM, "method": method}
+        mappings = {"properties": {"title": text, "text": text, "embedding": vector}}
+        settings = {"index.knn": True, "number_of_shards": 1, "number_of_replicas": 0, "refresh_interval": "-1"}
+        self.client.indices.create(index=self.index, body={"settings": settings, "mappings": mappings})
+        documents = pieces(count)
+        for start in range(0, len(documents), BATCH):
+            self._write(documents[start : start + BATCH], start)
+        self.client.indices.refresh(index=self.index)
+        self.count = len(documents)
+
+    def _write(self, documents: Sequence[tuple[str, str]], start: int) -> None:
+        vectors = self.vectors([" ".join(one) for one in documents])
+        lines: list[str] = []
+        for number, (title, text) in enumerate(documents):
+            found = {"embedding": vectors[number]} if any(vectors[number]) else {}
+            lines += [json.dumps({"index": {"_id": str(start + number)}})]
+            lines += [json.dumps({"title": title, "text": text, **found})]
+        answer = self.client.bulk(body="\n".join(lines) + "\n", index=self.index)
+        if answer["errors"]:
+            raise RuntimeError(f"{answer['items'][0]}")
+
+    def vectors(self, texts: Sequence[str]) -> list[list[float]]:
+        """Vectors of texts, as JSON has them."""
+        rows: list[list[float]] = np.round(self.model.encode(texts) @ self.projection, 5).tolist()
+        return rows
+
+    def body(self, query: str) -> Body:
+        """The user's hybrid search."""
+        two = [
+            {"multi_match": {"query": query, "fields": ["title", "text"]}},
+            {"knn": {"embedding": {"vector": self.vectors([query])[0], "k": DEPTH}}},
+        ]
+        return {"query": {"hybrid": {"queries": two, "pagination_depth": DEPTH}}, "_source": ["title"]}
+
+
+@contextlib.contextmanager
+def attached(url: str, count: int) -> Iterator[dict[str, Callable[[str], Any]]]:
+    """The ways of searching such an index for a query, by their names; all that is made is removed at the end."""
+    name, folder, model = f"bench-{uuid.uuid4().hex[:8]}", Path(tempfile.mkdtemp(prefix="resift-bench-")), load_model()
+    engine = OpenSearchEngine(url, timeout=120)
+    with contextlib.ExitStack() as undone:
+        undone.callback(shutil.rmtree, folder, ignore_errors=True)
+        undone.callback(engine.close)
+        undone.callback(engine.drop_if_exists, f"{name}-docs")
+        corpus, cluster = Corpus(url, count, name, model), Cluster(engine)
+        ports = free_ports(2)
+        ours, proxy = (f"http://127.0.0.1:{port}" for port in ports)
+        environment = {**os.environ, "RESIFT_STORE": str(folder / "sessions.db")}
+        serve(undone, ports[0], ["-m", "resift", "serve", "--workers", "1", "--engine", url], environment, folder / "a")
+        serve(undone, ports[1], [str(ROOT / "benchmarks/speed_proxy.py"), "--engine", url], environment, folder / "b")
+        cluster.request("PUT", f"/_search/pipeline/{name}", MIXED)
+        undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{name}")
+        for kind, address in (("ours", ours), ("empty", proxy)):
+            installer, own = Installer(engine, model, ["text"], address, f"{name}-{kind}"), f"{name}-{kind}-mixed"
+            undone.callback(installer.uninstall)
+            installer.install()
+            cluster.request("PUT", f"/_search/pipeline/{own}", MIXED)
+            undone.callback(cluster.request, "DELETE", f"/_search/pipeline/{own}")
+            remote = RemoteModel(cluster, "rewrite", installer.values)
+            Searches(cluster, corpus.index, own).run(installer.name, remote.model_id)
+        yield _ways(corpus, Client(url), Client(ours), name)
+
+
+def _ways(corpus: Corpus, plain: Client, ours: Client, name: str) -> dict[str, Callable[[str], Any]]:
+    path = f"/{corpus.index}/_search?search_pipeline={name}"
+    bodies = {query: corpus.body(query) for query in QUERIES}
+    for query, body in bodies.items():
+        ids = [hit["_id"] for hit in plain.post(path, body)["hits"]["hits"]]
+        marks = {"relevant": ids[:6:2], "irrelevant": ids[1:5:2]}
+        ours.post("/v1/feedback", {"session": _session(query), "index": corpus.index, "query": query, **marks})
+    asked = {
+        query: {**body, "ext": {"ml_inference": {"query": query, "session": _session(query)}}}
+        for query, body in bodies.items()
+    }
+
+    def rewrite(query: str) -> Any:
+        return ours.post("/v1/rewrite", {"index": corpus.index, "body": asked[query]})
+
+    changed = {}
+    for query in QUERIES:
+        answer = rewrite(query)
+        if answer["resift"]["outcome"] != "rewritten":
+            raise RuntimeError(f"{query!r}: {answer['resift']}")
+        changed[query] = {name: value for name, value in answer["body"].items() if name != "ext"}
+    return {
+        "plain": lambda query: plain.post(path, bodies[query]),
+        "engine": lambda query: plain.post(path, changed[query]),
+        "empty": lambda query: plain.post(f"{path}-empty-mixed", bodies[query]),
+        "no session": lambda query: plain.post(f"{path}-ours-mixed", bodies[query]),
+        "session": lambda query: plain.post(f"{path}-ours-mixed", asked[query]),
+        "rewrite": rewrite,
+    }
+
+
+def _session(query: str) -> str:
+    return query.replace(" ", "-")
+
+
+def measured(ways: dict[str, Callable[[str], Any]], rounds: int) -> dict[str, list[float]]:
+    """p50 in ms of each way in each round, all of them in turn with each query."""
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    order, names = random.Random(0), [*ways]
+    for turn in range(rounds + WARM):
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for query in QUERIES:
+            order.shuffle(names)
+            for way in names:
+                taken[way].append(1000 * seconds(ways[way], query))
+        for way in names if turn >= WARM else ():
+            found[way].append(float(np.median(taken[way])))
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    with attached(opensearch_url(), options.documents) as ways:
+        same = [[hit["_id"] for hit in ways[way](QUERIES[0])["hits"]["hits"]] for way in ("engine", "session", "plain")]
+        if same[0] != same[1] or same[0] == same[2]:
+            raise RuntimeError(f"the pipeline does not do what the engine is sent: {same}")
+        found = measured(ways, options.rounds)
+    print(f"{options.documents} documents; hybrid, p50: {np.median(found['plain']):.1f} ms\n| way | ratio |\n|---|---|")
+    for way, title in WAYS.items():
+        spread = Spread.of([a / b for a, b in zip(found[way], found["plain"], strict=True)])
+        print(f"| {title} | {spread.median:.2f} ({spread.low:.2f}–{spread.high:.2f}) |")
+
+
+if __name__ == "__main__":
+    main()
