@@ -144,8 +144,8 @@ class Searches:
             "settings": {index: {SEARCH: self.pipeline} for index in self.changed},
         }
 
-    def lines(self) -> list[str]:
-        """What is to be done, for people."""
+    def lines(self, vectors: bool = True) -> list[str]:
+        """What is to be done, for people; ``vectors``: whether vectors of ours will reorder the hits."""
         source = self.found.get(self.base or self.pipeline, {})
         lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
@@ -162,7 +162,7 @@ class Searches:
         if self.without:
             named = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
-        if any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
+        if vectors and any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
             told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
             hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
             lines.append(f"  note        {hint}")
@@ -216,7 +216,7 @@ class SearchPlan(Plan):
 
     def lines(self) -> list[str]:
         lines = [f"{self.name}: nothing is written to the index; its searches are rewritten by their sessions"]
-        lines += self.searches.lines()
+        lines += self.searches.lines(bool(self.with_vectors))
         for own, record in self.with_vectors.items():
             models = ", ".join(f"{one.model_name} ({one.model})" for one in record.ready)
             lines.append(f"  vectors     {own} keeps those that it has, of {models}")

@@ -143,7 +143,6 @@ def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
     known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
     assert score_factor(known, SETTINGS, "bad", 0) == 0.5
     assert score_factor(known, SETTINGS, "good", 0) == 1
-    more: dict[str, Any]
     for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
         (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
         assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
