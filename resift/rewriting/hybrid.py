@@ -142,8 +142,8 @@ class _Change:
         return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
 
     def whole(self, query: Body) -> Body:
-        """The whole query, changed."""
-        made = self.clause(query)
+        """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""
+        made: Body = self.clause(query)
         return made if made is query or kind_of(query) == "hybrid" else self.sunk(made)
 
     def clause(self, clause: Any, mixed: bool = False) -> Any:

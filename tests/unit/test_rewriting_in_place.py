@@ -288,6 +288,18 @@ def test_irrelevant_documents_sink_by_their_marks_alone() -> None:
         assert "weight" not in json.dumps(rewritten(KNN, only, judged=judged).body)
 
 
+@pytest.mark.parametrize("boost", ["2.0", None, [1], "x", True])
+def test_a_boost_may_be_a_text_or_nonsense_that_the_engine_refuses(boost: Any) -> None:
+    queries = [
+        {"match": {"title": {"query": "fire", "boost": boost}}},
+        {"knn": {"v": {**KNN["knn"]["v"], "boost": boost}}},
+    ]
+    found = rewritten({"hybrid": {"queries": queries}})
+    assert found.outcome is Outcome.REWRITTEN
+    assert without_sinking(queries_of(found)[0]["bool"]["must"][0]["bool"]["must"][0]) == queries[0]
+    assert ('"title^2"' in json.dumps(found.body)) == (boost == "2.0")
+
+
 def test_documents_come_last_where_lists_are_not_mixed() -> None:
     assert rewritten(KNN, judged="demote").body["rescore"][0]["query"]["score_mode"] == "multiply"
     for query, body in (({"hybrid": {"queries": [TEXT, KNN]}}, {}), (KNN, {"collapse": {"field": "n"}})):
