@@ -373,18 +373,22 @@ def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, ope
     )
 
 
-def test_detaching_an_alias_takes_all_back_that_was_attached_since(
-    shop: Index, served: Served, made: list[str], opensearch_url: str
+def test_detaching_several_indices_takes_all_back_that_was_attached_since(
+    cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
 ) -> None:
-    before, alias = contents(shop), f"{shop.name}-odd"
-    name = put_pipeline(shop, made, f"{shop.name}-theirs", {"request_processors": [SCRIPT]})
-    exact = pipeline(shop, name)
-    resift_command("attach", alias, opensearch_url, "--pipeline", name, "--default-pipelines")
-    resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
-    assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
-    told = resift_command("detach", alias, opensearch_url).output
-    assert f"index.search.default_pipeline of {shop.name} back to unset" in told
-    assert (contents(shop), pipeline(shop, name)) == (before, exact)
+    second = Index(cluster, 10)
+    try:
+        before, both = contents(shop), f"{shop.name},{second.name}"
+        name = put_pipeline(shop, made, f"{shop.name}-theirs", {"request_processors": [SCRIPT]})
+        exact = pipeline(shop, name)
+        resift_command("attach", both, opensearch_url, "--pipeline", name, "--default-pipelines")
+        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
+        resift_command("detach", both, opensearch_url)
+        assert (contents(shop), pipeline(shop, name)) == (before, exact)
+        assert "index.search.default_pipeline" not in second.settings()
+    finally:
+        second.close()
 
 
 def test_indices_of_different_pipelines_want_one_named(
