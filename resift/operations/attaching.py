@@ -280,11 +280,7 @@ class _Attaching:
         return check(self.engine, self.model, entry, documents, False, stop)
 
     def _result(
-        self,
-        written: Written,
-        verified: Verification | None,
-        pipelines: Sequence[str],
-        hints: Sequence[str],
+        self, written: Written, verified: Verification | None, pipelines: Sequence[str], hints: Sequence[str]
     ) -> AttachedIndex:
         entry = self.plan.entry
         rate = written.documents / written.seconds if written.seconds else 0

@@ -58,14 +58,7 @@ class Returned(Result):
 class CopyPlan(Plan):
     """What attaching by a copy ``to`` is about to do. Raises BadInput for what cannot be done."""
 
-    def __init__(
-        self,
-        engine: OpenSearchEngine,
-        name: str,
-        to: str,
-        aliases: Sequence[str],
-        options: Options,
-    ) -> None:
+    def __init__(self, engine: OpenSearchEngine, name: str, to: str, aliases: Sequence[str], options: Options) -> None:
         self.engine, self.cluster, self.to = engine, Cluster(engine), to
         self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
         self.copy = Copy.find(self.cluster, to)

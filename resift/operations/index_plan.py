@@ -130,10 +130,7 @@ def plan_index(
     if known is not None and lacking:
         lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
     free, taken = target.final_pipeline() if defaults and not own else ({}, [])
-    hints = [
-        *taken,
-        *_unrecorded_hints(target),
-    ]
+    hints = [*taken, *_unrecorded_hints(target)]
     return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
 
 

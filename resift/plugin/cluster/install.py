@@ -27,13 +27,7 @@ from resift.plugin.cluster.resources import (
     Resource,
     Script,
 )
-from resift.plugin.cluster.search_pipelines import (
-    all_pipelines,
-    pipeline_name,
-    rewriters,
-    take_out,
-    would_be_deleted,
-)
+from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import pipeline_uses
