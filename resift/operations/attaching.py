@@ -54,38 +54,6 @@ def learned_folder(name: str, options: Options) -> str:
     return options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttachedIndex(Result):
-    """What came of one index: how many ``documents`` got vectors in ``seconds``, and how many were ``refused``.
-
-    Of ``verified`` ones, which are None where the vectors are the index's own, some are ``missing`` a vector or have a
-    ``stale`` one. ``installed`` tells whether the cluster has an installation with the model, ``pipelines`` which kinds
-    the index has, and ``hints`` what could not be made as it was wanted.
-    """
-
-    index: str
-    fields: Sequence[str]
-    vector_field: str
-    documents: int
-    refused: int
-    seconds: float
-    verified: int | None
-    missing: int | None
-    stale: int | None
-    installed: bool
-    pipelines: Sequence[str]
-    hints: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attached(Result):
-    """What came of attaching: the hash of the ``model``, each of the ``indices``, and the search pipeline, if any."""
-
-    model: str
-    indices: list[AttachedIndex]
-    search_pipeline: str | None
-
-
 class AttachPlan(Plan):
     """What attaching is about to do to all indices that ``name`` stands for, of which ``blocked`` may refuse writes.
 
@@ -165,7 +133,7 @@ class AttachPlan(Plan):
         indices = [plan.to_dict() for plan in self.plans]
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Attached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop = stop or Stop()
         if not self.is_current:
             message = f"{self.name!r} stands for other indices by now, as after a rollover"
@@ -184,7 +152,7 @@ class AttachPlan(Plan):
         if not self.is_current:
             lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
         in_order = all(one.in_order for one in found)
-        return Attached(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
+        return Result(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
     def _attach_searches(self, model: Model) -> str | None:
         """Have searches rewritten, if the cluster has an installation for the model; return their pipeline."""
@@ -226,7 +194,7 @@ class _Attaching:
         self.plan = plan._plan(target, model)
         self.is_installed = serving(self.cluster, model.hash) is not None
 
-    def run(self, stop: Stop) -> AttachedIndex:
+    def run(self, stop: Stop) -> Result:
         """Do it."""
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
@@ -281,7 +249,7 @@ class _Attaching:
 
     def _result(
         self, written: Written, verified: Verification | None, pipelines: Sequence[str], hints: Sequence[str]
-    ) -> AttachedIndex:
+    ) -> Result:
         entry = self.plan.entry
         rate = written.documents / written.seconds if written.seconds else 0
         lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
@@ -293,7 +261,7 @@ class _Attaching:
         if wrong:
             lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
-        return AttachedIndex(
+        return Result(
             index=entry.name,
             fields=list(entry.fields),
             vector_field=entry.vector_field,

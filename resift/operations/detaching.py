@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,31 +28,6 @@ from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import pipeline_uses
 from resift.plugin.opensearch.engine import OpenSearchEngine
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetachedIndex(Result):
-    """What came of one index: ``documents`` have no vectors of ``models`` any more, and ``refused`` ones keep theirs.
-
-    ``emptied`` are the fields of these vectors, ``settings`` were put back, and an ``ingest_pipeline`` removed.
-    """
-
-    index: str
-    models: Sequence[str | None]
-    emptied: Sequence[str]
-    settings: Mapping[str, Any]
-    ingest_pipeline: bool
-    documents: int
-    refused: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Detached(Result):
-    """What came of detaching: of ``indices`` with vectors, of ``search_pipelines``, and the ``settings`` put back."""
-
-    indices: list[DetachedIndex]
-    search_pipelines: Mapping[str, str]
-    settings: Mapping[str, Mapping[str, Any]]
 
 
 class DetachPlan(Plan):
@@ -103,7 +77,7 @@ class DetachPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"indices": [one.to_dict() for one in self.indices], **self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Detached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, found = stop or Stop(), []
         planned = self.searches.to_dict()
         self.searches.run()
@@ -112,7 +86,7 @@ class DetachPlan(Plan):
             end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.name}")
         lines = [f"{self.name}: searches are as they were"] if self.searches else []
         lines += [line for one in found for line in one.lines]
-        return Detached(indices=found, **planned, lines=lines, in_order=all(one.in_order for one in found))
+        return Result(lines, all(one.in_order for one in found), indices=found, **planned)
 
 
 class _Detaching:
@@ -159,7 +133,7 @@ class _Detaching:
             lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
         return lines
 
-    def run(self, progress: Progress, stop: Stop) -> DetachedIndex:
+    def run(self, progress: Progress, stop: Stop) -> Result:
         """Do it."""
         target, fields, planned = self.target, self.record.abandoned, self.to_dict()
         if self.is_all:
@@ -177,7 +151,7 @@ class _Detaching:
         lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
         lines += [f"  the field {name} stays in the mapping, empty" for name in fields]
         documents, refused = emptied.documents, len(emptied.refused)
-        return DetachedIndex(**planned, documents=documents, refused=refused, lines=lines, in_order=not refused)
+        return Result(lines, not refused, **planned, documents=documents, refused=refused)
 
 
 def _hash(model: str | None) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -190,16 +189,6 @@ class Searches:
         return pipeline
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchesAttached(Result):
-    """What came of attaching: the search ``pipeline`` that has searches rewritten, and whether they are by now."""
-
-    index: str
-    pipeline: str
-    settings: Mapping[str, Any]
-    rewritten: bool
-
-
 class SearchPlan(Plan):
     """What attaching is about to do to the searches of ``name``. Nothing is written to an index.
 
@@ -234,7 +223,7 @@ class SearchPlan(Plan):
             "install": self.steps,
         }
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> SearchesAttached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         if self.install is not None:
             self.install.run()
         installation = serving(self.cluster)
@@ -249,13 +238,9 @@ class SearchPlan(Plan):
         lines = [f"{self.name}: searches through {pipeline.name} are rewritten by their sessions"]
         if wrong:
             lines.append(f"next: resift serve, where the nodes reach it as {installation.url} (so far: {wrong})")
-        return SearchesAttached(
-            index=self.name,
-            pipeline=pipeline.name,
-            settings=self.searches.to_dict()["settings"],
-            rewritten=not wrong,
-            lines=[*lines, f"undo: resift detach {self.name}"],
-        )
+        lines.append(f"undo: resift detach {self.name}")
+        settings = self.searches.to_dict()["settings"]
+        return Result(lines, index=self.name, pipeline=pipeline.name, settings=settings, rewritten=not wrong)
 
 
 class Unsearched:

@@ -56,16 +56,7 @@ class IndexStatus:
     fix: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Status(Result):
-    """The ``parts`` of an installation as they are, and the vectors in ``indices``; ``model`` is the hash at hand."""
-
-    model: str
-    parts: list[StatusRow]
-    indices: list[IndexStatus]
-
-
-def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
+def status(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """What the cluster at ``url`` has, lacks, or has of another version or model, and how to fix it.
 
     Compared is with what was installed, or with what is given.
@@ -78,7 +69,7 @@ def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
         indices = list(_indices(installer, model, rows))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
     states += [(f"index {one.index}", one.state, one.fix) for one in indices]
-    return Status(
+    return Result(
         model=model.hash,
         parts=parts,
         indices=indices,
