@@ -32,14 +32,13 @@ _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
 @dataclass(frozen=True)
 class Target:
-    """An index as it is: its ``mapping``, its ``settings`` by their flat names, its documents and bytes."""
+    """An index as it is: its ``mapping``, its ``settings`` by their flat names, and how many documents it has."""
 
     cluster: Cluster
     name: str
     mapping: Mapping[str, Any]
     settings: Mapping[str, str]
     documents: int
-    bytes: int
 
     @cached_property
     def record(self) -> IndexRecord:
@@ -232,7 +231,7 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
 def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool) -> Target:
     if name.startswith(".") and not name.startswith(".ds-"):
         raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
-    columns = {"format": "json", "h": "status,pri.store.size", "bytes": "b", "expand_wildcards": "all"}
+    columns = {"format": "json", "h": "status", "expand_wildcards": "all"}
     (row,) = cluster.request("GET", f"/_cat/indices/{quote(name, safe='')}", **columns)
     if row["status"] != "open":
         raise _closed(name)
@@ -250,7 +249,7 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
         raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
     # what is not visible yet would be missing from the plan, and not be found to be encoded
     cluster.request("POST", f"/{quote(name, safe='')}/_refresh")
-    return Target(cluster, name, mapping, settings, cluster.count(name), int(row["pri.store.size"] or 0))
+    return Target(cluster, name, mapping, settings, cluster.count(name))
 
 
 def check_attachable(target: Target) -> None:
