@@ -92,7 +92,7 @@ def plan_index(
     ``fields`` are those that the user names, ``own`` the field that has the vectors already, and ``defaults`` tells
     whether the pipelines are to be the index's. Raises BadInput for what does not fit the index.
     """
-    sources = [hit["_source"] for hit in engine.sample(target.name, _SAMPLE).hits]
+    sources = sampled_sources(engine, target)
     known = target.record.of(model.hash)
     before = target.record.current
     had = known or before
@@ -107,6 +107,11 @@ def plan_index(
         told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
         taken = [*taken, f"{', '.join(target.unrecorded)} {told}"]
     return IndexPlan(target, entry, lacking, free, taken)
+
+
+def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
+    """Some documents of an index, drawn by chance."""
+    return [hit["_source"] for hit in engine.sample(target.name, _SAMPLE).hits]
 
 
 def learned_texts(engine: OpenSearchEngine, plans: Sequence[IndexPlan]) -> list[str]:
