@@ -15,7 +15,8 @@ from test_attach_models import QUERY, Served, old
 from resift.cli.main import main
 from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
 from resift.plugin.cluster.index_pipelines import remove_pipelines
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.similarity import similarity_clause
 
