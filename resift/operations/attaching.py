@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from resift.files import why_not_folder
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
-from resift.operations.adapting import adapt_texts
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
 from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
@@ -31,6 +33,7 @@ from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
 
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
 
@@ -52,6 +55,18 @@ class Options:
 def learned_folder(name: str, options: Options) -> str:
     """Where a model is saved that is learned from the documents of what is attached."""
     return options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
+
+
+def adapt_texts(texts: Sequence[str], vectors: WordVectors, progress: Progress) -> Model | None:
+    """A model adapted to ``texts``; None, with a remark, if it is no better than the untrained ``vectors``."""
+    started = time.perf_counter()
+    model = adapt(texts, vectors, AdaptOptions(), lambda done, total: progress(Step("adapting", done, total)))
+    found = model.table.info["adapted"]
+    remarks = [*adapted_lines(found, time.perf_counter() - started), *warnings(found)]
+    if not found["better"]:
+        remarks.append("warning: adapting made nothing better; the untrained vectors are used")
+    progress(Step("\n".join(remarks)))
+    return model if found["better"] else None
 
 
 class AttachPlan(Plan):

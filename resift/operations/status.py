@@ -20,9 +20,9 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import StatusRow, pipeline_uses
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
