@@ -15,8 +15,8 @@ from resift.errors import BadInput, EngineError, NotFound
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
-from resift.operations.searching import Unsearched, index_settings
-from resift.plugin.cluster.attachment import FINAL, Target, targets
+from resift.operations.searching import Unsearched
+from resift.plugin.cluster.attachment import FINAL, Target, open_indices, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipelines,
@@ -137,7 +137,8 @@ class _Detaching:
         """Do it."""
         target, fields, planned = self.target, self.record.abandoned, self.to_dict()
         if self.is_all:
-            target = target.restore_settings(self.settings)
+            if self.settings:
+                self.cluster.set_index(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
         # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
         target = target.change_record(lambda record: record.without(self.entries))
@@ -162,7 +163,7 @@ def _hash(model: str | None) -> str | None:
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The settings of the indices that a name stands for; none if they are gone, while a pipeline may be there."""
     try:
-        return index_settings(cluster, name)
+        return open_indices(cluster, name)
     except NotFound:
         if name not in [one.index for one in rewriters(cluster).values()]:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -49,13 +49,14 @@ def verify(
             )
         found = _verified(engine, encoder, chosen, repair, progress, stop or Stop())
     names = ("checked", "missing", "stale", "repaired", "unrepaired")
+    nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
     return Result(
         **{name: sum(getattr(one, name) for one in found) for name in names},
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
         not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
-        lines=[line for one in found for line in found_lines(one, repair)] or nothing_lines(others),
+        lines=[line for one in found for line in found_lines(one, repair)] or nothing,
     )
 
 
@@ -75,11 +76,6 @@ def _verified(
         if stop.requested:
             break
     return found
-
-
-def nothing_lines(indices: Iterable[str]) -> list[str]:
-    """That there is nothing to verify in indices, for people."""
-    return [f"index {name} has no vectors of Resift's: nothing to verify" for name in indices]
 
 
 def found_lines(found: Verification, repaired: bool) -> list[str]:

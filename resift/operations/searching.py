@@ -12,6 +12,7 @@ from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
 from resift.ingest.stopping import Stop
 from resift.operations.installing import needed_install, serving
 from resift.operations.plan import Plan, Progress, Result, silent
+from resift.plugin.cluster.attachment import open_indices
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT
 from resift.plugin.cluster.index_record import records
@@ -43,7 +44,7 @@ class Searches:
 
     def __init__(self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False) -> None:
         self.cluster, self.name, self.default, self.own = cluster, name, default, pipeline_name(name)
-        self.settings = index_settings(cluster, name)
+        self.settings = open_indices(cluster, name)
         self.found = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.found:
             known = ", ".join(self.found) or "none"
@@ -185,7 +186,7 @@ class Searches:
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, found, base)
         pipeline.make()
         for index in self.changed:
-            _set_default(self.cluster, index, self.pipeline)
+            self.cluster.set_index(index, {SEARCH: self.pipeline})
         return pipeline
 
 
@@ -324,38 +325,14 @@ class Unsearched:
     def run(self) -> None:
         """Do it."""
         for index, before in self.restored.items():
-            _set_default(self.cluster, index, before)
+            self.cluster.set_index(index, {SEARCH: before})
         for own in self.pipelines:
             take_out(self.cluster, own)
-
-
-def index_settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
-    if _is_system(name):
-        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
-    try:
-        found = cluster.request("GET", f"/{quote(name, safe=',*')}/_settings", flat_settings="true")
-    except EngineError as error:
-        if error.status == 400 and "index_closed" in error.message:
-            raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first") from error
-        raise
-    indices = {own: entry["settings"] for own, entry in sorted(found.items()) if not _is_system(own)}
-    if not indices:
-        raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-    return indices
-
-
-def _is_system(index: str) -> bool:
-    return index.startswith(".") and not index.startswith(".ds-")
 
 
 def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
     """The settings of one index; none if it is gone."""
     try:
-        return index_settings(cluster, index)[index]
+        return open_indices(cluster, index)[index]
     except (NotFound, IndexNotFound, KeyError):
         return {}
-
-
-def _set_default(cluster: Cluster, index: str, pipeline: str | None) -> None:
-    cluster.request("PUT", f"/{quote(index, safe='')}/_settings", {SEARCH: pipeline})

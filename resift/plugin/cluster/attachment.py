@@ -141,8 +141,7 @@ class Target:
         is then."""
         # _meta is replaced as a whole, and what others have recorded since the index was read is not to be lost
         mapping = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
-        settings = self.cluster.request("GET", f"{self.path}/_settings", flat_settings="true")[self.name]["settings"]
-        target = replace(self, mapping=mapping, settings=settings)
+        target = replace(self, mapping=mapping, settings=self.cluster.index_settings(self.name)[self.name])
         record = change(target.record)
         if record == target.record:
             return target
@@ -169,14 +168,12 @@ class Target:
         told = "documents get no vectors as they are written until a pipeline processor of"
         return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
 
-    def set_defaults(self, free: Mapping[str, str]) -> Target:
-        """Set what :meth:`final_pipeline` found free, and record it; return the index as it is then."""
-        if not free:
-            return self
-        before = {setting: self.settings.get(setting) for setting in free}
-        target = self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
-        self.cluster.request("PUT", f"{self.path}/_settings", dict(free))
-        return replace(target, settings={**target.settings, **free})
+    def set_defaults(self, free: Mapping[str, str]) -> None:
+        """Set what :meth:`final_pipeline` found free, and record it."""
+        if free:
+            before = {setting: self.settings.get(setting) for setting in free}
+            self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
+            self.cluster.set_index(self.name, free)
 
     def restored_settings(self) -> dict[str, Any]:
         """The settings that attaching has changed and nobody since, with their values before (None: unset)."""
@@ -195,13 +192,6 @@ class Target:
             return candidate and (found is None or Rewriter.read(found) is not None)
         return candidate and not is_foreign(self.cluster, value.removeprefix(PIPELINE_PREFIX))
 
-    def restore_settings(self, restored: Mapping[str, Any]) -> Target:
-        """Put settings back to what they were (None: unset); return the index as it is then."""
-        if restored:
-            self.cluster.request("PUT", f"{self.path}/_settings", dict(restored))
-        left = {name: restored.get(name, value) for name, value in self.settings.items()}
-        return replace(self, settings={name: value for name, value in left.items() if value is not None})
-
 
 def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
     """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
@@ -209,28 +199,38 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
     Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that
     cannot be attached: nothing was changed then.
     """
-    path = "/" + quote(name, safe=",*")
+    while True:
+        found = open_indices(cluster, name)
+        mappings = cluster.request("GET", f"/{quote(name, safe=',*')}/_mapping")
+        if found.keys() <= mappings.keys():  # none went between the two, as by a rollover
+            break
+    return [
+        _target(cluster, index, mappings[index]["mappings"], settings, index == blocked)
+        for index, settings in found.items()
+    ]
+
+
+def open_indices(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
+    if _is_system(name):
+        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     try:
-        while True:
-            found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
-            mappings = cluster.request("GET", f"{path}/_mapping")
-            if found.keys() == mappings.keys():  # no index came or went between the two, as by a rollover
-                break
+        found = cluster.index_settings(name)
     except EngineError as error:
         if error.status == 400 and "index_closed" in error.message:
             raise _closed(name) from error
         raise
-    if not mappings:
+    indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
+    if not indices:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-    return [
-        _target(cluster, index, mappings[index]["mappings"], found[index]["settings"], index == blocked)
-        for index in sorted(mappings)
-    ]
+    return indices
+
+
+def _is_system(index: str) -> bool:
+    return index.startswith(".") and not index.startswith(".ds-")
 
 
 def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool) -> Target:
-    if name.startswith(".") and not name.startswith(".ds-"):
-        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     columns = {"format": "json", "h": "status", "expand_wildcards": "all"}
     (row,) = cluster.request("GET", f"/_cat/indices/{quote(name, safe='')}", **columns)
     if row["status"] != "open":

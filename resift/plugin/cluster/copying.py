@@ -117,18 +117,16 @@ class Copy:
         properties = _without_vectors(mapping.get("properties", {}))
         self.cluster.request("PUT", f"/{quote(to, safe='')}/_mapping", {"properties": properties})
 
-    def settings(self, index: str) -> dict[str, Any]:
+    def settings(self, index: str) -> Mapping[str, Any]:
         """The settings of an index by their flat names."""
-        answer = self.cluster.request("GET", f"/{quote(index, safe='')}/_settings", flat_settings="true")
-        found: dict[str, Any] = answer[index]["settings"]
-        return found
+        return self.cluster.index_settings(index)[index]
 
     def change_settings(self, index: str, values: Mapping[str, Any]) -> None:
         """Change those settings of an index that are other ones; None unsets one."""
         now = self.settings(index)
         changed = {name: value for name, value in values.items() if now.get(name) != value}
         if changed:
-            self.cluster.request("PUT", f"/{quote(index, safe='')}/_settings", changed)
+            self.cluster.set_index(index, changed)
 
     def block(self, index: str) -> None:
         """Have writes to an index refused; those under way are done when this returns."""
