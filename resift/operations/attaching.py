@@ -35,6 +35,7 @@ from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
+NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
 
 
@@ -241,11 +242,7 @@ class _Attaching:
             return []
         again = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
-            why, command = (
-                "the cluster has no installation for this model",
-                f"resift install{self.folder} --reranker URL",
-            )
-            return [f"no default pipelines were set, since {why}: {command}, then {again}"]
+            return [f"{NOT_INSTALLED}: resift install{self.folder} --reranker URL, then {again}"]
         if self.plan.is_own:
             return []
         if "ingest" not in pipelines:
@@ -265,32 +262,30 @@ class _Attaching:
     def _result(
         self, written: Written, verified: Verification | None, pipelines: Sequence[str], hints: Sequence[str]
     ) -> Result:
-        entry = self.plan.entry
-        rate = written.documents / written.seconds if written.seconds else 0
+        entry, found = self.plan.entry, verified or Verification("")
+        wrong, rate = found.missing + found.stale, written.documents / (written.seconds or 1)
         lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
         lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
-        wrong = verified is not None and bool(verified.missing or verified.stale)
         if verified is not None:
-            found = f"{verified.missing} without a vector, {verified.stale} with a stale one"
-            lines.append(f"  {verified.checked} documents verified: {found}")
+            told = f"{found.missing} without a vector, {found.stale} with a stale one"
+            lines.append(f"  {found.checked} documents verified: {told}")
         if wrong:
             lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
+        names = {"verified": "checked", "missing": "missing", "stale": "stale"}
         return Result(
+            [*lines, *(f"  {hint}" for hint in hints)],
+            not (written.refused or hints or wrong),
             index=entry.name,
             fields=list(entry.fields),
             vector_field=entry.vector_field,
             documents=written.documents,
             refused=len(written.refused),
             seconds=round(written.seconds, 3),
-            verified=verified.checked if verified else None,
-            missing=verified.missing if verified else None,
-            stale=verified.stale if verified else None,
             installed=self.is_installed,
             pipelines=pipelines,
             hints=hints,
-            in_order=not (written.refused or hints or wrong),
-            lines=[*lines, *(f"  {hint}" for hint in hints)],
+            **{name: verified and getattr(verified, one) for name, one in names.items()},
         )
 
 

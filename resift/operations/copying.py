@@ -13,7 +13,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
-from resift.operations.attaching import AttachPlan, Options, learned_folder
+from resift.operations.attaching import NOT_INSTALLED, AttachPlan, Options, learned_folder
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
@@ -177,9 +177,7 @@ class CopyPlan(Plan):
         if (self.options.default_pipelines or self._is_rewritten) and "search" not in kinds:
             command = f"resift install{self.attaching.folder_flag(model)} --reranker URL"
             again = f"{command}, then resift attach {copy.name} --vectors --default-pipelines"
-            hints.append(
-                f"no default pipelines were set, since the cluster has no installation for this model: {again}"
-            )
+            hints.append(f"{NOT_INSTALLED}: {again}")
         return kinds, hints
 
     @property

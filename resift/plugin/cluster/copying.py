@@ -88,11 +88,12 @@ class Copy:
         Raises BadInput where an index template has it made otherwise: the new index is deleted again.
         """
         record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
-        ours = IndexInfo.made_by(model, fields).meta()
-        meta = {**_own_meta(target.mapping), "resift": ours, _META: record.meta()}
-        mapping = {**_without_ours(target), "_meta": meta}
+        ours = {"resift": IndexInfo.made_by(model, fields).meta(), _META: record.meta()}
+        fields_there = target.mapping.get("properties", {})
+        kept = {name: _copied(field, target.has_graph) for name, field in fields_there.items() if not is_ours(name)}
         added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-        mapping["properties"] = {**mapping.get("properties", {}), **added}
+        others = {name: value for name, value in target.mapping.get("_meta", {}).items() if name not in ours}
+        mapping = {**target.mapping, "properties": {**kept, **added}, "_meta": {**others, **ours}}
         settings = _settings(target)
         path = f"/{quote(check_name(name), safe='')}"
         target.cluster.request("PUT", path, {"settings": settings, "mappings": mapping})
@@ -216,21 +217,6 @@ def check_templates(cluster: Cluster, name: str) -> None:
     if aliases:
         message = f"an index template gives an index of the name {name!r} the alias {', '.join(aliases)}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
-
-
-def _own_meta(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``_meta`` of an index without what Resift has recorded there."""
-    return {name: value for name, value in mapping.get("_meta", {}).items() if name not in ("resift", _META)}
-
-
-def _without_ours(target: Target) -> dict[str, Any]:
-    """The mapping of an index without our fields, as one with ``index.knn`` takes it."""
-    properties = _copied_properties(target.mapping.get("properties", {}), target.has_graph)
-    return {**target.mapping, "properties": properties}
-
-
-def _copied_properties(properties: Mapping[str, Any], graph: bool) -> dict[str, Any]:
-    return {name: _copied(field, graph) for name, field in properties.items() if not is_ours(name)}
 
 
 def _without_vectors(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,11 +118,14 @@ class Installer:
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
-        steps += [f"{_change_of(name, value)} (cluster setting)" for name, value in changes.items()]
+        for name, value in changes.items():
+            change = f"append {value[-1]} to {name}" if name == TRUSTED else f"set {name} to {value}"
+            steps.append(f"{change} (cluster setting)")
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
-                raise _foreign(resource)
+                message = f"{resource.kind} {resource.name} exists and is not Resift's"
+                raise EngineError(message, status=409, value=resource.name, expected="another --name")
             if state in ("ok", LAZY) and not (changes and isinstance(resource, IndexTemplate)):
                 continue
             create = f"create {resource.kind} {resource.name}"
@@ -254,12 +257,3 @@ def _check_reranker(url: str) -> None:
         raise BadInput(f"{shown!r} is not a reranker's address", value=shown, expected="http://HOST:PORT")
     if parts.username is not None:  # everybody who may look at the cluster's templates could read it
         raise BadInput(f"the reranker's address {shown} holds a user", value=shown, expected=f"{shown} and --key KEY")
-
-
-def _change_of(name: str, value: Any) -> str:
-    return f"append {value[-1]} to {name}" if name == TRUSTED else f"set {name} to {value}"
-
-
-def _foreign(resource: Resource) -> EngineError:
-    message = f"{resource.kind} {resource.name} exists and is not Resift's"
-    return EngineError(message, status=409, value=resource.name, expected="another --name")

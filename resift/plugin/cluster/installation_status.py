@@ -31,12 +31,13 @@ class _Status:
         self.installer, self.cluster, self.name, self.url = installer, installer.cluster, installer.name, installer.url
 
     def rows(self) -> list[StatusRow]:
+        missing = self.installer.missing_plugins
         return [
             self._reranker_row(),
             *self._setting_rows(),
             *self._resource_rows(),
             *self._left_over_rows(),
-            *self._plugin_rows(),
+            *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
             *index_rows(self.cluster, self.name, self.installer.model),
         ]
 
@@ -138,10 +139,6 @@ class _Status:
         changes = self.installer.setting_changes()
         states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
         return [StatusRow("setting", name, *state) for name, state in states.items()]
-
-    def _plugin_rows(self) -> list[StatusRow]:
-        install = "bin/opensearch-plugin install"
-        return [StatusRow("plugin", name, "missing", f"{install} {name}") for name in self.installer.missing_plugins]
 
 
 def _resource_row(resource: Resource) -> StatusRow:
