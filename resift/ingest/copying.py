@@ -187,7 +187,6 @@ class Mirror:
         self._remove(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}))
 
     def _remove(self, hits: Iterator[Hit]) -> None:
-        """Delete those documents that the source has no longer."""
         with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
             for batch in batched(hits, _IDS):
                 asked = [{"_id": hit["_id"], **_routing(hit)} for hit in batch]

@@ -290,7 +290,6 @@ class _Attaching:
 
 
 def _is_model(path: str | None, model: Model) -> bool:
-    """Whether a folder holds this model."""
     if path is None or not Path(path).is_dir():
         return False
     with suppress(ResiftError):

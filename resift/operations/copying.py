@@ -69,7 +69,6 @@ class CopyPlan(Plan):
         raise BadInput(message, value=info.model, expected=f"--model DIR, its folder, or resift drop {self.to} first")
 
     def _check_copy(self, copy: Copy) -> None:
-        """Raise BadInput if the copy is another index's, or was begun for other aliases."""
         record = copy.record
         if (record.of, record.uuid) != (self.target.name, self.target.settings["index.uuid"]):
             message = f"{self.to!r} is a copy of {record.of}, or of an earlier index of that name"
@@ -91,7 +90,6 @@ class CopyPlan(Plan):
 
     @property
     def _staying(self) -> list[str]:
-        """The aliases of the index that are not moved."""
         answer = self.cluster.request("GET", f"{self.target.path}/_alias")
         return sorted(set(answer[self.target.name]["aliases"]) - set(self.aliases))
 
@@ -182,7 +180,6 @@ class CopyPlan(Plan):
 
     @property
     def _is_rewritten(self) -> bool:
-        """Whether searches of the index are rewritten by default."""
         found = rewriters(self.cluster).get(self.target.settings.get(SEARCH, NONE))
         return found is not None and found.index == self.target.name
 
@@ -298,7 +295,6 @@ def _is_left_blocked(copy: Copy) -> bool:
 
 
 def _take_off(engine: OpenSearchEngine, copy: Copy, progress: Progress) -> None:
-    """Take off the block that a run has left which was killed."""
     if _is_left_blocked(copy):
         copy.write(left=points_of(engine, copy.record.of))
     if (index := unblock(copy)) is not None:

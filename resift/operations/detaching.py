@@ -90,8 +90,6 @@ class DetachPlan(Plan):
 
 
 class _Detaching:
-    """One index whose vectors are taken back."""
-
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
         self.entries = _entries(target, model)
@@ -102,7 +100,6 @@ class _Detaching:
             self._refuse_if_used()
 
     def _refuse_if_used(self) -> None:
-        """Raise EngineError for whatever else names the pipelines that are to go."""
         own = self.target.name
         for use in pipeline_uses(self.cluster, {pipeline_name(own)}, "ingest pipeline"):
             if (use.kind, use.name) != ("index", own) or use.setting not in self.settings:
@@ -156,7 +153,6 @@ class _Detaching:
 
 
 def _hash(model: str | None) -> str | None:
-    """The hash of a model that is named by its folder, or by its hash."""
     return load_model(model).hash if model and Path(model).is_dir() else model
 
 

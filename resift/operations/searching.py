@@ -92,7 +92,6 @@ class Searches:
         return one
 
     def _attached(self, pipeline: Mapping[str, Any] | None) -> str | None:
-        """What a pipeline has the searches of rewritten."""
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
 
@@ -114,7 +113,6 @@ class Searches:
         return all(fnmatchcase(one, self.name) for one in patterns)
 
     def _check(self, base: str | None) -> None:
-        """Raise BadInput for a pipeline that cannot have our processor."""
         if self.pipeline == self.own and self.name in WITHOUT:
             raise BadInput(
                 f"{self.name!r} can have no pipeline of its own", value=self.name, expected="--pipeline NAME"
@@ -331,7 +329,6 @@ class Unsearched:
 
 
 def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
-    """The settings of one index; none if it is gone."""
     try:
         return open_indices(cluster, index)[index]
     except (NotFound, IndexNotFound, KeyError):

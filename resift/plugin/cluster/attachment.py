@@ -276,14 +276,8 @@ def check_versions(target: Target) -> None:
     write refused as one that is late.
     """
     query = {"function_score": {"random_score": {"seed": 7, "field": "_seq_no"}}}
-    body: dict[str, Any] = {
-        "query": query,
-        "size": _LOOKED_AT,
-        "_source": False,
-        "version": True,
-        "seq_no_primary_term": True,
-    }
-    body["search_pipeline"] = "_none"
+    body: dict[str, Any] = {"query": query, "size": _LOOKED_AT, "_source": False, "search_pipeline": "_none"}
+    body |= {"version": True, "seq_no_primary_term": True}
     hits = target.cluster.request("POST", f"{target.path}/_search", body)["hits"]["hits"]
     # OpenSearch itself raises a version by one at a write, and each write of a shard has a number of its own.
     external = [hit for hit in hits if hit["_version"] > hit["_seq_no"] + 1]
@@ -335,7 +329,6 @@ def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _is_like(mapped: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a field that there is can hold the vectors of one that is ``wanted``."""
     method, other = mapped.get("method", {}), wanted.get("method", {})
     return (
         mapped.get("type") == "knn_vector"

@@ -94,7 +94,6 @@ class Installer:
             yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
-        """All but the pipelines of indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:

@@ -128,7 +128,6 @@ class _Status:
         return False
 
     def _sends_key(self) -> bool:
-        """Whether the connectors that are installed carry a key."""
         if self.installer.missing_plugins:
             return False
         return any(RemoteModel(self.cluster, which, self.installer.values).sent_key for which in REMOTE)
