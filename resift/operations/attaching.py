@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
-from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
+from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
@@ -37,20 +36,6 @@ from resift.vectors.table import WordVectors
 
 NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to attach; :func:`resift.attach` says what each of them means."""
-
-    fields: Sequence[str] | None = None
-    model: str | None = None
-    adapt: bool = True
-    field: str | None = None
-    out: str | None = None
-    default_pipelines: bool = False
-    raise_versions: bool = False
-    pipeline: str | None = None
 
 
 def learned_folder(name: str, options: Options) -> str:
@@ -95,7 +80,7 @@ class AttachPlan(Plan):
         if self.model is None and (reason := why_not_folder(Path(self.out))):
             raise BadInput(reason, value=self.out)
         like = self.model or load_model(DEFAULT)
-        self.plans = [self._plan(target, like) for target in self.targets]
+        self.plans = [IndexPlan(engine, target, like, options, self.own) for target in self.targets]
 
     @cached_property
     def searches(self) -> Searches:
@@ -113,10 +98,6 @@ class AttachPlan(Plan):
     def is_current(self) -> bool:
         """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
         return self.engine.resolve(self.name) == [target.name for target in self.targets]
-
-    def _plan(self, target: Target, model: Model) -> IndexPlan:
-        options = self.options
-        return plan_index(self.engine, target, model, options.fields, self.own, options.default_pipelines)
 
     def _known_model(self) -> Model | None:
         """The model to attach with; None if it is to be learned."""
@@ -207,7 +188,7 @@ class _Attaching:
     def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
         self.target, self.model, self.folder = target, model, plan.folder_flag(model)
-        self.plan = plan._plan(target, model)
+        self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own)
         self.is_installed = serving(self.cluster, model.hash) is not None
 
     def run(self, stop: Stop) -> Result:

@@ -13,7 +13,8 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
-from resift.operations.attaching import NOT_INSTALLED, AttachPlan, Options, learned_folder
+from resift.operations.attaching import NOT_INSTALLED, AttachPlan, learned_folder
+from resift.operations.index_plan import Options
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches

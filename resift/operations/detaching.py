@@ -94,7 +94,7 @@ class _Detaching:
         self.cluster, self.target = cluster, target
         self.entries = _entries(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
-        self.is_all = not self.record.ready and self.record.filling is None
+        self.is_all = not self.record.known
         self.settings = {name: one for name, one in target.restored_settings().items() if name == FINAL and self.is_all}
         if self.is_all:
             self._refuse_if_used()
@@ -191,7 +191,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 def _entries(target: Target, model: str | None) -> list[IndexInfo]:
     """The vectors that are to be taken back."""
     record = target.record
-    found = [*record.ready, *([record.filling] if record.filling else [])]
+    found = record.known
     if model is None:
         return [entry for entry in found if record.is_attached(entry)]
     entry = record.of(model)

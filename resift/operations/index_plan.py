@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.encoders.model import Model
 from resift.errors import BadInput
@@ -23,18 +22,42 @@ _NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean
 
 
 @dataclass(frozen=True)
-class IndexPlan:
-    """What is to be done to one index.
+class Options:
+    """How to attach; :func:`resift.attach` says what each of them means."""
 
-    ``entry`` describes the vectors that it gets, which ``lacking`` documents are without. ``defaults`` are the settings
-    that are to be set, and ``hints`` say why others are not, and what else a user should know of the index.
+    fields: Sequence[str] | None = None
+    model: str | None = None
+    adapt: bool = True
+    field: str | None = None
+    out: str | None = None
+    default_pipelines: bool = False
+    raise_versions: bool = False
+    pipeline: str | None = None
+
+
+class IndexPlan:
+    """What is to be done to one index for the vectors of ``model``, or of one that will be made and is like it.
+
+    ``own`` is the index's own field that has them already, if one does. ``entry`` describes the vectors that it gets,
+    which ``lacking`` documents are without. ``defaults`` are the settings that are to be set, and ``hints`` say why
+    others are not, and what else a user should know. Raises BadInput for what does not fit the index.
     """
 
-    target: Target
-    entry: IndexInfo
-    lacking: int
-    defaults: dict[str, str]
-    hints: list[str]
+    def __init__(
+        self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own: str | None
+    ) -> None:
+        self.target, sources, known = target, sampled_sources(engine, target), target.record.of(model.hash)
+        had = known or target.record.current
+        chosen = options.fields or (had.fields if had else ()) or guessed_fields(target, sources)
+        _check_fields(target, chosen, sources)
+        self.entry = target.entry(model, chosen if options.fields or known is None else (), own)
+        self.lacking = 0 if self.is_own else target.documents
+        if known is not None and self.lacking:
+            self.lacking = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
+        self.defaults, self.hints = target.final_pipeline() if options.default_pipelines and not own else ({}, [])
+        if target.unrecorded:
+            told = f"of which _meta tells nothing any more: resift detach {target.name} takes them out"
+            self.hints = [*self.hints, f"{', '.join(target.unrecorded)} has vectors already, {told}"]
 
     @property
     def is_own(self) -> bool:
@@ -57,56 +80,21 @@ class IndexPlan:
     def lines(self) -> list[str]:
         """The plan for people."""
         entry, name = self.entry, self.target.name
-        lines = [f"{name}: {self.target.documents} documents"]
-        lines.append(f"  texts       {', '.join(entry.fields)}")
+        lines = [f"{name}: {self.target.documents} documents", f"  texts       {', '.join(entry.fields)}"]
         if self.is_own:
             lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
         else:
             graph = "with a graph" if self.target.has_graph else "without a graph, which only index.knn gives"
-            lines.append(f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}")
-            lines.append(
-                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and raises "
-                "_version by 1"
-            )
             lines += [
+                f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}",
+                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and "
+                "raises _version by 1",
                 f"  _source     has {entry.vector_field} in answers to GET, and to searches not through Resift",
                 "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
+                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed",
             ]
-            lines.append(
-                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed"
-            )
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
-
-
-def plan_index(
-    engine: OpenSearchEngine,
-    target: Target,
-    model: Model,
-    fields: Sequence[str] | None,
-    own: str | None,
-    defaults: bool,
-) -> IndexPlan:
-    """What is to be done to an index for the vectors of ``model``, or of one that will be made and is like it.
-
-    ``fields`` are those that the user names, ``own`` the field that has the vectors already, and ``defaults`` tells
-    whether the pipelines are to be the index's. Raises BadInput for what does not fit the index.
-    """
-    sources = sampled_sources(engine, target)
-    known = target.record.of(model.hash)
-    before = target.record.current
-    had = known or before
-    chosen = fields or (had.fields if had else ()) or guessed_fields(target, sources)
-    _check_fields(target, chosen, sources)
-    entry = target.entry(model, chosen if fields or known is None else (), own)
-    lacking = 0 if not is_ours(entry.vector_field) else target.documents
-    if known is not None and lacking:
-        lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
-    free, taken = target.final_pipeline() if defaults and not own else ({}, [])
-    if target.unrecorded:
-        told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
-        taken = [*taken, f"{', '.join(target.unrecorded)} {told}"]
-    return IndexPlan(target, entry, lacking, free, taken)
 
 
 def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:

@@ -52,17 +52,13 @@ class Searches:
         used = {index: self._own_default(index) for index in self.settings}
         base = pipeline or self._base({*used.values()})
         self.sharing = [] if base is None else self._sharing(base)
-        self.base = base if base is not None and (self.sharing or self._is_anothers(base)) else None
+        anothers = base is not None and is_made(self.found[base]) and self._attached(self.found[base]) != name
+        self.base = base if self.sharing or anothers else None
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
-        others = self._others(used)
+        now = {index: one.get(SEARCH) for index, one in self.settings.items() if self.pipeline in self.found}
+        others = {index: one for index, one in used.items() if now.get(index) != self.pipeline}
         self.without, self.changed = ([], others) if default else (list(others), {})
-
-    def _others(self, used: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The indices whose default pipeline is another one by now, with that which they have by themselves."""
-        if self.pipeline not in self.found:
-            return dict(used)
-        return {index: one for index, one in used.items() if self.settings[index].get(SEARCH) != self.pipeline}
 
     def _own_default(self, index: str) -> str | None:
         """The default pipeline that an index has by itself, and not by something else that was attached."""
@@ -94,10 +90,6 @@ class Searches:
     def _attached(self, pipeline: Mapping[str, Any] | None) -> str | None:
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
-
-    def _is_anothers(self, pipeline: str) -> bool:
-        """Whether a pipeline was made for an installation, or for something else that was attached."""
-        return is_made(self.found[pipeline]) and self._attached(self.found[pipeline]) != self.name
 
     def _sharing(self, pipeline: str) -> list[PipelineUse]:
         """What else uses a pipeline: other indices, and templates that others will be made by."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
@@ -18,7 +18,7 @@ from resift.operations.installing import InstallationOptions, found_installer, o
 from resift.operations.plan import Result
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
-from resift.plugin.cluster.index_record import IndexRecord, records
+from resift.plugin.cluster.index_record import records
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
@@ -82,7 +82,7 @@ def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) 
     """Each model's vectors in each index, those that searches use first; ``rows`` are the states of the indices."""
     cluster = installer.cluster
     known = records(cluster)
-    pairs = [(record, entry) for record in known.values() for entry in _entries(record)]
+    pairs = [(record, entry) for record in known.values() for entry in record.known]
     counts = _counts(cluster, [entry for _, entry in pairs])
     pipelines, unencoded = _pipelines(cluster, known), _unencoded(cluster)
     for (record, entry), (documents, covered) in zip(pairs, counts, strict=True):
@@ -135,23 +135,19 @@ def _fault(entry: IndexInfo, filling: bool, missing: int, sampled: int, stale: i
     return (f"{stale} of {sampled} vectors belong to another text", mend) if stale else ("ok", "")
 
 
-def _entries(record: IndexRecord) -> tuple[IndexInfo, ...]:
-    return (*record.ready, *([record.filling] if record.filling else []))
-
-
 def _counts(cluster: Cluster, entries: Sequence[IndexInfo]) -> list[tuple[int | None, int]]:
     """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
     searches = []
     for entry in entries:
         covered = {"filter": {"exists": {"field": entry.vector_field}}}
         searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
-    return [_counted(answer) for answer in cluster.searches(searches)]
-
-
-def _counted(answer: dict[str, Any]) -> tuple[int | None, int]:
-    if "aggregations" not in answer:  # an index that is closed is left out, and nothing is searched
-        return None, 0
-    return answer["hits"]["total"]["value"], answer["aggregations"]["covered"]["doc_count"]
+    # an index that is closed is left out, and nothing is searched
+    return [
+        (one["hits"]["total"]["value"], one["aggregations"]["covered"]["doc_count"])
+        if "aggregations" in one
+        else (None, 0)
+        for one in cluster.searches(searches)
+    ]
 
 
 def _unencoded(cluster: Cluster) -> Counter[str]:
