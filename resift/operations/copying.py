@@ -86,18 +86,12 @@ class CopyPlan(Plan):
             "model": self.attaching.model and self.attaching.model.hash,
             "documents": self.target.documents,
             "fields": list(self.plan.entry.fields),
-            "aliases_that_stay": self._staying,
         }
-
-    @property
-    def _staying(self) -> list[str]:
-        answer = self.cluster.request("GET", f"{self.target.path}/_alias")
-        return sorted(set(answer[self.target.name]["aliases"]) - set(self.aliases))
 
     def lines(self) -> list[str]:
         index, new, model = self.target.name, self.to, self.attaching.model
         saved = "learned from these documents, and saved in " + self.attaching.out
-        staying = ", ".join(self._staying)
+        staying = ", ".join(sorted({*self.cluster.aliases(index)}.difference(self.aliases)))
         lines = [
             f"model: {saved if model is None else f'{model.name} ({model.hash})'}",
             f"{index} -> {new}, {'which is there, and is gone on with' if self.copy else 'a new index'}",

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError, NotFound
+from resift.errors import BadInput, NotFound
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
@@ -26,7 +26,7 @@ from resift.plugin.cluster.index_pipelines import (
 )
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 
@@ -97,15 +97,10 @@ class _Detaching:
         self.is_all = not self.record.known
         self.settings = {name: one for name, one in target.restored_settings().items() if name == FINAL and self.is_all}
         if self.is_all:
-            self._refuse_if_used()
-
-    def _refuse_if_used(self) -> None:
-        own = self.target.name
-        for use in pipeline_uses(self.cluster, {pipeline_name(own)}, "ingest pipeline"):
-            if (use.kind, use.name) != ("index", own) or use.setting not in self.settings:
-                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
-                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
-                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
+            own = target.name
+            uses = pipeline_uses(cluster, {pipeline_name(own)}, "ingest pipeline")
+            mine = [use for use in uses if (use.kind, use.name) == ("index", own) and use.setting in self.settings]
+            refuse([use for use in uses if use not in mine], ", if it is a clone")
 
     def to_dict(self) -> dict[str, Any]:
         """What is to be done, for programs."""

@@ -28,7 +28,7 @@ from resift.plugin.cluster.search_pipelines import (
     with_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.usage import PipelineUse, pipeline_uses
+from resift.plugin.cluster.usage import PipelineUse, pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -255,7 +255,10 @@ class Unsearched:
         used = {index: (settings.get(index) or _settings_of(cluster, index)).get(SEARCH, NONE) for index in indices}
         before = {index: restored[SEARCH] for index, restored in recorded.items() if SEARCH in restored}
         self.restored = dict(self._to_restore(dict(sorted(used.items())), before, names))
-        self._refuse_if_used()
+        going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
+        uses = pipeline_uses(cluster, going, "search pipeline")
+        others = [use for use in uses if use.kind != "index" or use.name not in self.restored]
+        refuse(others, ", if it is a clone")
 
     def _to_restore(
         self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
@@ -282,14 +285,6 @@ class Unsearched:
             return index not in self.cluster.engine.resolve(attached)
         except NotFound:
             return True
-
-    def _refuse_if_used(self) -> None:
-        going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
-        for use in pipeline_uses(self.cluster, going, "search pipeline"):
-            if use.kind != "index" or use.name not in self.restored:
-                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
-                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
-                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
 
     def __bool__(self) -> bool:
         return bool(self.pipelines or self.restored)

@@ -150,20 +150,14 @@ class Copy:
             self.write(blocked=None, block_before=None, **changes)
         return index
 
-    def aliases(self, index: str) -> dict[str, dict[str, Any]]:
-        """The aliases of an index: filter, routing and the like of each."""
-        answer = self.cluster.request("GET", f"/{quote(index, safe='')}/_alias")
-        found: dict[str, dict[str, Any]] = answer[index]["aliases"]
-        return found
-
     @property
     def in_service(self) -> bool:
         """Whether the aliases were moved to the copy."""
-        return all(name in self.aliases(self.name) for name in self.record.aliases)
+        return all(name in self.cluster.aliases(self.name) for name in self.record.aliases)
 
     def move_aliases(self, source: str, to: str) -> None:
         """Move the aliases from one index to the other at once, each as it is; those that are not there are made."""
-        found = self.aliases(source)
+        found = self.cluster.aliases(source)
         actions: list[dict[str, Any]] = []
         for name in self.record.aliases:
             if name in found:

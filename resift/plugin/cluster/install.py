@@ -30,7 +30,7 @@ from resift.plugin.cluster.resources import (
 from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource
@@ -239,15 +239,8 @@ class Installer:
                 message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
                 raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
             search |= {name} if rewriter.installation == self.name else set()
-        uses = [
-            *pipeline_uses(self.cluster, ingest, "ingest pipeline"),
-            *pipeline_uses(self.cluster, search, "search pipeline"),
-        ]
-        if uses:
-            shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
-            more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
-            attached = f"resift detach {uses[0].name}, or " if uses[0].kind == "index" else ""
-            raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected=f"{attached}unset it first")
+        uses = pipeline_uses(self.cluster, ingest, "ingest pipeline")
+        refuse([*uses, *pipeline_uses(self.cluster, search, "search pipeline")])
 
 
 def _check_reranker(url: str) -> None:

@@ -50,6 +50,18 @@ def pipeline_uses(cluster: Cluster, pipelines: Collection[str], kind: str) -> li
     return [use for use in _all_uses(cluster) if use.pipeline in pipelines and use.pipeline_kind == kind]
 
 
+def refuse(uses: Sequence[PipelineUse], where: str = "") -> None:
+    """Raise EngineError, status 409, for what names a pipeline that is to go: it would refuse writes or searches.
+
+    ``where`` says which of the indices detaching helps.
+    """
+    if uses:
+        shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
+        more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
+        detach = f"resift detach {uses[0].name}{where}, or " if uses[0].kind == "index" else ""
+        raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected=f"{detach}unset it first")
+
+
 def _all_uses(cluster: Cluster) -> Iterator[PipelineUse]:
     indices = cluster.request("GET", f"/{INDICES}/_settings/{','.join(_SETTINGS)}", flat_settings="true", **ALL)
     for name, entry in indices.items():
@@ -173,10 +185,9 @@ def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
         return False
     query = {"bool": {"should": [{"exists": {"field": field}} for field in properties]}}
     try:
-        found = cluster.request("POST", f"/{index}/_search", {"query": query, "size": 0, "search_pipeline": "_none"})
+        return cluster.count(index, query) == 0
     except EngineError:  # a closed index, of which nothing can be said
         return False
-    return bool(found["hits"]["total"]["value"] == 0)
 
 
 def _fault(
