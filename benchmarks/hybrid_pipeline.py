@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 from opensearchpy import OpenSearch
-from ports import free_ports
-from speed_cluster import ROOT, Client, opensearch_url, serve
+from speed_cluster import ROOT, Client, free_ports, opensearch_url, serve
 from speed_data import pieces
 from speed_search import QUERIES
 from speed_timing import Spread, seconds

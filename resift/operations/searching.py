@@ -134,8 +134,8 @@ class Searches:
             "settings": {index: {SEARCH: self.pipeline} for index in self.changed},
         }
 
-    def lines(self) -> list[str]:
-        """What is to be done, for people."""
+    def lines(self, vectors: bool = True) -> list[str]:
+        """What is to be done, for people; ``vectors``: whether vectors of ours will reorder the hits."""
         source = self.found.get(self.base or self.pipeline, {})
         lines = [f"  pipeline    {self.pipeline}{self._origin()}"]
         processors = with_processor(source, {"resift": {}})["request_processors"]
@@ -152,7 +152,7 @@ class Searches:
         if self.without:
             named = f"search_pipeline={self.pipeline}"
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
-        if any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
+        if vectors and any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
             told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
             hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
             lines.append(f"  note        {hint}")
@@ -196,7 +196,7 @@ class SearchPlan(Plan):
 
     def lines(self) -> list[str]:
         lines = [f"{self.name}: nothing is written to the index; its searches are rewritten by their sessions"]
-        lines += self.searches.lines()
+        lines += self.searches.lines(bool(self.with_vectors))
         for own, record in self.with_vectors.items():
             models = ", ".join(f"{one.model_name} ({one.model})" for one in record.ready)
             lines.append(f"  vectors     {own} keeps those that it has, of {models}")
@@ -268,14 +268,25 @@ class Unsearched:
             pipeline = self.found.get(name, {})
             rewriter = Rewriter.read(pipeline)
             if rewriter is not None and rewriter.index in names and index in rewriter.defaults:
-                before = rewriter.defaults[index]
-                yield index, before if before in self.found else None
+                yield index, self._before(index, rewriter)
             elif rewriter is not None and is_made(pipeline) and self._is_clone(index, rewriter.index, names):
                 yield index, rewriter.defaults.get(rewriter.index)
             elif index in recorded:
                 yield index, recorded[index]
-            elif not pipeline and name.startswith(PIPELINE_PREFIX):
-                yield index, None  # as after a snapshot was restored without it
+            elif (not pipeline and name.startswith(PIPELINE_PREFIX)) or (name in self.pipelines and is_made(pipeline)):
+                yield index, None  # as after a snapshot was restored without it, or where a template has set it
+
+    def _before(self, index: str, rewriter: Rewriter) -> str | None:
+        """The default pipeline of an index before all that is detached; its alias may have been attached before it."""
+        seen = list[Rewriter]()
+        while rewriter not in seen:
+            seen.append(rewriter)
+            before = rewriter.defaults[index]
+            earlier = self.pipelines.get(before or "")
+            if earlier is None or index not in earlier.defaults:
+                return before if before in self.found else None
+            rewriter = earlier
+        return None
 
     def _is_clone(self, index: str, attached: str, names: Collection[str]) -> bool:
         """Whether an index has the default pipeline of another one that was attached, whose clone it is."""

@@ -45,6 +45,14 @@ def is_named(query: Mapping[str, Any]) -> bool:
     return any(isinstance(one, Mapping) and one.get("_name") == NAME for one in everything)
 
 
+def sunk(query: Body, documents: Sequence[Body], factor: float) -> Body:
+    """A query whose scores of some ``documents`` are multiplied by a ``factor`` below 1; it finds what it found."""
+    if not documents:
+        return query
+    functions = [{"filter": one, "weight": round(factor, 4)} for one in documents]
+    return {"function_score": {"query": query, "functions": functions, "score_mode": "first"}}
+
+
 def ids_clause(ids: Sequence[str]) -> Body:
     """The documents with these ids."""
     return {"ids": {"values": list(ids)}}

@@ -13,7 +13,7 @@ from typing import Any
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
-from resift.rewriting.clauses import document_clauses, highlighted, named_bool, plain_bool
+from resift.rewriting.clauses import document_clauses, highlighted, named_bool, plain_bool, sunk
 from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
@@ -60,7 +60,7 @@ def change_in_place(
     query: Body = body["query"]
     change = _Change(query, fields, knowledge, settings)
     ranked = by_score and body.get("min_score") is None
-    made = change.clause(query) if ranked else query
+    made = change.whole(query) if ranked else query
     change.notes += [] if ranked else [Note(Outcome.THRESHOLD if by_score else Outcome.SORTED)]
     hidden = change.judged if settings.judged == "hide" else []
     last = change.judged if settings.judged == "demote" else []
@@ -119,6 +119,8 @@ class _Change:
         relevant = knowledge.judged_here(1)
         self.judged = document_clauses(knowledge.judged, knowledge.homes)
         self.relevant = document_clauses(relevant, knowledge.homes)
+        irrelevant = knowledge.judged_here(-1) if settings.judged == "keep" else []
+        self.irrelevant = document_clauses(irrelevant, knowledge.homes)
         self.others = document_clauses([id for id in knowledge.judged if id not in relevant], knowledge.homes)
         self.moves: dict[int, Moved | Note] = {}
         for clause in vector_clauses(query) if knowledge.feedback is not None else ():
@@ -138,6 +140,11 @@ class _Change:
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
         return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
+
+    def whole(self, query: Body) -> Body:
+        """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""
+        made: Body = self.clause(query)
+        return made if made is query or kind_of(query) == "hybrid" else self.sunk(made)
 
     def clause(self, clause: Any, mixed: bool = False) -> Any:
         """A clause that scores, changed. ``mixed``: whether its scores are normalised beside those of other lists."""
@@ -170,8 +177,10 @@ class _Change:
         """A text clause with the session's words, which find nothing by themselves; irrelevant documents, and those
         that were judged for other queries, go without."""
         asked = asked_fields(clause)
-        if asked is None or not self.knowledge.terms:
+        if asked is None:
             return clause
+        # not among vectors that are mixed: there it would set the smallest score, and press all others together
+        clause = self.sunk(clause) if mixed else clause
         fields = asked or self.fields
         room = max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(self.knowledge.text)))
         length = WORD_WEIGHT * text_length(self.knowledge.text)
@@ -184,3 +193,7 @@ class _Change:
             functions = [{"filter": one, "weight": round(self.share, 4)} for one in self.relevant]
             added = {"function_score": {"query": added, "functions": functions, "score_mode": "first"}}
         return plain_bool([clause], [added])
+
+    def sunk(self, clause: Body) -> Body:
+        """A clause whose irrelevant documents sink."""
+        return sunk(clause, self.irrelevant, self.knowledge.sinking)

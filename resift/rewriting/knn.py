@@ -13,7 +13,7 @@ from resift.contracts.documents import VectorField
 from resift.contracts.query_dsl import Body
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.similarity import numbers
-from resift.rewriting.walk import VECTOR_KINDS, kind_of, scores_by_vectors
+from resift.rewriting.walk import VECTOR_KINDS, boost_of, kind_of, scores_by_vectors
 from resift.sessions.field_knowledge import FieldKnowledge
 
 _K = 10  # of neural, where it names none; knn must
@@ -96,8 +96,7 @@ class VectorQuery:
             return Note(Outcome.OTHER_DIMENSION, self.name)
         distinction = own.distinction(query)
         vector = own.moved(query, distinction)
-        boost = self.settings.get("boost", 1.0)
-        bonus = own.bonus(vector, distinction, field.space) * (boost if isinstance(boost, (int, float)) else 1.0)
+        bonus = boost_of(self.settings) * own.bonus(vector, distinction, field.space)
         return Moved(self._with(field, vector), distinction, bonus)
 
     def _with(self, field: VectorField, vector: Floats) -> Body:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
-from resift.rewriting.clauses import document_clauses, highlighted, is_named, named_bool
+from resift.rewriting.clauses import document_clauses, highlighted, is_named, named_bool, sunk
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
@@ -82,8 +82,15 @@ def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, simil
     beta = _beta(knowledge, settings)
     if settings.judged == "keep" and id in knowledge.kept:
         return _kept_factor(knowledge, id, beta)
+    if id in _sinking_documents(knowledge, settings):
+        return knowledge.sinking
     factor = PROMOTED if settings.judged == "demote" and knowledge.judged and id not in knowledge.judged else 1.0
     return factor * similarity_factor(knowledge.similarity, similarity, beta)
+
+
+def _sinking_documents(knowledge: Knowledge, settings: RewriteSettings) -> list[str]:
+    """The irrelevant documents that keep their places, and that nothing but their marks sinks."""
+    return knowledge.judged_here(-1) if settings.judged == "keep" and knowledge.vector is None else []
 
 
 def _beta(knowledge: Knowledge, settings: RewriteSettings) -> float:
@@ -166,6 +173,7 @@ class _Rewriting:
         # with vectors their similarity says it
         self.wordless = [*self.kept, *(knowledge.judged_here(-1) if knowledge.vector is None else ())]
         self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
+        self.sunk = self._documents(_sinking_documents(knowledge, settings))
 
     def rewritten_query(self) -> Body:
         """The query under our name: widened if it may be, and without the documents that are hidden."""
@@ -200,12 +208,13 @@ class _Rewriting:
         is."""
         first = self.in_query if widened else 0
         words = self.words[first : min(_WORDS_IN_QUERY, self.most_in_query)]
-        words = self._words(words) if ranked and self.min_score is None else []
-        if not words and not first and not self.hidden:
+        is_scored = ranked and self.min_score is None
+        words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
+        if not words and not first and not sinking and not self.hidden:
             return None
         if first:
             self.query = self.rewritten_query()
-        query = self._in_place() if words else self.query
+        query = sunk(self._in_place() if words else self.query, sinking, self.knowledge.sinking)
         return named_bool(must=[query], should=words, must_not=self._documents(self.hidden))
 
     def with_words(self, body: Body, query: Body) -> Body:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField
-from resift.rewriting.walk import inner_clauses, kind_of
+from resift.rewriting.walk import boost_of, inner_clauses, kind_of
 from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 from resift.text import tokenize, word_places
 
@@ -204,8 +204,8 @@ def _field_of_one(inner: Mapping[str, Any]) -> list[str] | None:
     if len(inner) != 1:
         return None
     ((name, asked),) = inner.items()
-    boost = asked.get("boost", 1) if isinstance(asked, Mapping) else 1
-    return [f"{name}^{boost:g}" if isinstance(boost, (int, float)) and boost != 1 else name]
+    boost = boost_of(asked) if isinstance(asked, Mapping) else 1
+    return [name if boost == 1 else f"{name}^{boost:g}"]
 
 
 def text_length(text: str) -> float:

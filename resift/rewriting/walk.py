@@ -33,6 +33,14 @@ def kind_of(clause: Any) -> str | None:
     return kind if isinstance(kind, str) and isinstance(inner, Mapping) else None
 
 
+def boost_of(settings: Mapping[str, Any]) -> float:
+    """The boost that a clause names, as a number or as a text of one, which OpenSearch takes too; 1 without any."""
+    try:
+        return float(settings.get("boost", 1.0))
+    except (TypeError, ValueError):
+        return 1.0  # OpenSearch says itself what is wrong
+
+
 def is_malformed(query: Any) -> bool:
     """Whether a query is no clause, or a ``hybrid`` one of nothing."""
     if not isinstance(query, Mapping) or len(query) != 1:

@@ -31,6 +31,7 @@ from resift.errors import (
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
+from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
 from resift.sessions.field_knowledge import FieldKnowledge, FieldLoader, Needs
 from resift.sessions.samples import Samples
@@ -93,6 +94,12 @@ class Knowledge:
     def word_weight(self) -> float:
         """What the session's words weigh: a half where no vectors of ours say which documents they are about."""
         return WORD_WEIGHT if self.vector is None else 1.0
+
+    @property
+    def sinking(self) -> float:
+        """What the scores of documents that were marked irrelevant to this very query are multiplied with where nothing
+        else sinks them: 1 - e / (1 + e) for an evidence of e."""
+        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.evidence)
 
     def judged_here(self, sign: int) -> list[str]:
         """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""

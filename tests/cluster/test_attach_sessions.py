@@ -342,6 +342,18 @@ def test_an_alias_a_pattern_and_a_data_stream(
     assert f"resift detach {stream}, which it belongs to" in told
     resift_command("detach", stream, opensearch_url)
     assert kinds(pipeline(shop, name)) == ["neural_query_enricher"]
+    # one that names the pipeline that we made: what it has made since belongs to the stream too
+    template["template"]["settings"] = {"index.search.default_pipeline": f"resift-{stream}"}
+    set_default(shop, None, stream)
+    resift_command("attach", stream, opensearch_url, "--default-pipelines")
+    shop.cluster.request("PUT", f"/_index_template/{stream}", template)
+    shop.cluster.request("POST", f"/{stream}/_rollover")
+    told = resift_command("detach", stream, opensearch_url, status=1).output
+    assert f"index template {stream}" in told
+    shop.cluster.request("PUT", f"/_index_template/{stream}", {**template, "template": {"settings": {}}})
+    resift_command("detach", stream, opensearch_url)
+    assert pipeline(shop, f"resift-{stream}") is None
+    assert "default_pipeline" not in json.dumps(shop.cluster.request("GET", f"/{stream}/_settings"))
 
 
 def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, opensearch_url: str) -> None:
@@ -359,6 +371,24 @@ def test_an_index_behind_an_alias_belongs_to_it(shop: Index, served: Served, ope
         None,
         None,
     )
+
+
+def test_detaching_several_indices_takes_all_back_that_was_attached_since(
+    cluster: OpenSearchEngine, shop: Index, served: Served, made: list[str], opensearch_url: str
+) -> None:
+    second = Index(cluster, 10)
+    try:
+        before, both = contents(shop), f"{shop.name},{second.name}"
+        name = put_pipeline(shop, made, f"{shop.name}-theirs", {"request_processors": [SCRIPT]})
+        exact = pipeline(shop, name)
+        resift_command("attach", both, opensearch_url, "--pipeline", name, "--default-pipelines")
+        resift_command("attach", shop.name, opensearch_url, "--default-pipelines")
+        assert shop.settings()["index.search.default_pipeline"] == f"resift-{shop.name}"
+        resift_command("detach", both, opensearch_url)
+        assert (contents(shop), pipeline(shop, name)) == (before, exact)
+        assert "index.search.default_pipeline" not in second.settings()
+    finally:
+        second.close()
 
 
 def test_indices_of_different_pipelines_want_one_named(

@@ -92,10 +92,10 @@ class Secured:
         return {"knn": {"embedding": {"vector": vector, "k": 20}}}
 
 
-def reading(**limits: Any) -> Body:
-    """A role that searches the indices as the service does, with these limits."""
+def reading(asks_models: bool = True, **limits: Any) -> Body:
+    """A role that searches the indices as the service does, with these limits; and may ask models, as neural needs."""
     block: Body = role("serve", [INDEX, PUBLIC], "x", [])["index_permissions"][0]  # type: ignore[index]
-    cluster = ["indices:data/read/msearch", "cluster:admin/opensearch/ml/predict"]
+    cluster = ["indices:data/read/msearch", *(["cluster:admin/opensearch/ml/predict"] if asks_models else [])]
     return {"cluster_permissions": cluster, "index_permissions": [{**block, **limits}]}
 
 
@@ -107,6 +107,7 @@ ROLES: Body = {
     "bob": reading(dls=json.dumps({"term": {"label": "public"}})),
     "carol": reading(fls=["~embedding"]),
     "dave": reading(masked_fields=["text"]),
+    "erin": reading(asks_models=False),
 }
 
 
@@ -278,3 +279,19 @@ def test_nothing_is_learned_of_texts_that_are_masked(secured: Secured) -> None:
     rewritten = json.dumps(secured.rewrite("dave", secured.hybrid())[0])
     for word in ("zeppelin", "lakehurst", "bush", "aboard"):
         assert word not in rewritten
+
+
+def test_who_may_not_ask_models_is_answered_as_without_a_session(secured: Secured) -> None:
+    node, asked = secured.node, {"ext": {"ml_inference": ASKED}}
+    neural = {"neural": {"embedding": {"query_text": "fire", "model_id": secured.query_model, "k": 20}}}
+    assert secured.rewrite("erin", neural) == (neural, "model_unavailable")
+    assert secured.rewrite("erin", secured.near()) == secured.rewrite("anna", secured.near())
+    command(node, "attach", "--pipeline", "theirs")
+    try:
+        path, body = f"/{INDEX}/_search?search_pipeline=", {"query": secured.hybrid()}
+        plain = answer_to(node, "erin", "POST", f"{path}_none", {"query": MATCH})[1]["hits"]["hits"]
+        status, found = answer_to(node, "erin", "POST", f"{path}theirs", {"query": MATCH, **asked})
+        assert (status, found["hits"]["hits"]) == (200, plain)
+        assert answer_to(node, "erin", "POST", f"{path}theirs", {**body, **asked})[0] == 200
+    finally:
+        command(node, "detach")

@@ -176,15 +176,36 @@ def test_a_query_that_a_model_encodes_follows_the_session(own: Own, model: Model
 def test_a_sparse_query_follows_the_session(own: Own) -> None:
     body = {"query": {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}}, "size": COUNT}
     plain, after = search(own, body), rewritten(own, body)
-    asked = after["query"]["bool"]["must"][0]["neural_sparse"]["tokens"]["query_tokens"]
-    assert len(asked) > 1
+    assert len(_asked_tokens(after)) > 1
     assert set(ids(plain)) <= set(ids(search(own, after)))
+
+
+def _asked_tokens(body: dict[str, Any]) -> dict[str, float]:
+    """The tokens of a rewritten query, whose irrelevant documents sink."""
+    clause = body["query"]["bool"]["must"][0]["function_score"]["query"]
+    return dict(clause["neural_sparse"]["tokens"]["query_tokens"])
 
 
 @pytest.mark.since(3, "neural_sparse has no analyzer that is the default")
 def test_a_sparse_query_that_an_analyzer_reads_follows_the_session(own: Own) -> None:
     by_text = {"query": {"neural_sparse": {"tokens": {"query_text": "fire"}}}}
-    assert len(rewritten(own, by_text)["query"]["bool"]["must"][0]["neural_sparse"]["tokens"]["query_tokens"]) > 1
+    assert len(_asked_tokens(rewritten(own, by_text))) > 1
+
+
+@pytest.mark.parametrize("kind", ["match", "knn", "neural_sparse"])
+def test_a_first_hit_that_is_marked_irrelevant_sinks(own: Own, model: Model, kind: str) -> None:
+    queries = {
+        "match": TEXT,
+        "knn": {"knn": {"cosine": {"vector": vector_of(model), "k": COUNT}}},
+        "neural_sparse": {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}}}},
+    }
+    body = {"query": queries[kind], "size": COUNT, "track_total_hits": True}
+    plain, session = search(own, body), f"irrelevant-{uuid.uuid4().hex}"
+    first = ids(plain)[0]
+    own.post("/v1/feedback", session=session, query="fire", irrelevant=[first])
+    after = search(own, rewritten(own, body, session=session))
+    assert _better(after, first) > 2
+    assert after["hits"]["total"] == plain["hits"]["total"]
 
 
 def test_what_cannot_be_moved_is_told_and_runs(own: Own, model: Model) -> None:

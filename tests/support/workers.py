@@ -12,8 +12,9 @@ import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
 # Their tests share a node with the security plugin, which takes long to start.
-SECURED = ("tests/cluster/test_rights.py", "tests/cluster/test_document_rights.py", "tests/cluster/test_versions.py")
-LONGEST = ("tests/cluster/test_chaos_short.py", *SECURED)
+SECURED = tuple(
+    f"tests/cluster/test_{name}.py" for name in ("rights", "rights_in_any_request", "document_rights", "versions")
+)
 
 
 class ByFile(LoadScopeScheduling):
@@ -34,4 +35,4 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have a process of several begin with what takes longest."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+        items.sort(key=lambda item: not item.nodeid.startswith(SECURED))

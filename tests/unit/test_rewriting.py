@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
+from resift.ranking.feedback import Feedback
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
@@ -125,14 +127,29 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     assert found.outcome is Outcome.REWRITTEN
     # in the query, not in a rescoring, which scrolls do not have
     assert set(found.body) == {"query"}
-    assert found.body["query"]["bool"]["must"] == [QUERY]
-    assert len(found.body["query"]["bool"]["should"]) == len(TERMS)
+    assert clauses_of(found.body, "match") == [QUERY["match"]]
+    assert len(clauses_of(found.body, "multi_match")) == len(TERMS)
     widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True).body
     assert set(widened) == {"query"}
     assert clauses_of(widened, "knn") == []
     # each word once: the strongest as alternatives of the query, the others beside it
     assert len(clauses_of(widened, "multi_match")) == len(TERMS)
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
+
+
+def test_irrelevant_documents_sink_where_no_vectors_tell_them_apart() -> None:
+    documents = [JudgedDocument(Judgement("i", "bad", -1.0), VECTOR, "")]
+    feedback = Feedback.learn(np.zeros((0, 3), np.float32), VECTOR[None])
+    known = Knowledge("bush fire", None, judged=("bad",), documents=documents, feedback=feedback)
+    assert score_factor(known, SETTINGS, "bad", 0) == 0.5
+    assert score_factor(known, SETTINGS, "good", 0) == 1
+    for more in ({}, {"collapse": {"field": "n"}}, {"search_after": [1.0], "sort": ["_score", "n"]}):
+        (inner,) = rewritten({"query": QUERY, **more}, known).body["query"]["bool"]["must"]
+        assert inner["function_score"]["functions"] == [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}]
+    # with vectors of ours the similarity does it, and a smallest score is one of the query itself
+    assert [mode for mode, _ in stages(rewritten({"query": QUERY}, replace(known, vector=VECTOR)))] == ["multiply"]
+    by_score = {"query": QUERY, "collapse": {"field": "n"}, "min_score": 1}
+    assert rewritten(by_score, known).body == by_score
 
 
 @pytest.mark.parametrize(("text", "length"), [("bush fire", 2**0.5), ("fire, bush fire", 5**0.5)])  # of its words
@@ -329,14 +346,13 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
         assert score_factor(knowledge, settings, "x", 0.25) == pytest.approx(np.exp(beta * 1.25))
 
 
-def test_without_vectors_judged_documents_keep_their_place_by_a_share_of_the_words() -> None:
-    found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None))
-    ((scored,), (words,)) = (found.body["query"]["bool"][name] for name in ("must", "should"))
-    share = 1 + 0.5 * sum(weight**2 for weight in TERMS.values()) ** 0.5
-    weights = [{"filter": {"ids": {"values": ["k"]}}, "weight": pytest.approx(share)}]
-    assert scored == {"function_score": {"query": QUERY, "functions": weights}}
-    assert words["bool"]["must_not"] == [{"ids": {"values": ["k"]}}]
-    assert len(words["bool"]["should"]) == len(TERMS)
+def test_without_vectors_documents_judged_for_other_queries_go_without_the_words() -> None:
+    for widen in (False, True):
+        found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
+        lists = [one for one in clauses_of(found.body, "bool") if clauses_of(one.get("should", []), "multi_match")]
+        wordy = [one for one in lists if all("multi_match" in clause for clause in one["should"])]
+        assert wordy
+        assert all("k" in one["must_not"][0]["ids"]["values"] for one in wordy)
 
 
 def test_judged_documents_may_be_hidden_or_come_last() -> None:

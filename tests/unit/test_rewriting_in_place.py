@@ -79,6 +79,20 @@ def queries_of(found: Rewritten) -> list[Any]:
     return queries
 
 
+def clause_of(found: Rewritten) -> Any:
+    """The clause that a rewritten query is, without what sinks irrelevant documents."""
+    (clause,) = found.body["query"]["bool"]["must"]
+    return without_sinking(clause)
+
+
+def without_sinking(clause: Any) -> Any:
+    """A clause without what sinks irrelevant documents, which it must have."""
+    functions = [{"filter": {"ids": {"values": ["bad"]}}, "weight": round(SESSION.sinking, 4)}]
+    query = clause["function_score"].pop("query")
+    assert clause == {"function_score": {"functions": functions, "score_mode": "first"}}
+    return query
+
+
 def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
     found = rewritten({"hybrid": {"queries": [TEXT, KNN], "pagination_depth": 50}})
     assert (found.outcome, found.reason, found.is_changed, found.is_scored) == (Outcome.REWRITTEN, "", True, False)
@@ -86,7 +100,7 @@ def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
     text, near = queries_of(found)
     assert text["bool"]["filter"] == [NAMED]
     (inner,) = text["bool"]["must"]
-    assert inner["bool"]["must"] == [TEXT]
+    assert [without_sinking(one) for one in inner["bool"]["must"]] == [TEXT]
     (added,) = inner["bool"]["should"]
     (relevant,) = added["function_score"]["functions"]
     assert relevant["filter"] == {"ids": {"values": ["good"]}}
@@ -104,7 +118,7 @@ def test_a_hybrid_query_has_words_in_its_texts_and_its_vectors_moved() -> None:
 def test_a_vector_moves_to_what_is_relevant_as_far_as_the_vectors_tell_documents_apart() -> None:
     near = FEEDBACK.background.vectors[:, 0].mean() if FEEDBACK.background else 0
     assert near < 0.5
-    (clause,) = rewritten(KNN).body["query"]["bool"]["must"]
+    clause = clause_of(rewritten(KNN))
     vector = np.array(clause["knn"]["v"]["vector"])
     distinction = OWN.distinction(np.array(QUERY))
     assert 0 < distinction <= 1
@@ -136,11 +150,11 @@ def test_in_a_list_that_says_little_relevant_documents_have_a_bonus(space: str) 
 
 
 def test_the_length_of_a_query_and_bytes_stay() -> None:
-    (clause,) = rewritten({"knn": {"bytes": {"vector": [100, 0, 0, 0], "k": 3}}}).body["query"]["bool"]["must"]
+    clause = clause_of(rewritten({"knn": {"bytes": {"vector": [100, 0, 0, 0], "k": 3}}}))
     vector = clause["knn"]["bytes"]["vector"]
     assert all(isinstance(value, int) for value in vector)
     assert np.linalg.norm(vector) == pytest.approx(100, abs=2)
-    (most,) = rewritten({"knn": {"bytes": {"vector": [127, 127, -128, 0], "k": 3}}}).body["query"]["bool"]["must"]
+    most = clause_of(rewritten({"knn": {"bytes": {"vector": [127, 127, -128, 0], "k": 3}}}))
     assert all(-128 <= value <= 127 for value in most["knn"]["bytes"]["vector"])
 
 
@@ -152,10 +166,10 @@ def test_a_model_s_vector_is_moved_and_sent_as_such() -> None:
         "boost": 3.0,
         "method_parameters": {"ef_search": 9},
     }
-    (clause,) = rewritten({"neural": {"v": {**asked, "model_id": "m1"}}}).body["query"]["bool"]["must"]
+    clause = clause_of(rewritten({"neural": {"v": {**asked, "model_id": "m1"}}}))
     rest = {name: value for name, value in asked.items() if name != "query_text"}
     assert clause == {"knn": {"v": {**rest, "vector": clause["knn"]["v"]["vector"]}}}
-    (semantic,) = rewritten({"neural": {"said": {"query_text": "fire"}}}).body["query"]["bool"]["must"]
+    semantic = clause_of(rewritten({"neural": {"said": {"query_text": "fire"}}}))
     assert list(semantic["knn"]) == ["said_semantic_info.embedding"]
     assert semantic["knn"]["said_semantic_info.embedding"]["k"] == 10
 
@@ -164,7 +178,7 @@ def test_a_score_by_vectors_is_moved() -> None:
     params = {"field": "v", "query_value": QUERY, "space_type": "cosinesimil"}
     script = {"lang": "knn", "source": "knn_score", "params": params}
     query = {"script_score": {"query": {"term": {"n": 1}}, "script": script, "boost": 2.0}}
-    (clause,) = rewritten(query).body["query"]["bool"]["must"]
+    clause = clause_of(rewritten(query))
     moved = clause["script_score"]["script"]["params"].pop("query_value")
     assert clause["script_score"]["script"]["params"] == {"field": "v", "space_type": "cosinesimil"}
     assert clause["script_score"]["query"] == {"term": {"n": 1}}
@@ -173,15 +187,13 @@ def test_a_score_by_vectors_is_moved() -> None:
 
 def test_tokens_of_relevant_documents_come_in() -> None:
     query = {"neural_sparse": {"tokens": {"query_tokens": {"fire": 1.0}, "boost": 2.0}}}
-    (clause,) = rewritten(query).body["query"]["bool"]["must"]
+    clause = clause_of(rewritten(query))
     asked = clause["neural_sparse"]["tokens"]
     assert asked["boost"] == 2.0
     assert set(asked["query_tokens"]) == {"fire", "bush"}
     assert sum(weight**2 for weight in asked["query_tokens"].values()) == pytest.approx(1, abs=1e-3)
     by_text = {"neural_sparse": {"tokens": {"query_text": "fire", "model_id": "m2"}}}
-    assert rewritten(by_text).body["query"]["bool"]["must"][0]["neural_sparse"]["tokens"] == {
-        "query_tokens": asked["query_tokens"]
-    }
+    assert clause_of(rewritten(by_text))["neural_sparse"]["tokens"] == {"query_tokens": asked["query_tokens"]}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +268,38 @@ def _knn_of(clause: Any) -> Any:
     return next(iter(clause["knn"].values()))
 
 
+def test_irrelevant_documents_sink_by_their_marks_alone() -> None:
+    feedback = replace(
+        Feedback.learn(MARKED[:0], MARKED[1:]), background=Background(RNG.normal(size=(40, 4)).astype(np.float32))
+    )
+    only = replace(SESSION, terms={}, judged=("bad",), feedback=feedback, documents=DOCUMENTS[1:])
+    text, _ = queries_of(rewritten({"hybrid": {"queries": [TEXT, KNN]}}, only))
+    assert only.sinking == 0.5
+    assert text["bool"]["must"] == [
+        {
+            "function_score": {
+                "query": TEXT,
+                "functions": [{"filter": {"ids": {"values": ["bad"]}}, "weight": 0.5}],
+                "score_mode": "first",
+            }
+        }
+    ]
+    for judged in ("hide", "demote"):  # which say it themselves
+        assert "weight" not in json.dumps(rewritten(KNN, only, judged=judged).body)
+
+
+@pytest.mark.parametrize("boost", ["2.0", None, [1], "x", True])
+def test_a_boost_may_be_a_text_or_nonsense_that_the_engine_refuses(boost: Any) -> None:
+    queries = [
+        {"match": {"title": {"query": "fire", "boost": boost}}},
+        {"knn": {"v": {**KNN["knn"]["v"], "boost": boost}}},
+    ]
+    found = rewritten({"hybrid": {"queries": queries}})
+    assert found.outcome is Outcome.REWRITTEN
+    assert without_sinking(queries_of(found)[0]["bool"]["must"][0]["bool"]["must"][0]) == queries[0]
+    assert ('"title^2"' in json.dumps(found.body)) == (boost == "2.0")
+
+
 def test_documents_come_last_where_lists_are_not_mixed() -> None:
     assert rewritten(KNN, judged="demote").body["rescore"][0]["query"]["score_mode"] == "multiply"
     for query, body in (({"hybrid": {"queries": [TEXT, KNN]}}, {}), (KNN, {"collapse": {"field": "n"}})):
@@ -317,7 +361,7 @@ def test_words_are_asked_for_where_the_query_looks() -> None:
     found = queries_of(rewritten({"hybrid": {"queries": [*texts, KNN]}}))
     for query, text, fields in zip(found, texts, (["title^2", "text"], ["parts.text"], ["title"], ["*"]), strict=False):
         inner = query["bool"]["must"][0] if query is found[0] else query
-        assert inner["bool"]["must"] == [text]
+        assert [without_sinking(one) for one in inner["bool"]["must"]] == [text]
         assert json.dumps(fields) in json.dumps(inner["bool"]["should"])
     assert '"path": "parts"' in json.dumps(found[1]["bool"]["should"])
 
@@ -394,6 +438,9 @@ def without_additions(clause: Any) -> Any:
         is_ours = inner.get("filter") == [NAMED] or '"multi_match"' in added or '"constant_score"' in added
         if is_ours and inner.get("filter") in (None, [NAMED]):
             return without_additions(inner["must"][0])
+    sinking = clause.get("function_score", {})
+    if isinstance(sinking, dict) and sinking.get("score_mode") == "first":
+        return without_additions(sinking["query"])
     if set(clause) == {"neural"}:
         settings = clause["neural"]["v"]
         clause = {
