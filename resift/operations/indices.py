@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -49,14 +49,13 @@ def verify(
             )
         found = _verified(engine, encoder, chosen, repair, progress, stop or Stop())
     names = ("checked", "missing", "stale", "repaired", "unrepaired")
-    nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
     return Result(
         **{name: sum(getattr(one, name) for one in found) for name in names},
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
         not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
-        lines=[line for one in found for line in found_lines(one, repair)] or nothing,
+        lines=_lines(found, repair, others),
     )
 
 
@@ -78,8 +77,12 @@ def _verified(
     return found
 
 
-def found_lines(found: Verification, repaired: bool) -> list[str]:
-    """What was found in an index, for people."""
+def _lines(found: Sequence[Verification], repaired: bool, others: Iterable[str]) -> list[str]:
+    nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
+    return [line for one in found for line in _found_lines(one, repaired)] or nothing
+
+
+def _found_lines(found: Verification, repaired: bool) -> list[str]:
     where = f"index {found.index}"
     if found.fault:
         return [f"{where} cannot be checked, {found.fault}: resift status says what to do"]

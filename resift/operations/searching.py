@@ -56,9 +56,11 @@ class Searches:
         self.base = base if self.sharing or anothers else None
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
-        now = {index: one.get(SEARCH) for index, one in self.settings.items() if self.pipeline in self.found}
-        others = {index: one for index, one in used.items() if now.get(index) != self.pipeline}
+        others = {index: one for index, one in used.items() if not self._is_default(index)}
         self.without, self.changed = ([], others) if default else (list(others), {})
+
+    def _is_default(self, index: str) -> bool:
+        return self.pipeline in self.found and self.settings[index].get(SEARCH) == self.pipeline
 
     def _own_default(self, index: str) -> str | None:
         """The default pipeline that an index has by itself, and not by something else that was attached."""
