@@ -98,9 +98,9 @@ class CopyPlan(Plan):
             f"  texts       {', '.join(self.plan.entry.fields)}",
             f"  mapping     that of {index}, + the vectors with a graph (index.knn), which k-NN over all of it needs",
             "  settings    the same, pipelines and analysers among them",
-            f"  documents   {self.target.documents}, with their ids, routing and versions; no pipeline runs over them",
-            f"  clients     write and search on; then writes {_BLOCK} while the last changes are",
-            "              copied: a second or two on a cluster that is not overloaded; let clients try again",
+            f"  documents   {self.target.documents}, with ids, routing and versions, past pipelines; clients go on",
+            f"  writes      then {_BLOCK} while the last changes are copied: a second or two on a cluster",
+            "              that is not overloaded; let clients try again",
             f"  alias       {self._names}: from {index} to {new} at once, with filter and routing as they are",
         ]
         if staying:
