@@ -188,6 +188,8 @@ def _asked_tokens(body: dict[str, Any]) -> dict[str, float]:
 
 @pytest.mark.since(3, "neural_sparse has no analyzer that is the default")
 def test_a_sparse_query_that_an_analyzer_reads_follows_the_session(own: Own) -> None:
+    # a cold one takes longer than anybody waits for
+    own.client.indices.analyze(body={"analyzer": "bert-uncased", "text": "smoke"})
     by_text = {"query": {"neural_sparse": {"tokens": {"query_text": "fire"}}}}
     assert len(_asked_tokens(rewritten(own, by_text))) > 1
 
