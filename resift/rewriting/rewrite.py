@@ -206,7 +206,7 @@ class _Rewriting:
         """The query of hits that are not rescored: with the session's words if they are ``ranked`` by their scores,
         ``widened`` by the strongest if it may be, and without the documents that are hidden; None where it stays as it
         is."""
-        first = self.in_query if widened else 0
+        first = min(self.in_query, len(self.words)) if widened else 0
         words = self.words[first : min(_WORDS_IN_QUERY, self.most_in_query)]
         is_scored = ranked and self.min_score is None
         words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
