@@ -41,9 +41,7 @@ cluster_option = click.option(
     help="OpenSearch: one or more of its nodes, separated by commas.",
 )
 name_option = click.option(
-    "--name",
-    show_default=f"the only installed one, else {NAME}",
-    help="Prefix of the name of everything installed.",
+    "--name", show_default=f"the only installed one, else {NAME}", help="Prefix of the name of everything installed."
 )
 installation_options = combined(
     cluster_option,

@@ -17,7 +17,8 @@ from resift.cli.output import print_report, print_table
 from resift.plugin.addresses import without_credentials
 
 if TYPE_CHECKING:
-    from resift.operations.status import IndexStatus, Status
+    from resift.operations.plan import Result
+    from resift.operations.status import IndexStatus
 
 _HEAD = ["INDEX", "DOCUMENTS", "VECTORS", "STALE", "MODEL", "PIPELINES", "UNENCODED"]
 
@@ -38,11 +39,8 @@ def status(url: str, as_json: bool, **options: Any) -> None:
     from resift.operations.status import status as found_status
 
     found = found_status(url, **options)
-    found = replace(
-        found,
-        parts=[replace(row, fix=_pasted(row.fix)) for row in found.parts],
-        indices=[replace(one, fix=_pasted(one.fix, found.model == one.model)) for one in found.indices],
-    )
+    found.parts = [replace(row, fix=_pasted(row.fix)) for row in found.parts]
+    found.indices = [replace(one, fix=_pasted(one.fix, found.model == one.model)) for one in found.indices]
     if as_json:
         print_report({"ok": found.in_order, **found.to_dict()}, as_json)
     else:
@@ -51,7 +49,7 @@ def status(url: str, as_json: bool, **options: Any) -> None:
         sys.exit(NOT_RIGHT)
 
 
-def _print_tables(found: Status) -> None:
+def _print_tables(found: Result) -> None:
     parts = [row for row in found.parts if row.kind != "index"]
     notes = [f"fix: {row.fix}" if row.fix else "" for row in parts]
     print_table(["KIND", "NAME", "STATE"], [[row.kind, row.name, row.state] for row in parts], notes)

@@ -30,13 +30,9 @@ _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
 
 @dataclass
 class Written:
-    """What became of the documents of an index.
+    """What became of an index in ``seconds``: ``documents`` were given vectors, or had them taken out.
 
-    Attributes:
-        documents: how many were given vectors, or had them taken out.
-        refused: what the cluster would not write.
-        left: documents that lack a vector still, or have one still, beside those that were refused.
-        seconds: how long it took.
+    The cluster would not write what was ``refused``, and ``left`` are those besides that lack, or have, one still.
     """
 
     documents: int = 0

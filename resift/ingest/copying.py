@@ -55,10 +55,6 @@ class Census:
         self._numbers: dict[int, array[int]] = {}
         self._documents: dict[int, list[str | tuple[str, str]]] = {}  # ids, and routing where a document has one
 
-    def forget(self) -> None:
-        """Begin anew."""
-        self._numbers, self._documents = {}, {}
-
     def note(self, shard: int, hit: dict[str, Any]) -> None:
         """Remember a document that was read with its number."""
         self._numbers.setdefault(shard, array("q")).append(hit["_seq_no"])
@@ -133,10 +129,10 @@ class Mirror:
         states = self._engine.shard_states(self.source)  # before anything is read: what comes later is read again
         for index in (self.source, self.to):
             self._engine.refresh(index)
-        self._census.forget()
+        self._census = Census(self._cluster, self.source)
         read = written = 0
         for shard in states:
-            done, more = self._copied(self._hits(shard), compare, _behind(progress, read))
+            done, more = self._copied(self._hits(shard), compare, partial(_add, progress, read))
             read, written = read + done, written + more
         if not self.stop.requested:
             self._seen = states
@@ -172,22 +168,14 @@ class Mirror:
         Raises EngineError where they are not alike then.
         """
         self.changes()
-        counts = self.counts()
-        if counts[0] != counts[1]:
-            self._remove(self._census.vanished())
-            counts = self.counts()
-        if counts[0] != counts[1]:
-            self.remove_gone()
-            counts = self.counts()
-        if counts[0] != counts[1]:
-            message = f"{self.source} has {counts[0]} documents, and {self.to} {counts[1]}"
-            raise EngineError(message, status=409, value=counts[1], expected="that nobody writes to the copy")
-        return counts[0]
-
-    def counts(self) -> tuple[int, int]:
-        """The number of documents of both."""
-        first, second = (self._count(name) for name in (self.source, self.to))
-        return first, second
+        for remove in (lambda: self._remove(self._census.vanished()), self.remove_gone, None):
+            there, copied = self._count(self.source), self._count(self.to)
+            if there == copied:
+                return there
+            if remove:
+                remove()
+        message = f"{self.source} has {there} documents, and {self.to} {copied}"
+        raise EngineError(message, status=409, value=copied, expected="that nobody writes to the copy")
 
     def _count(self, index: str) -> int:
         self._engine.refresh(index)
@@ -199,7 +187,6 @@ class Mirror:
         self._remove(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}))
 
     def _remove(self, hits: Iterator[Hit]) -> None:
-        """Delete those documents that the source has no longer."""
         with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
             for batch in batched(hits, _IDS):
                 asked = [{"_id": hit["_id"], **_routing(hit)} for hit in batch]
@@ -339,8 +326,8 @@ def is_written_since(engine: OpenSearchEngine, index: str, points: Points) -> bo
     return any(shard not in points or points[shard][1] < point[1] for shard, point in now.items())
 
 
-def _behind(progress: Progress, before: int) -> Progress:
-    return lambda done: progress(before + done)
+def _add(progress: Progress, before: int, done: int) -> None:
+    progress(before + done)
 
 
 def _path(index: str) -> str:

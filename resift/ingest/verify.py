@@ -32,17 +32,10 @@ _ROUNDS = 10
 class Verification:
     """What was found in an index.
 
-    Attributes:
-        index: its name.
-        checked: number of documents.
-        missing: number of those without a vector.
-        stale: number of those whose vector belongs to another text, or is another model's.
-        missing_ids: ids of the first thousand without a vector.
-        stale_ids: ids of the first thousand with a stale one.
-        repaired: number of documents that got a new vector.
-        unrepaired: number of documents whose vector is wrong as far as is known now.
-        refused: what the engine does not take a vector for.
-        fault: what is wrong with the field of the vectors as a whole, after which nothing is checked; "" if nothing is.
+    Of ``checked`` documents some are ``missing`` a vector, or have a ``stale`` one, of another text or model; the ids
+    are those of the first thousand. ``repaired`` ones got a new vector, ``unrepaired`` ones have a wrong one as far as
+    is known now, and for ``refused`` ones the engine takes none. ``fault`` is what is wrong with the field of the
+    vectors as a whole, after which nothing is checked; "" if nothing is.
     """
 
     index: str

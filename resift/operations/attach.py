@@ -7,9 +7,10 @@ from typing import Any
 
 from resift.contracts.documents import check_name
 from resift.errors import BadInput, EngineError, IndexNotFound
-from resift.operations.attaching import AttachPlan, Options
+from resift.operations.attaching import AttachPlan
 from resift.operations.copying import CopyPlan, ReturnPlan
 from resift.operations.detaching import DetachPlan
+from resift.operations.index_plan import Options
 from resift.operations.installing import open_cluster
 from resift.operations.searching import SearchPlan
 from resift.plugin.cluster.client import Cluster

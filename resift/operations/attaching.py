@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from resift.files import why_not_folder
 from resift.ingest.attaching import Written, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
-from resift.operations.adapting import adapt_texts
-from resift.operations.index_plan import IndexPlan, learned_texts, plan_index
+from resift.lab.training.options import AdaptOptions
+from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
+from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
@@ -31,22 +32,10 @@ from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
 
+NOT_INSTALLED = "no default pipelines were set, since the cluster has no installation for this model"
 _ALL_VERIFIED, _VERIFIED = 20_000, 2_000  # documents: of larger indices so many are verified, drawn by chance
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to attach; :func:`resift.attach` says what each of them means."""
-
-    fields: Sequence[str] | None = None
-    model: str | None = None
-    adapt: bool = True
-    field: str | None = None
-    out: str | None = None
-    default_pipelines: bool = False
-    raise_versions: bool = False
-    pipeline: str | None = None
 
 
 def learned_folder(name: str, options: Options) -> str:
@@ -54,36 +43,16 @@ def learned_folder(name: str, options: Options) -> str:
     return options.out or re.sub(r"[^\w.-]", "_", name) + "-model"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttachedIndex(Result):
-    """What came of one index: how many ``documents`` got vectors in ``seconds``, and how many were ``refused``.
-
-    Of ``verified`` ones, which are None where the vectors are the index's own, some are ``missing`` a vector or have a
-    ``stale`` one. ``installed`` tells whether the cluster has an installation with the model, ``pipelines`` which kinds
-    the index has, and ``hints`` what could not be made as it was wanted.
-    """
-
-    index: str
-    fields: Sequence[str]
-    vector_field: str
-    documents: int
-    refused: int
-    seconds: float
-    verified: int | None
-    missing: int | None
-    stale: int | None
-    installed: bool
-    pipelines: Sequence[str]
-    hints: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attached(Result):
-    """What came of attaching: the hash of the ``model``, each of the ``indices``, and the search pipeline, if any."""
-
-    model: str
-    indices: list[AttachedIndex]
-    search_pipeline: str | None
+def adapt_texts(texts: Sequence[str], vectors: WordVectors, progress: Progress) -> Model | None:
+    """A model adapted to ``texts``; None, with a remark, if it is no better than the untrained ``vectors``."""
+    started = time.perf_counter()
+    model = adapt(texts, vectors, AdaptOptions(), lambda done, total: progress(Step("adapting", done, total)))
+    found = model.table.info["adapted"]
+    remarks = [*adapted_lines(found, time.perf_counter() - started), *warnings(found)]
+    if not found["better"]:
+        remarks.append("warning: adapting made nothing better; the untrained vectors are used")
+    progress(Step("\n".join(remarks)))
+    return model if found["better"] else None
 
 
 class AttachPlan(Plan):
@@ -111,7 +80,7 @@ class AttachPlan(Plan):
         if self.model is None and (reason := why_not_folder(Path(self.out))):
             raise BadInput(reason, value=self.out)
         like = self.model or load_model(DEFAULT)
-        self.plans = [self._plan(target, like) for target in self.targets]
+        self.plans = [IndexPlan(engine, target, like, options, self.own) for target in self.targets]
 
     @cached_property
     def searches(self) -> Searches:
@@ -129,10 +98,6 @@ class AttachPlan(Plan):
     def is_current(self) -> bool:
         """Whether its name still stands for the indices that were planned for: no rollover brought another one."""
         return self.engine.resolve(self.name) == [target.name for target in self.targets]
-
-    def _plan(self, target: Target, model: Model) -> IndexPlan:
-        options = self.options
-        return plan_index(self.engine, target, model, options.fields, self.own, options.default_pipelines)
 
     def _known_model(self) -> Model | None:
         """The model to attach with; None if it is to be learned."""
@@ -165,7 +130,7 @@ class AttachPlan(Plan):
         indices = [plan.to_dict() for plan in self.plans]
         return {"model": self.model and self.model.hash, "indices": indices, "searches": self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Attached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop = stop or Stop()
         if not self.is_current:
             message = f"{self.name!r} stands for other indices by now, as after a rollover"
@@ -184,7 +149,7 @@ class AttachPlan(Plan):
         if not self.is_current:
             lines.append(f"note: {self.name} stands for other indices by now: run it again, for those that are new")
         in_order = all(one.in_order for one in found)
-        return Attached(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
+        return Result(model=model.hash, indices=found, search_pipeline=pipeline, lines=lines, in_order=in_order)
 
     def _attach_searches(self, model: Model) -> str | None:
         """Have searches rewritten, if the cluster has an installation for the model; return their pipeline."""
@@ -223,10 +188,10 @@ class _Attaching:
     def __init__(self, plan: AttachPlan, target: Target, model: Model, progress: Progress) -> None:
         self.engine, self.cluster, self.options, self.progress = plan.engine, plan.cluster, plan.options, progress
         self.target, self.model, self.folder = target, model, plan.folder_flag(model)
-        self.plan = plan._plan(target, model)
+        self.plan = IndexPlan(plan.engine, target, model, plan.options, plan.own)
         self.is_installed = serving(self.cluster, model.hash) is not None
 
-    def run(self, stop: Stop) -> AttachedIndex:
+    def run(self, stop: Stop) -> Result:
         """Do it."""
         entry, written = self.plan.entry, Written()
         target = self.target.begin(entry, self.model)
@@ -258,11 +223,7 @@ class _Attaching:
             return []
         again = f"resift attach {self.target.name} --vectors --default-pipelines"
         if not self.is_installed:
-            why, command = (
-                "the cluster has no installation for this model",
-                f"resift install{self.folder} --reranker URL",
-            )
-            return [f"no default pipelines were set, since {why}: {command}, then {again}"]
+            return [f"{NOT_INSTALLED}: resift install{self.folder} --reranker URL, then {again}"]
         if self.plan.is_own:
             return []
         if "ingest" not in pipelines:
@@ -280,43 +241,36 @@ class _Attaching:
         return check(self.engine, self.model, entry, documents, False, stop)
 
     def _result(
-        self,
-        written: Written,
-        verified: Verification | None,
-        pipelines: Sequence[str],
-        hints: Sequence[str],
-    ) -> AttachedIndex:
-        entry = self.plan.entry
-        rate = written.documents / written.seconds if written.seconds else 0
+        self, written: Written, verified: Verification | None, pipelines: Sequence[str], hints: Sequence[str]
+    ) -> Result:
+        entry, found = self.plan.entry, verified or Verification("")
+        wrong, rate = found.missing + found.stale, written.documents / (written.seconds or 1)
         lines = [f"{entry.name}: {written.documents} documents encoded into {entry.vector_field}, {rate:.0f} a second"]
         lines += [f"  refused: {one.id}: {one.reason}" for one in written.refused[:5]]
-        wrong = verified is not None and bool(verified.missing or verified.stale)
         if verified is not None:
-            found = f"{verified.missing} without a vector, {verified.stale} with a stale one"
-            lines.append(f"  {verified.checked} documents verified: {found}")
+            told = f"{found.missing} without a vector, {found.stale} with a stale one"
+            lines.append(f"  {found.checked} documents verified: {told}")
         if wrong:
             lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
-        return AttachedIndex(
+        names = {"verified": "checked", "missing": "missing", "stale": "stale"}
+        return Result(
+            [*lines, *(f"  {hint}" for hint in hints)],
+            not (written.refused or hints or wrong),
             index=entry.name,
             fields=list(entry.fields),
             vector_field=entry.vector_field,
             documents=written.documents,
             refused=len(written.refused),
             seconds=round(written.seconds, 3),
-            verified=verified.checked if verified else None,
-            missing=verified.missing if verified else None,
-            stale=verified.stale if verified else None,
             installed=self.is_installed,
             pipelines=pipelines,
             hints=hints,
-            in_order=not (written.refused or hints or wrong),
-            lines=[*lines, *(f"  {hint}" for hint in hints)],
+            **{name: verified and getattr(verified, one) for name, one in names.items()},
         )
 
 
 def _is_model(path: str | None, model: Model) -> bool:
-    """Whether a folder holds this model."""
     if path is None or not Path(path).is_dir():
         return False
     with suppress(ResiftError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from resift.encoders.model import Model
@@ -13,7 +13,8 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, ResiftError
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
-from resift.operations.attaching import AttachPlan, Options, learned_folder
+from resift.operations.attaching import NOT_INSTALLED, AttachPlan, learned_folder
+from resift.operations.index_plan import Options
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
@@ -29,43 +30,10 @@ _OUT_OF_SERVICE: dict[str, Any] = {"since": None, "left": None, "returning": Non
 _BLOCK = "get 403 (cluster_block_exception)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copied(Result):
-    """What came of a copy: ``documents`` are in both, None where the copy was in service already."""
-
-    index: str
-    copy: str
-    aliases: Sequence[str]
-    documents: int | None = None
-    blocked_seconds: float = 0.0
-    model: str | None = None
-    seconds: float = 0.0
-    pipelines: Sequence[str] = ()
-    hints: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Returned(Result):
-    """What came of a way back: ``documents`` are in both, None where none were copied back."""
-
-    copy: str
-    index: str
-    aliases: Sequence[str]
-    documents: int | None
-    blocked_seconds: float
-
-
 class CopyPlan(Plan):
     """What attaching by a copy ``to`` is about to do. Raises BadInput for what cannot be done."""
 
-    def __init__(
-        self,
-        engine: OpenSearchEngine,
-        name: str,
-        to: str,
-        aliases: Sequence[str],
-        options: Options,
-    ) -> None:
+    def __init__(self, engine: OpenSearchEngine, name: str, to: str, aliases: Sequence[str], options: Options) -> None:
         self.engine, self.cluster, self.to = engine, Cluster(engine), to
         self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
         self.copy = Copy.find(self.cluster, to)
@@ -102,7 +70,6 @@ class CopyPlan(Plan):
         raise BadInput(message, value=info.model, expected=f"--model DIR, its folder, or resift drop {self.to} first")
 
     def _check_copy(self, copy: Copy) -> None:
-        """Raise BadInput if the copy is another index's, or was begun for other aliases."""
         record = copy.record
         if (record.of, record.uuid) != (self.target.name, self.target.settings["index.uuid"]):
             message = f"{self.to!r} is a copy of {record.of}, or of an earlier index of that name"
@@ -119,32 +86,19 @@ class CopyPlan(Plan):
             "model": self.attaching.model and self.attaching.model.hash,
             "documents": self.target.documents,
             "fields": list(self.plan.entry.fields),
-            "seconds": round(self._seconds, 1),
-            "aliases_that_stay": self._staying,
         }
-
-    @property
-    def _staying(self) -> list[str]:
-        """The aliases of the index that are not moved."""
-        answer = self.cluster.request("GET", f"{self.target.path}/_alias")
-        return sorted(set(answer[self.target.name]["aliases"]) - set(self.aliases))
-
-    @property
-    def _seconds(self) -> float:
-        return 2 * self.target.documents / max(min(self.plan.rate, 1000), 1)  # all are read once more, and compared
 
     def lines(self) -> list[str]:
         index, new, model = self.target.name, self.to, self.attaching.model
         saved = "learned from these documents, and saved in " + self.attaching.out
-        staying = ", ".join(self._staying)
+        staying = ", ".join(sorted({*self.cluster.aliases(index)}.difference(self.aliases)))
         lines = [
             f"model: {saved if model is None else f'{model.name} ({model.hash})'}",
             f"{index} -> {new}, {'which is there, and is gone on with' if self.copy else 'a new index'}",
             f"  texts       {', '.join(self.plan.entry.fields)}",
             f"  mapping     that of {index}, + the vectors with a graph (index.knn), which k-NN over all of it needs",
             "  settings    the same, pipelines and analysers among them",
-            f"  documents   {self.target.documents}, with their ids, routing and versions; no pipeline runs over them",
-            f"  time        about {max(1, round(self._seconds))} s, while clients write and search on",
+            f"  documents   {self.target.documents}, with ids, routing and versions, past pipelines; clients go on",
             f"  writes      then {_BLOCK} while the last changes are copied: a second or two on a cluster",
             "              that is not overloaded; let clients try again",
             f"  alias       {self._names}: from {index} to {new} at once, with filter and routing as they are",
@@ -154,14 +108,14 @@ class CopyPlan(Plan):
         lines.append(f"  clients     that use the name {index} go on there, and what they write is not copied any more")
         return [*lines, f"  undo        resift detach {new}; {index} stays as it is"]
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Copied:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
         copy, is_new, fields = self.copy, self.copy is None, self.plan.entry.fields
         if copy is not None:
             _take_off(self.engine, copy, progress)
             if copy.in_service:
                 lines = [f"{self.to} is what {self._names} stands for already: nothing to do"]
-                return Copied(index=index, copy=self.to, aliases=self.aliases, lines=lines)
+                return Result(lines, index=index, copy=self.to, aliases=self.aliases, documents=None)
         model = self.attaching.model or self.attaching.learned(progress, stop)
         if copy is None:
             copy = Copy.create(self.target, self.to, fields, model, self.aliases)
@@ -172,7 +126,7 @@ class CopyPlan(Plan):
         end_if(stop, f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy")
         pipelines, hints = self._pipelines(copy, model)
         documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
-        return Copied(
+        return Result(
             index=index,
             copy=self.to,
             aliases=self.aliases,
@@ -216,14 +170,11 @@ class CopyPlan(Plan):
         if (self.options.default_pipelines or self._is_rewritten) and "search" not in kinds:
             command = f"resift install{self.attaching.folder_flag(model)} --reranker URL"
             again = f"{command}, then resift attach {copy.name} --vectors --default-pipelines"
-            hints.append(
-                f"no default pipelines were set, since the cluster has no installation for this model: {again}"
-            )
+            hints.append(f"{NOT_INSTALLED}: {again}")
         return kinds, hints
 
     @property
     def _is_rewritten(self) -> bool:
-        """Whether searches of the index are rewritten by default."""
         found = rewriters(self.cluster).get(self.target.settings.get(SEARCH, NONE))
         return found is not None and found.index == self.target.name
 
@@ -281,7 +232,7 @@ class ReturnPlan(Plan):
         aliases = self.copy.record.aliases
         return {"copy": self.copy.name, "index": self.index, "aliases": aliases, "copy_back": self.copy_back}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Returned:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         copy, index, stop = self.copy, self.index, stop or Stop()
         _take_off(self.engine, copy, progress)
         if not self.copy_back:
@@ -300,7 +251,7 @@ class ReturnPlan(Plan):
         documents, seconds = _moved(self.engine, mirror, copy, copy.record.returning or {})
         return self._result(documents, seconds)
 
-    def _result(self, documents: int | None, seconds: float) -> Returned:
+    def _result(self, documents: int | None, seconds: float) -> Result:
         index, name = self.index, self.copy.name
         lines = [f"{self._names} stands for {index} again; writes were refused for {seconds:.2f} s"]
         if documents is not None:
@@ -309,7 +260,7 @@ class ReturnPlan(Plan):
                 lines.append(f"what was copied back has no vectors there: resift verify {index} --repair")
         lines.append(f"{name} is left: resift drop {name} deletes it")
         aliases = self.copy.record.aliases
-        return Returned(name, index, aliases, documents, seconds, lines=lines)
+        return Result(lines, copy=name, index=index, aliases=aliases, documents=documents, blocked_seconds=seconds)
 
 
 def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[str, Any]) -> tuple[int, float]:
@@ -339,7 +290,6 @@ def _is_left_blocked(copy: Copy) -> bool:
 
 
 def _take_off(engine: OpenSearchEngine, copy: Copy, progress: Progress) -> None:
-    """Take off the block that a run has left which was killed."""
     if _is_left_blocked(copy):
         copy.write(left=points_of(engine, copy.record.of))
     if (index := unblock(copy)) is not None:

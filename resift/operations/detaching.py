@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,12 +11,12 @@ from urllib.parse import quote
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError, NotFound
+from resift.errors import BadInput, NotFound
 from resift.ingest.attaching import empty
 from resift.ingest.stopping import Stop
 from resift.operations.plan import Plan, Progress, Result, counting, end_if, silent
-from resift.operations.searching import Unsearched, index_settings
-from resift.plugin.cluster.attachment import FINAL, Target, targets
+from resift.operations.searching import Unsearched
+from resift.plugin.cluster.attachment import FINAL, Target, open_indices, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import (
     ingest_pipelines,
@@ -27,33 +26,8 @@ from resift.plugin.cluster.index_pipelines import (
 )
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetachedIndex(Result):
-    """What came of one index: ``documents`` have no vectors of ``models`` any more, and ``refused`` ones keep theirs.
-
-    ``emptied`` are the fields of these vectors, ``settings`` were put back, and an ``ingest_pipeline`` removed.
-    """
-
-    index: str
-    models: Sequence[str | None]
-    emptied: Sequence[str]
-    settings: Mapping[str, Any]
-    ingest_pipeline: bool
-    documents: int
-    refused: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Detached(Result):
-    """What came of detaching: of ``indices`` with vectors, of ``search_pipelines``, and the ``settings`` put back."""
-
-    indices: list[DetachedIndex]
-    search_pipelines: Mapping[str, str]
-    settings: Mapping[str, Mapping[str, Any]]
 
 
 class DetachPlan(Plan):
@@ -103,7 +77,7 @@ class DetachPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"indices": [one.to_dict() for one in self.indices], **self.searches.to_dict()}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Detached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, found = stop or Stop(), []
         planned = self.searches.to_dict()
         self.searches.run()
@@ -112,29 +86,21 @@ class DetachPlan(Plan):
             end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.name}")
         lines = [f"{self.name}: searches are as they were"] if self.searches else []
         lines += [line for one in found for line in one.lines]
-        return Detached(indices=found, **planned, lines=lines, in_order=all(one.in_order for one in found))
+        return Result(lines, all(one.in_order for one in found), indices=found, **planned)
 
 
 class _Detaching:
-    """One index whose vectors are taken back."""
-
     def __init__(self, cluster: Cluster, target: Target, record: IndexRecord, model: str | None) -> None:
         self.cluster, self.target = cluster, target
         self.entries = _entries(target, model)
         self.record, self.is_recorded = record.without(self.entries), target.record.attached
-        self.is_all = not self.record.ready and self.record.filling is None
+        self.is_all = not self.record.known
         self.settings = {name: one for name, one in target.restored_settings().items() if name == FINAL and self.is_all}
         if self.is_all:
-            self._refuse_if_used()
-
-    def _refuse_if_used(self) -> None:
-        """Raise EngineError for whatever else names the pipelines that are to go."""
-        own = self.target.name
-        for use in pipeline_uses(self.cluster, {pipeline_name(own)}, "ingest pipeline"):
-            if (use.kind, use.name) != ("index", own) or use.setting not in self.settings:
-                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
-                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
-                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
+            own = target.name
+            uses = pipeline_uses(cluster, {pipeline_name(own)}, "ingest pipeline")
+            mine = [use for use in uses if (use.kind, use.name) == ("index", own) and use.setting in self.settings]
+            refuse([use for use in uses if use not in mine], ", if it is a clone")
 
     def to_dict(self) -> dict[str, Any]:
         """What is to be done, for programs."""
@@ -159,11 +125,12 @@ class _Detaching:
             lines.append(f"  {name} out of {count} documents; its definition stays in the mapping, empty")
         return lines
 
-    def run(self, progress: Progress, stop: Stop) -> DetachedIndex:
+    def run(self, progress: Progress, stop: Stop) -> Result:
         """Do it."""
         target, fields, planned = self.target, self.record.abandoned, self.to_dict()
         if self.is_all:
-            target = target.restore_settings(self.settings)
+            if self.settings:
+                self.cluster.set_index(target.name, self.settings)
             remove_ingest_pipeline(self.cluster, target.name)
         # What is written from now on gets no such vector any more; the fields to be emptied stay on record until then.
         target = target.change_record(lambda record: record.without(self.entries))
@@ -177,18 +144,17 @@ class _Detaching:
         lines += [f"  refused: {one.id}: {one.reason}" for one in emptied.refused[:5]]
         lines += [f"  the field {name} stays in the mapping, empty" for name in fields]
         documents, refused = emptied.documents, len(emptied.refused)
-        return DetachedIndex(**planned, documents=documents, refused=refused, lines=lines, in_order=not refused)
+        return Result(lines, not refused, **planned, documents=documents, refused=refused)
 
 
 def _hash(model: str | None) -> str | None:
-    """The hash of a model that is named by its folder, or by its hash."""
     return load_model(model).hash if model and Path(model).is_dir() else model
 
 
 def _settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
     """The settings of the indices that a name stands for; none if they are gone, while a pipeline may be there."""
     try:
-        return index_settings(cluster, name)
+        return open_indices(cluster, name)
     except NotFound:
         if name not in [one.index for one in rewriters(cluster).values()]:
             raise
@@ -220,7 +186,7 @@ def _record(cluster: Cluster, target: Target) -> IndexRecord:
 def _entries(target: Target, model: str | None) -> list[IndexInfo]:
     """The vectors that are to be taken back."""
     record = target.record
-    found = [*record.ready, *([record.filling] if record.filling else [])]
+    found = record.known
     if model is None:
         return [entry for entry in found if record.is_attached(entry)]
     entry = record.of(model)

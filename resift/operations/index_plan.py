@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.encoders.model import Model
 from resift.errors import BadInput
@@ -18,48 +15,54 @@ from resift.plugin.cluster.attachment import Target
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
-_SAMPLE = 500  # documents that fields are guessed from, and encoding is measured with
+_SAMPLE = 500  # documents that fields are guessed from
 _PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
-_WRITES = 1000  # documents a second
-# Bytes that a vector takes for each of its numbers, once segments are merged: its values, their text in _source, and
-# the graph; measured with 6,000 messages. Where a graph is kept OpenSearch 3 leaves them out of _source.
-_BYTES_PLAIN, _BYTES_GRAPH, _BYTES_GRAPH_AND_SOURCE = 13, 11, 20
 # Types of fields in which OpenSearch refuses to look for a word that is none of their values.
 _NO_TEXTS = re.compile(r"byte|short|integer|.*long|.*float|double|date.*|boolean|ip|binary|geo.*|.*_range|knn_vector")
 
 
 @dataclass(frozen=True)
-class IndexPlan:
-    """What is to be done to one index.
+class Options:
+    """How to attach; :func:`resift.attach` says what each of them means."""
 
-    ``entry`` describes the vectors that it gets; ``lacking`` documents are without one, which take about ``seconds`` at
-    ``rate`` documents encoded a second. ``defaults`` are the settings that are to be set, and ``hints`` say why others
-    are not, and what else a user should know of the index.
+    fields: Sequence[str] | None = None
+    model: str | None = None
+    adapt: bool = True
+    field: str | None = None
+    out: str | None = None
+    default_pipelines: bool = False
+    raise_versions: bool = False
+    pipeline: str | None = None
+
+
+class IndexPlan:
+    """What is to be done to one index for the vectors of ``model``, or of one that will be made and is like it.
+
+    ``own`` is the index's own field that has them already, if one does. ``entry`` describes the vectors that it gets,
+    which ``lacking`` documents are without. ``defaults`` are the settings that are to be set, and ``hints`` say why
+    others are not, and what else a user should know. Raises BadInput for what does not fit the index.
     """
 
-    target: Target
-    entry: IndexInfo
-    lacking: int
-    rate: float
-    defaults: dict[str, str]
-    hints: list[str]
+    def __init__(
+        self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own: str | None
+    ) -> None:
+        self.target, sources, known = target, sampled_sources(engine, target), target.record.of(model.hash)
+        had = known or target.record.current
+        chosen = options.fields or (had.fields if had else ()) or guessed_fields(target, sources)
+        _check_fields(target, chosen, sources)
+        self.entry = target.entry(model, chosen if options.fields or known is None else (), own)
+        self.lacking = 0 if self.is_own else target.documents
+        if known is not None and self.lacking:
+            self.lacking = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
+        self.defaults, self.hints = target.final_pipeline() if options.default_pipelines and not own else ({}, [])
+        if target.unrecorded:
+            told = f"of which _meta tells nothing any more: resift detach {target.name} takes them out"
+            self.hints = [*self.hints, f"{', '.join(target.unrecorded)} has vectors already, {told}"]
 
     @property
     def is_own(self) -> bool:
         """Whether the vectors are in a field of the index's own, which is left to it."""
         return not is_ours(self.entry.vector_field)
-
-    @property
-    def bytes_added(self) -> int:
-        """About how many bytes the vectors take on the disk, without replicas."""
-        derived = self.target.settings.get("index.knn.derived_source.enabled") == "true"
-        graph = _BYTES_GRAPH if derived else _BYTES_GRAPH_AND_SOURCE
-        return self.lacking * (self.entry.dim or 0) * (graph if self.target.has_graph else _BYTES_PLAIN)
-
-    @cached_property
-    def seconds(self) -> float:
-        """About how long it takes to encode and to write, which are done side by side."""
-        return self.lacking / min(self.rate, _WRITES)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan for programs."""
@@ -70,9 +73,6 @@ class IndexPlan:
             "fields": list(self.entry.fields),
             "vector_field": self.entry.vector_field,
             "graph": self.target.has_graph,
-            "seconds": round(self.seconds, 1),
-            "bytes": self.target.bytes,
-            "bytes_added": self.bytes_added,
             "settings": self.defaults,
             "hints": self.hints,
         }
@@ -80,67 +80,21 @@ class IndexPlan:
     def lines(self) -> list[str]:
         """The plan for people."""
         entry, name = self.entry, self.target.name
-        lines = [f"{name}: {self.target.documents} documents, {_megabytes(self.target.bytes)}"]
-        lines.append(f"  texts       {', '.join(entry.fields)}")
+        lines = [f"{name}: {self.target.documents} documents", f"  texts       {', '.join(entry.fields)}"]
         if self.is_own:
             lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
         else:
             graph = "with a graph" if self.target.has_graph else "without a graph, which only index.knn gives"
-            lines.append(f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}")
-            lines.append(
-                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and raises "
-                f"_version by 1; + about {_megabytes(self.bytes_added)} a copy"
-            )
-            lines.append(
-                f"  time        about {_duration(self.seconds)}: {self.rate:.0f} documents a second are encoded here "
-                f"(measured), {_WRITES} written (assumed: only writing would tell)"
-            )
             lines += [
+                f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}",
+                f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and "
+                "raises _version by 1",
                 f"  _source     has {entry.vector_field} in answers to GET, and to searches not through Resift",
                 "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
+                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed",
             ]
-            lines.append(
-                f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed"
-            )
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
-
-
-def plan_index(
-    engine: OpenSearchEngine,
-    target: Target,
-    model: Model,
-    fields: Sequence[str] | None,
-    own: str | None,
-    defaults: bool,
-) -> IndexPlan:
-    """What is to be done to an index for the vectors of ``model``, or of one that will be made and is like it.
-
-    ``fields`` are those that the user names, ``own`` the field that has the vectors already, and ``defaults`` tells
-    whether the pipelines are to be the index's. Raises BadInput for what does not fit the index.
-    """
-    sources = sampled_sources(engine, target)
-    known = target.record.of(model.hash)
-    before = target.record.current
-    had = known or before
-    chosen = fields or (had.fields if had else ()) or guessed_fields(target, sources)
-    _check_fields(target, chosen, sources)
-    entry = target.entry(model, chosen if fields or known is None else (), own)
-    lacking = 0 if not is_ours(entry.vector_field) else target.documents
-    if known is not None and lacking:
-        lacking = target.count({"bool": {"must_not": [{"exists": {"field": entry.vector_field}}]}})
-    free, taken = target.final_pipeline() if defaults and not own else ({}, [])
-    hints = [
-        *taken,
-        *_unrecorded_hints(target),
-    ]
-    return IndexPlan(target, entry, lacking, _rate(model, sources, entry.fields), free, hints)
-
-
-def _unrecorded_hints(target: Target) -> list[str]:
-    """What is to be known of vectors that are there, of which the index does not say any more whose they are."""
-    told = f"has vectors already, of which _meta tells nothing any more: resift detach {target.name} takes them out"
-    return [f"{', '.join(target.unrecorded)} {told}"] if target.unrecorded else []
 
 
 def sampled_sources(engine: OpenSearchEngine, target: Target) -> list[dict[str, Any]]:
@@ -194,22 +148,3 @@ def _check_fields(target: Target, fields: Sequence[str], sources: Sequence[dict[
     if sources and not any(document_text(source, fields).strip() for source in sources):
         message = f"no document of {target.name!r} that was looked at has a text in {', '.join(fields)}"
         raise BadInput(message, value=list(fields), expected=f"its text fields: {texts}")
-
-
-def _rate(model: Model, sources: Sequence[dict[str, Any]], fields: Sequence[str]) -> float:
-    """How many documents like these are encoded a second on this machine."""
-    texts = [document_text(source, fields) for source in sources] or [""]
-    model.encode(texts)  # the first time, what encodes may have to be compiled
-    started = time.perf_counter()
-    model.encode(texts)
-    return len(texts) / max(time.perf_counter() - started, 1e-6)
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.documents import IndexInfo, check_name
@@ -22,20 +21,6 @@ from resift.plugin.connect import open_engine
 from resift.vectors.packaged import DEFAULT
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verified(Result):
-    """What was found in each of ``indices``, with the sums, and why others were ``not_checked``."""
-
-    checked: int
-    missing: int
-    stale: int
-    repaired: int
-    unrepaired: int
-    seconds: float
-    indices: list[Verification]
-    not_checked: dict[str, str]
-
-
 def verify(
     url: str,
     *indices: str,
@@ -43,7 +28,7 @@ def verify(
     repair: bool = False,
     progress: Progress = silent,
     stop: Stop | None = None,
-) -> Verified:
+) -> Result:
     """Check that every vector of ``model`` belongs to the text beside it, by encoding all texts again.
 
     ``url`` is a cluster's address or the embedded engine's file, and ``indices`` name indices, aliases, data streams or
@@ -64,13 +49,13 @@ def verify(
             )
         found = _verified(engine, encoder, chosen, repair, progress, stop or Stop())
     names = ("checked", "missing", "stale", "repaired", "unrepaired")
-    return Verified(
+    return Result(
         **{name: sum(getattr(one, name) for one in found) for name in names},
         seconds=round(time.perf_counter() - started, 3),
         indices=found,
         not_checked={} if is_plain else others,
         in_order=all(one.right for one in found),
-        lines=[line for one in found for line in found_lines(one, repair)] or nothing_lines(others),
+        lines=_lines(found, repair, others),
     )
 
 
@@ -92,13 +77,12 @@ def _verified(
     return found
 
 
-def nothing_lines(indices: Iterable[str]) -> list[str]:
-    """That there is nothing to verify in indices, for people."""
-    return [f"index {name} has no vectors of Resift's: nothing to verify" for name in indices]
+def _lines(found: Sequence[Verification], repaired: bool, others: Iterable[str]) -> list[str]:
+    nothing = [f"index {name} has no vectors of Resift's: nothing to verify" for name in others]
+    return [line for one in found for line in _found_lines(one, repaired)] or nothing
 
 
-def found_lines(found: Verification, repaired: bool) -> list[str]:
-    """What was found in an index, for people."""
+def _found_lines(found: Verification, repaired: bool) -> list[str]:
     where = f"index {found.index}"
     if found.fault:
         return [f"{where} cannot be checked, {found.fault}: resift status says what to do"]
@@ -108,15 +92,6 @@ def found_lines(found: Verification, repaired: bool) -> list[str]:
         first = found.refused[0]
         lines.append(f"{len(found.refused)} refused in {where}: {first.id}: {first.reason}")
     return lines
-
-
-@dataclass(frozen=True)
-class Dropped(Result):
-    """The index that was deleted, how many documents it had, and what became of its pipelines, by their kind."""
-
-    dropped: str
-    documents: int
-    pipelines: dict[str, str]
 
 
 class DropPlan(Plan):
@@ -134,12 +109,12 @@ class DropPlan(Plan):
     def to_dict(self) -> dict[str, Any]:
         return {"index": self.index, "documents": self.documents}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Dropped:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         self.engine.drop(self.index)
         pipelines = _drop_pipelines(self.engine, self.index, progress)
         lines = [f"{kind} pipeline {PIPELINE_PREFIX}{self.index} {done}" for kind, done in pipelines.items()]
         lines.insert(0, f"{self.index} deleted, {self.documents} documents")
-        return Dropped(self.index, self.documents, pipelines, lines=lines)
+        return Result(lines, dropped=self.index, documents=self.documents, pipelines=pipelines)
 
 
 def drop(url: str, index: str, session_index: str = "resift_sessions") -> DropPlan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPException
 from typing import TYPE_CHECKING, TypedDict
@@ -50,14 +49,6 @@ class InstallationOptions(TypedDict, total=False):
     key: str | None
 
 
-@dataclass(frozen=True)
-class Steps(Result):
-    """What was done to a cluster, a phrase a step; without ``missing_plugins`` pipelines were left out."""
-
-    steps: list[str]
-    missing_plugins: list[str]
-
-
 class InstallPlan(Plan):
     """What :func:`install` or :func:`uninstall` is about to do, the ``work`` of an installer."""
 
@@ -82,9 +73,10 @@ class InstallPlan(Plan):
     def to_dict(self) -> dict[str, list[str]]:
         return {"steps": self.steps}
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Steps:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         steps = self._work(False)
-        return Steps(steps, self.installer.missing_plugins, lines=steps or ["nothing to do"])
+        missing = self.installer.missing_plugins
+        return Result(steps or ["nothing to do"], steps=steps, missing_plugins=missing)
 
 
 def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:

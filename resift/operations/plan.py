@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from resift.contracts.engine import Engine
@@ -28,19 +29,27 @@ def silent(step: Step) -> None:
     """The progress of whoever does not want to know."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What came of an operation: ``lines`` for people, whether all is ``in_order``, and what each operation adds."""
+class Result(SimpleNamespace):
+    """What came of an operation: ``lines`` for people, whether all is ``in_order``, and an attribute for each figure of
+    ``--json``."""
 
-    lines: Sequence[str]
-    in_order: bool = True
+    def __init__(self, lines: Sequence[str], in_order: bool = True, **figures: Any) -> None:
+        super().__init__(lines=lines, in_order=in_order, **figures)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """All but the lines, for programs."""
-        return asdict(self, dict_factory=lambda pairs: {name: value for name, value in pairs if name != "lines"})
+        return {name: _plain(value) for name, value in vars(self).items() if name != "lines"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, Result):
+        return value.to_dict()
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 class Plan(ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from resift.errors import BadInput, EngineError, IndexNotFound, NotFound
 from resift.ingest.stopping import Stop
 from resift.operations.installing import needed_install, serving
 from resift.operations.plan import Plan, Progress, Result, silent
+from resift.plugin.cluster.attachment import open_indices
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT
 from resift.plugin.cluster.index_record import records
@@ -28,7 +28,7 @@ from resift.plugin.cluster.search_pipelines import (
     with_processor,
     would_be_deleted,
 )
-from resift.plugin.cluster.usage import PipelineUse, pipeline_uses
+from resift.plugin.cluster.usage import PipelineUse, pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _READ_ONLY = ("index.blocks.read_only", "index.blocks.metadata")
@@ -44,7 +44,7 @@ class Searches:
 
     def __init__(self, cluster: Cluster, name: str, pipeline: str | None = None, default: bool = False) -> None:
         self.cluster, self.name, self.default, self.own = cluster, name, default, pipeline_name(name)
-        self.settings = index_settings(cluster, name)
+        self.settings = open_indices(cluster, name)
         self.found = all_pipelines(cluster)
         if pipeline is not None and pipeline not in self.found:
             known = ", ".join(self.found) or "none"
@@ -52,17 +52,15 @@ class Searches:
         used = {index: self._own_default(index) for index in self.settings}
         base = pipeline or self._base({*used.values()})
         self.sharing = [] if base is None else self._sharing(base)
-        self.base = base if base is not None and (self.sharing or self._is_anothers(base)) else None
+        anothers = base is not None and is_made(self.found[base]) and self._attached(self.found[base]) != name
+        self.base = base if self.sharing or anothers else None
         self.pipeline = self.own if base is None or self.base is not None else base
         self._check(base)
-        others = self._others(used)
+        others = {index: one for index, one in used.items() if not self._is_default(index)}
         self.without, self.changed = ([], others) if default else (list(others), {})
 
-    def _others(self, used: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The indices whose default pipeline is another one by now, with that which they have by themselves."""
-        if self.pipeline not in self.found:
-            return dict(used)
-        return {index: one for index, one in used.items() if self.settings[index].get(SEARCH) != self.pipeline}
+    def _is_default(self, index: str) -> bool:
+        return self.pipeline in self.found and self.settings[index].get(SEARCH) == self.pipeline
 
     def _own_default(self, index: str) -> str | None:
         """The default pipeline that an index has by itself, and not by something else that was attached."""
@@ -92,13 +90,8 @@ class Searches:
         return one
 
     def _attached(self, pipeline: Mapping[str, Any] | None) -> str | None:
-        """What a pipeline has the searches of rewritten."""
         rewriter = Rewriter.read(pipeline)
         return rewriter.index if rewriter else None
-
-    def _is_anothers(self, pipeline: str) -> bool:
-        """Whether a pipeline was made for an installation, or for something else that was attached."""
-        return is_made(self.found[pipeline]) and self._attached(self.found[pipeline]) != self.name
 
     def _sharing(self, pipeline: str) -> list[PipelineUse]:
         """What else uses a pipeline: other indices, and templates that others will be made by."""
@@ -114,7 +107,6 @@ class Searches:
         return all(fnmatchcase(one, self.name) for one in patterns)
 
     def _check(self, base: str | None) -> None:
-        """Raise BadInput for a pipeline that cannot have our processor."""
         if self.pipeline == self.own and self.name in WITHOUT:
             raise BadInput(
                 f"{self.name!r} can have no pipeline of its own", value=self.name, expected="--pipeline NAME"
@@ -186,18 +178,8 @@ class Searches:
         pipeline = SearchPipeline(self.cluster, self.pipeline, rewriter, model_id, found, base)
         pipeline.make()
         for index in self.changed:
-            _set_default(self.cluster, index, self.pipeline)
+            self.cluster.set_index(index, {SEARCH: self.pipeline})
         return pipeline
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchesAttached(Result):
-    """What came of attaching: the search ``pipeline`` that has searches rewritten, and whether they are by now."""
-
-    index: str
-    pipeline: str
-    settings: Mapping[str, Any]
-    rewritten: bool
 
 
 class SearchPlan(Plan):
@@ -234,7 +216,7 @@ class SearchPlan(Plan):
             "install": self.steps,
         }
 
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> SearchesAttached:
+    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         if self.install is not None:
             self.install.run()
         installation = serving(self.cluster)
@@ -249,13 +231,9 @@ class SearchPlan(Plan):
         lines = [f"{self.name}: searches through {pipeline.name} are rewritten by their sessions"]
         if wrong:
             lines.append(f"next: resift serve, where the nodes reach it as {installation.url} (so far: {wrong})")
-        return SearchesAttached(
-            index=self.name,
-            pipeline=pipeline.name,
-            settings=self.searches.to_dict()["settings"],
-            rewritten=not wrong,
-            lines=[*lines, f"undo: resift detach {self.name}"],
-        )
+        lines.append(f"undo: resift detach {self.name}")
+        settings = self.searches.to_dict()["settings"]
+        return Result(lines, index=self.name, pipeline=pipeline.name, settings=settings, rewritten=not wrong)
 
 
 class Unsearched:
@@ -279,7 +257,10 @@ class Unsearched:
         used = {index: (settings.get(index) or _settings_of(cluster, index)).get(SEARCH, NONE) for index in indices}
         before = {index: restored[SEARCH] for index, restored in recorded.items() if SEARCH in restored}
         self.restored = dict(self._to_restore(dict(sorted(used.items())), before, names))
-        self._refuse_if_used()
+        going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
+        uses = pipeline_uses(cluster, going, "search pipeline")
+        others = [use for use in uses if use.kind != "index" or use.name not in self.restored]
+        refuse(others, ", if it is a clone")
 
     def _to_restore(
         self, used: Mapping[str, str], recorded: Mapping[str, str | None], names: Collection[str]
@@ -318,14 +299,6 @@ class Unsearched:
         except NotFound:
             return True
 
-    def _refuse_if_used(self) -> None:
-        going = {own for own in self.pipelines if would_be_deleted(self.found[own])}
-        for use in pipeline_uses(self.cluster, going, "search pipeline"):
-            if use.kind != "index" or use.name not in self.restored:
-                message = f"{use.setting} of {use.kind} {use.name} is {use.pipeline}"
-                clone = f"resift detach {use.name}, if it is a clone, or " if use.kind == "index" else ""
-                raise EngineError(message, status=409, value=use.name, expected=f"{clone}unset it first")
-
     def __bool__(self) -> bool:
         return bool(self.pipelines or self.restored)
 
@@ -350,38 +323,13 @@ class Unsearched:
     def run(self) -> None:
         """Do it."""
         for index, before in self.restored.items():
-            _set_default(self.cluster, index, before)
+            self.cluster.set_index(index, {SEARCH: before})
         for own in self.pipelines:
             take_out(self.cluster, own)
 
 
-def index_settings(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
-    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
-    if _is_system(name):
-        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
-    try:
-        found = cluster.request("GET", f"/{quote(name, safe=',*')}/_settings", flat_settings="true")
-    except EngineError as error:
-        if error.status == 400 and "index_closed" in error.message:
-            raise BadInput(f"index {name!r} is closed", value=name, expected=f"POST /{name}/_open first") from error
-        raise
-    indices = {own: entry["settings"] for own, entry in sorted(found.items()) if not _is_system(own)}
-    if not indices:
-        raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-    return indices
-
-
-def _is_system(index: str) -> bool:
-    return index.startswith(".") and not index.startswith(".ds-")
-
-
 def _settings_of(cluster: Cluster, index: str) -> dict[str, str]:
-    """The settings of one index; none if it is gone."""
     try:
-        return index_settings(cluster, index)[index]
+        return open_indices(cluster, index)[index]
     except (NotFound, IndexNotFound, KeyError):
         return {}
-
-
-def _set_default(cluster: Cluster, index: str, pipeline: str | None) -> None:
-    cluster.request("PUT", f"/{quote(index, safe='')}/_settings", {SEARCH: pipeline})

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
@@ -18,11 +18,11 @@ from resift.operations.installing import InstallationOptions, found_installer, o
 from resift.operations.plan import Result
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
-from resift.plugin.cluster.index_record import IndexRecord, records
+from resift.plugin.cluster.index_record import records
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import StatusRow, pipeline_uses
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
@@ -56,16 +56,7 @@ class IndexStatus:
     fix: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Status(Result):
-    """The ``parts`` of an installation as they are, and the vectors in ``indices``; ``model`` is the hash at hand."""
-
-    model: str
-    parts: list[StatusRow]
-    indices: list[IndexStatus]
-
-
-def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
+def status(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """What the cluster at ``url`` has, lacks, or has of another version or model, and how to fix it.
 
     Compared is with what was installed, or with what is given.
@@ -78,7 +69,7 @@ def status(url: str, **options: Unpack[InstallationOptions]) -> Status:
         indices = list(_indices(installer, model, rows))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
     states += [(f"index {one.index}", one.state, one.fix) for one in indices]
-    return Status(
+    return Result(
         model=model.hash,
         parts=parts,
         indices=indices,
@@ -91,7 +82,7 @@ def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) 
     """Each model's vectors in each index, those that searches use first; ``rows`` are the states of the indices."""
     cluster = installer.cluster
     known = records(cluster)
-    pairs = [(record, entry) for record in known.values() for entry in _entries(record)]
+    pairs = [(record, entry) for record in known.values() for entry in record.known]
     counts = _counts(cluster, [entry for _, entry in pairs])
     pipelines, unencoded = _pipelines(cluster, known), _unencoded(cluster)
     for (record, entry), (documents, covered) in zip(pairs, counts, strict=True):
@@ -144,23 +135,19 @@ def _fault(entry: IndexInfo, filling: bool, missing: int, sampled: int, stale: i
     return (f"{stale} of {sampled} vectors belong to another text", mend) if stale else ("ok", "")
 
 
-def _entries(record: IndexRecord) -> tuple[IndexInfo, ...]:
-    return (*record.ready, *([record.filling] if record.filling else []))
-
-
 def _counts(cluster: Cluster, entries: Sequence[IndexInfo]) -> list[tuple[int | None, int]]:
     """How many documents the index of each entry has, None if it is closed or gone, and how many of them a vector."""
     searches = []
     for entry in entries:
         covered = {"filter": {"exists": {"field": entry.vector_field}}}
         searches.append((entry.name, {"size": 0, "track_total_hits": True, "aggs": {"covered": covered}}))
-    return [_counted(answer) for answer in cluster.searches(searches)]
-
-
-def _counted(answer: dict[str, Any]) -> tuple[int | None, int]:
-    if "aggregations" not in answer:  # an index that is closed is left out, and nothing is searched
-        return None, 0
-    return answer["hits"]["total"]["value"], answer["aggregations"]["covered"]["doc_count"]
+    # an index that is closed is left out, and nothing is searched
+    return [
+        (one["hits"]["total"]["value"], one["aggregations"]["covered"]["doc_count"])
+        if "aggregations" in one
+        else (None, 0)
+        for one in cluster.searches(searches)
+    ]
 
 
 def _unencoded(cluster: Cluster) -> Counter[str]:

@@ -21,8 +21,9 @@ from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import RemoteModel
+from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker import Config, create_app
 from resift.reranker.access.keys import KeyFile

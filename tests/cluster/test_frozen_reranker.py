@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attached_index import remove_pipelines
 from engine_documents import documents
 from opensearch_fixture import reranker_host
 from opensearchpy import OpenSearch, TransportError
@@ -24,7 +25,7 @@ from served import Server, serving
 from resift import Model
 from resift.ingest.verify import verify
 from resift.operations.installing import Guard
-from resift.plugin.cluster.index_pipelines import remove_pipelines, settle_pipelines
+from resift.plugin.cluster.index_pipelines import settle_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import PIPELINES

@@ -17,7 +17,8 @@ from opensearch_fixture import reranker_host
 
 from resift import Model
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.reranker.api import as_text
 

@@ -20,8 +20,9 @@ from resift.errors import BadInput, EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation import installations
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.resources import LAZY
+from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings

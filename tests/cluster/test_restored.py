@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attached_index import Index, attachable, own, run, shop
+from attached_index import Index, attachable, own, remove_pipelines, run, shop
 from click.testing import CliRunner
 from test_attach_models import QUERY, Served, old
 
 from resift.cli.main import main
 from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
-from resift.plugin.cluster.index_pipelines import remove_pipelines
-from resift.plugin.cluster.installation_status import StatusRow, status_rows
+from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.rewriting.similarity import similarity_clause
 

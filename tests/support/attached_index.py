@@ -19,6 +19,8 @@ from resift.contracts.query_dsl import document_text
 from resift.errors import UnsupportedCluster
 from resift.lab.vectors.tables import build_table
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.index_pipelines import remove_ingest_pipeline
+from resift.plugin.cluster.search_pipelines import rewriters, take_out
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.versions import require_plain_vectors
 
@@ -191,3 +193,11 @@ def own(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple
 def other(vectors: WordVectors, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
     """Another one."""
     return own_model(vectors, tmp_path_factory.mktemp("other"), 2)
+
+
+def remove_pipelines(cluster: Cluster, index: str) -> None:
+    """Remove the ingest pipeline of an index that Resift made, and our processor from its search pipelines."""
+    for name, one in rewriters(cluster).items():
+        if one.index == index:
+            take_out(cluster, name)
+    remove_ingest_pipeline(cluster, index)

@@ -25,6 +25,7 @@ from resift.contracts.query_dsl import document_text
 from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput
 from resift.ingest.readers import Files
+from resift.lab.training.deployed import embed
 from resift.lab.training.options import QueryOptions
 from resift.lab.training.queries import train_queries
 from resift.lab.training.teachers import Teacher, endpoint_teacher, folder_teacher
@@ -33,7 +34,6 @@ from resift.operations.installing import open_cluster
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.deployed import embed
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.vectors.packaged import load_vectors
 

@@ -21,8 +21,8 @@ from resift.encoders.model import Model
 from resift.ingest.readers import Files
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt
-from resift.operations.adapting import adapt_texts, adapted_lines, warnings
+from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
+from resift.operations.attaching import adapt_texts
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 

@@ -32,6 +32,7 @@ from resift.lab.vectors.tables import in_words, quantized
 from resift.vectors.table import WordVectors
 
 _MAX_JUDGES, _QUERY_WORDS, _ROUNDS = 1000, 8, 5
+_FEW_JUDGES = 20
 
 
 def adapt(
@@ -155,3 +156,24 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
         model = build_model(f"boew:{options.codewords}", table, options.seed)
     model.max_alpha = ADAPTED_MAX_ALPHA
     return model
+
+
+def adapted_lines(found: dict[str, Any], seconds: float) -> list[str]:
+    """What was found with the documents that were held back."""
+    lines = [
+        f"{found['documents']} documents, {found['words']} words, {seconds:.0f} s",
+        f"{'':21}untrained  adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
+    ]
+    for name, key in (("mean reciprocal rank", "mrr"), ("found first", "accuracy")):
+        lines.append(f"{name:21}{found[f'{key}_before']:9.3f}{found[f'{key}_after']:9.3f}")
+    return lines
+
+
+def warnings(found: dict[str, Any]) -> list[str]:
+    """Where the documents that judge cannot tell whether, or how much, is gained: that it is so."""
+    judges = f"{found['held_back']} documents"
+    if found["better"] and found["p"] >= 0.05:
+        return [f"warning: the gain may be chance (p {found['p']:.2f}): {judges} are too few to tell"]
+    if found["better"] and found["held_back"] < _FEW_JUDGES:
+        return [f"warning: {judges} are too few to tell how much was gained; train on more documents"]
+    return []

@@ -32,14 +32,13 @@ _HASH_DIGITS = 8  # of a model's hash in the name of its field
 
 @dataclass(frozen=True)
 class Target:
-    """An index as it is: its ``mapping``, its ``settings`` by their flat names, its documents and bytes."""
+    """An index as it is: its ``mapping``, its ``settings`` by their flat names, and how many documents it has."""
 
     cluster: Cluster
     name: str
     mapping: Mapping[str, Any]
     settings: Mapping[str, str]
     documents: int
-    bytes: int
 
     @cached_property
     def record(self) -> IndexRecord:
@@ -142,8 +141,7 @@ class Target:
         is then."""
         # _meta is replaced as a whole, and what others have recorded since the index was read is not to be lost
         mapping = self.cluster.request("GET", f"{self.path}/_mapping")[self.name]["mappings"]
-        settings = self.cluster.request("GET", f"{self.path}/_settings", flat_settings="true")[self.name]["settings"]
-        target = replace(self, mapping=mapping, settings=settings)
+        target = replace(self, mapping=mapping, settings=self.cluster.index_settings(self.name)[self.name])
         record = change(target.record)
         if record == target.record:
             return target
@@ -170,14 +168,12 @@ class Target:
         told = "documents get no vectors as they are written until a pipeline processor of"
         return {}, [f"{FINAL} of {self.name} is {value}, and stays: {told} {ours} is in it"]
 
-    def set_defaults(self, free: Mapping[str, str]) -> Target:
-        """Set what :meth:`final_pipeline` found free, and record it; return the index as it is then."""
-        if not free:
-            return self
-        before = {setting: self.settings.get(setting) for setting in free}
-        target = self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
-        self.cluster.request("PUT", f"{self.path}/_settings", dict(free))
-        return replace(target, settings={**target.settings, **free})
+    def set_defaults(self, free: Mapping[str, str]) -> None:
+        """Set what :meth:`final_pipeline` found free, and record it."""
+        if free:
+            before = {setting: self.settings.get(setting) for setting in free}
+            self.change_record(lambda record: replace(record, settings={**before, **(record.settings or {})}))
+            self.cluster.set_index(self.name, free)
 
     def restored_settings(self) -> dict[str, Any]:
         """The settings that attaching has changed and nobody since, with their values before (None: unset)."""
@@ -196,13 +192,6 @@ class Target:
             return candidate and (found is None or Rewriter.read(found) is not None)
         return candidate and not is_foreign(self.cluster, value.removeprefix(PIPELINE_PREFIX))
 
-    def restore_settings(self, restored: Mapping[str, Any]) -> Target:
-        """Put settings back to what they were (None: unset); return the index as it is then."""
-        if restored:
-            self.cluster.request("PUT", f"{self.path}/_settings", dict(restored))
-        left = {name: restored.get(name, value) for name, value in self.settings.items()}
-        return replace(self, settings={name: value for name, value in left.items() if value is not None})
-
 
 def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Target]:
     """The indices that a name, an alias, a pattern or a data stream stands for, each checked by itself.
@@ -210,29 +199,39 @@ def targets(cluster: Cluster, name: str, blocked: str | None = None) -> list[Tar
     Only the index ``blocked`` may refuse writes. Raises IndexNotFound if there is none, and BadInput for one that
     cannot be attached: nothing was changed then.
     """
-    path = "/" + quote(name, safe=",*")
+    while True:
+        found = open_indices(cluster, name)
+        mappings = cluster.request("GET", f"/{quote(name, safe=',*')}/_mapping")
+        if found.keys() <= mappings.keys():  # none went between the two, as by a rollover
+            break
+    return [
+        _target(cluster, index, mappings[index]["mappings"], settings, index == blocked)
+        for index, settings in found.items()
+    ]
+
+
+def open_indices(cluster: Cluster, name: str) -> dict[str, dict[str, str]]:
+    """The flat settings of all indices that a name stands for. Raises IndexNotFound, and BadInput for closed ones."""
+    if _is_system(name):
+        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
     try:
-        while True:
-            found = cluster.request("GET", f"{path}/_settings", flat_settings="true")
-            mappings = cluster.request("GET", f"{path}/_mapping")
-            if found.keys() == mappings.keys():  # no index came or went between the two, as by a rollover
-                break
+        found = cluster.index_settings(name)
     except EngineError as error:
         if error.status == 400 and "index_closed" in error.message:
             raise _closed(name) from error
         raise
-    if not mappings:
+    indices = {own: settings for own, settings in sorted(found.items()) if not _is_system(own)}
+    if not indices:
         raise IndexNotFound(f"no index {name!r}", value=name, expected="an existing index")
-    return [
-        _target(cluster, index, mappings[index]["mappings"], found[index]["settings"], index == blocked)
-        for index in sorted(mappings)
-    ]
+    return indices
+
+
+def _is_system(index: str) -> bool:
+    return index.startswith(".") and not index.startswith(".ds-")
 
 
 def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict[str, str], is_blocked: bool) -> Target:
-    if name.startswith(".") and not name.startswith(".ds-"):
-        raise BadInput(f"{name} is an index of the system", value=name, expected="an index of documents of yours")
-    columns = {"format": "json", "h": "status,pri.store.size", "bytes": "b", "expand_wildcards": "all"}
+    columns = {"format": "json", "h": "status", "expand_wildcards": "all"}
     (row,) = cluster.request("GET", f"/_cat/indices/{quote(name, safe='')}", **columns)
     if row["status"] != "open":
         raise _closed(name)
@@ -250,7 +249,7 @@ def _target(cluster: Cluster, name: str, mapping: dict[str, Any], settings: dict
         raise BadInput(f"index {name!r} is a searchable snapshot", value=name, expected="an index that can be written")
     # what is not visible yet would be missing from the plan, and not be found to be encoded
     cluster.request("POST", f"/{quote(name, safe='')}/_refresh")
-    return Target(cluster, name, mapping, settings, cluster.count(name), int(row["pri.store.size"] or 0))
+    return Target(cluster, name, mapping, settings, cluster.count(name))
 
 
 def check_attachable(target: Target) -> None:
@@ -277,14 +276,8 @@ def check_versions(target: Target) -> None:
     write refused as one that is late.
     """
     query = {"function_score": {"random_score": {"seed": 7, "field": "_seq_no"}}}
-    body: dict[str, Any] = {
-        "query": query,
-        "size": _LOOKED_AT,
-        "_source": False,
-        "version": True,
-        "seq_no_primary_term": True,
-    }
-    body["search_pipeline"] = "_none"
+    body: dict[str, Any] = {"query": query, "size": _LOOKED_AT, "_source": False, "search_pipeline": "_none"}
+    body |= {"version": True, "seq_no_primary_term": True}
     hits = target.cluster.request("POST", f"{target.path}/_search", body)["hits"]["hits"]
     # OpenSearch itself raises a version by one at a write, and each write of a shard has a number of its own.
     external = [hit for hit in hits if hit["_version"] > hit["_seq_no"] + 1]
@@ -336,7 +329,6 @@ def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 
 def _is_like(mapped: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a field that there is can hold the vectors of one that is ``wanted``."""
     method, other = mapped.get("method", {}), wanted.get("method", {})
     return (
         mapped.get("type") == "knn_vector"

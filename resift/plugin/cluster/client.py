@@ -60,6 +60,20 @@ class Cluster:
         body = {"query": query or {"match_all": {}}, "size": 0, "track_total_hits": True, "search_pipeline": "_none"}
         return int(self.request("POST", f"/{quote(index, safe='')}/_search", body)["hits"]["total"]["value"])
 
+    def index_settings(self, names: str) -> dict[str, dict[str, str]]:
+        """The settings of each index that names, aliases or patterns stand for, by their flat names."""
+        answer = self.request("GET", f"/{quote(names, safe=',*')}/_settings", flat_settings="true")
+        return {index: entry["settings"] for index, entry in answer.items()}
+
+    def set_index(self, index: str, values: Mapping[str, Any]) -> None:
+        """Change settings of an index; None unsets one."""
+        self.request("PUT", f"/{quote(index, safe='')}/_settings", dict(values))
+
+    def aliases(self, index: str) -> dict[str, dict[str, Any]]:
+        """The aliases of an index: filter, routing and the like of each."""
+        found: dict[str, dict[str, Any]] = self.request("GET", f"/{quote(index, safe='')}/_alias")[index]["aliases"]
+        return found
+
     def plugins(self) -> set[str]:
         """Return the names of the plugins that the nodes have."""
         return {row["component"] for row in self.request("GET", "/_cat/plugins", format="json")}

@@ -88,11 +88,12 @@ class Copy:
         Raises BadInput where an index template has it made otherwise: the new index is deleted again.
         """
         record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
-        ours = IndexInfo.made_by(model, fields).meta()
-        meta = {**_own_meta(target.mapping), "resift": ours, _META: record.meta()}
-        mapping = {**_without_ours(target), "_meta": meta}
+        ours = {"resift": IndexInfo.made_by(model, fields).meta(), _META: record.meta()}
+        fields_there = target.mapping.get("properties", {})
+        kept = {name: _copied(field, target.has_graph) for name, field in fields_there.items() if not is_ours(name)}
         added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-        mapping["properties"] = {**mapping.get("properties", {}), **added}
+        others = {name: value for name, value in target.mapping.get("_meta", {}).items() if name not in ours}
+        mapping = {**target.mapping, "properties": {**kept, **added}, "_meta": {**others, **ours}}
         settings = _settings(target)
         path = f"/{quote(check_name(name), safe='')}"
         target.cluster.request("PUT", path, {"settings": settings, "mappings": mapping})
@@ -117,18 +118,16 @@ class Copy:
         properties = _without_vectors(mapping.get("properties", {}))
         self.cluster.request("PUT", f"/{quote(to, safe='')}/_mapping", {"properties": properties})
 
-    def settings(self, index: str) -> dict[str, Any]:
+    def settings(self, index: str) -> Mapping[str, Any]:
         """The settings of an index by their flat names."""
-        answer = self.cluster.request("GET", f"/{quote(index, safe='')}/_settings", flat_settings="true")
-        found: dict[str, Any] = answer[index]["settings"]
-        return found
+        return self.cluster.index_settings(index)[index]
 
     def change_settings(self, index: str, values: Mapping[str, Any]) -> None:
         """Change those settings of an index that are other ones; None unsets one."""
         now = self.settings(index)
         changed = {name: value for name, value in values.items() if now.get(name) != value}
         if changed:
-            self.cluster.request("PUT", f"/{quote(index, safe='')}/_settings", changed)
+            self.cluster.set_index(index, changed)
 
     def block(self, index: str) -> None:
         """Have writes to an index refused; those under way are done when this returns."""
@@ -151,20 +150,14 @@ class Copy:
             self.write(blocked=None, block_before=None, **changes)
         return index
 
-    def aliases(self, index: str) -> dict[str, dict[str, Any]]:
-        """The aliases of an index: filter, routing and the like of each."""
-        answer = self.cluster.request("GET", f"/{quote(index, safe='')}/_alias")
-        found: dict[str, dict[str, Any]] = answer[index]["aliases"]
-        return found
-
     @property
     def in_service(self) -> bool:
         """Whether the aliases were moved to the copy."""
-        return all(name in self.aliases(self.name) for name in self.record.aliases)
+        return all(name in self.cluster.aliases(self.name) for name in self.record.aliases)
 
     def move_aliases(self, source: str, to: str) -> None:
         """Move the aliases from one index to the other at once, each as it is; those that are not there are made."""
-        found = self.aliases(source)
+        found = self.cluster.aliases(source)
         actions: list[dict[str, Any]] = []
         for name in self.record.aliases:
             if name in found:
@@ -218,21 +211,6 @@ def check_templates(cluster: Cluster, name: str) -> None:
     if aliases:
         message = f"an index template gives an index of the name {name!r} the alias {', '.join(aliases)}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
-
-
-def _own_meta(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The ``_meta`` of an index without what Resift has recorded there."""
-    return {name: value for name, value in mapping.get("_meta", {}).items() if name not in ("resift", _META)}
-
-
-def _without_ours(target: Target) -> dict[str, Any]:
-    """The mapping of an index without our fields, as one with ``index.knn`` takes it."""
-    properties = _copied_properties(target.mapping.get("properties", {}), target.has_graph)
-    return {**target.mapping, "properties": properties}
-
-
-def _copied_properties(properties: Mapping[str, Any], graph: bool) -> dict[str, Any]:
-    return {name: _copied(field, graph) for name, field in properties.items() if not is_ours(name)}
 
 
 def _without_vectors(properties: Mapping[str, Any]) -> dict[str, Any]:

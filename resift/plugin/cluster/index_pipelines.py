@@ -24,7 +24,6 @@ from resift.plugin.cluster.search_pipelines import (
     all_pipelines,
     pipeline_name,
     rewriters,
-    take_out,
 )
 from resift.plugin.cluster.templates import Stamp, fill, render
 from resift.plugin.resource_files import read_resource
@@ -108,7 +107,6 @@ class IndexPipelines:
         return pipelines
 
     def _behind(self, names: set[str]) -> set[str]:
-        """The indices that aliases, patterns and data streams stand for."""
         found: set[str] = set()
         for name in names:
             with suppress(NotFound):
@@ -173,14 +171,6 @@ def is_foreign(cluster: Cluster, index: str) -> bool:
     the index was restored without it."""
     found = cluster.find(_path(index), pipeline_name(index))
     return found is not None and not _owners(found)
-
-
-def remove_pipelines(cluster: Cluster, index: str) -> None:
-    """Remove the ingest pipeline of an index that Resift made, and our processor from its search pipelines."""
-    for name, one in rewriters(cluster).items():
-        if one.index == index:
-            take_out(cluster, name)
-    remove_ingest_pipeline(cluster, index)
 
 
 def remove_ingest_pipeline(cluster: Cluster, index: str) -> None:

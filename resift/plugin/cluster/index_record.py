@@ -53,15 +53,18 @@ class IndexRecord:
         return (*([self.current] if self.current else []), *self.others)
 
     @property
+    def known(self) -> tuple[IndexInfo, ...]:
+        """All vectors, whether all of them are written or not."""
+        return (*self.ready, *([self.filling] if self.filling else []))
+
+    @property
     def encoded(self) -> tuple[IndexInfo, ...]:
         """All vectors that have to follow what is written; those in a field of the index's own do by its own means."""
-        found = (*self.ready, *([self.filling] if self.filling else []))
-        return tuple(one for one in found if is_ours(one.vector_field))
+        return tuple(one for one in self.known if is_ours(one.vector_field))
 
     def of(self, model: str) -> IndexInfo | None:
         """The vectors of the model that has this hash, whether all of them are written or not; None if it has none."""
-        found = (*self.ready, *([self.filling] if self.filling else []))
-        return next((one for one in found if one.model == model), None)
+        return next((one for one in self.known if one.model == model), None)
 
     def is_attached(self, entry: IndexInfo) -> bool:
         """Whether these vectors came by attaching, and not with the index."""

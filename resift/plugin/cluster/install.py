@@ -27,16 +27,10 @@ from resift.plugin.cluster.resources import (
     Resource,
     Script,
 )
-from resift.plugin.cluster.search_pipelines import (
-    all_pipelines,
-    pipeline_name,
-    rewriters,
-    take_out,
-    would_be_deleted,
-)
+from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
 from resift.plugin.cluster.settings import TRUSTED, ClusterSettings
 from resift.plugin.cluster.templates import render
-from resift.plugin.cluster.usage import pipeline_uses
+from resift.plugin.cluster.usage import pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import SETTINGS, mappings
 from resift.plugin.resource_files import read_resource
@@ -100,7 +94,6 @@ class Installer:
             yield from self.index_pipelines()
 
     def _own_resources(self) -> Iterator[Resource]:
-        """All but the pipelines of indices."""
         yield from (Script(self.cluster, self.name, script) for script in SCRIPTS)
         yield IndexTemplate(self.cluster, self.name, self.values)
         if self.missing_plugins:
@@ -124,11 +117,14 @@ class Installer:
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
-        steps += [f"{_change_of(name, value)} (cluster setting)" for name, value in changes.items()]
+        for name, value in changes.items():
+            change = f"append {value[-1]} to {name}" if name == TRUSTED else f"set {name} to {value}"
+            steps.append(f"{change} (cluster setting)")
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
-                raise _foreign(resource)
+                message = f"{resource.kind} {resource.name} exists and is not Resift's"
+                raise EngineError(message, status=409, value=resource.name, expected="another --name")
             if state in ("ok", LAZY) and not (changes and isinstance(resource, IndexTemplate)):
                 continue
             create = f"create {resource.kind} {resource.name}"
@@ -243,15 +239,8 @@ class Installer:
                 message = f"search pipeline {name} has searches of {rewriter.index} rewritten"
                 raise EngineError(message, status=409, value=name, expected=f"resift detach {rewriter.index} first")
             search |= {name} if rewriter.installation == self.name else set()
-        uses = [
-            *pipeline_uses(self.cluster, ingest, "ingest pipeline"),
-            *pipeline_uses(self.cluster, search, "search pipeline"),
-        ]
-        if uses:
-            shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
-            more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
-            attached = f"resift detach {uses[0].name}, or " if uses[0].kind == "index" else ""
-            raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected=f"{attached}unset it first")
+        uses = pipeline_uses(self.cluster, ingest, "ingest pipeline")
+        refuse([*uses, *pipeline_uses(self.cluster, search, "search pipeline")])
 
 
 def _check_reranker(url: str) -> None:
@@ -260,12 +249,3 @@ def _check_reranker(url: str) -> None:
         raise BadInput(f"{shown!r} is not a reranker's address", value=shown, expected="http://HOST:PORT")
     if parts.username is not None:  # everybody who may look at the cluster's templates could read it
         raise BadInput(f"the reranker's address {shown} holds a user", value=shown, expected=f"{shown} and --key KEY")
-
-
-def _change_of(name: str, value: Any) -> str:
-    return f"append {value[-1]} to {name}" if name == TRUSTED else f"set {name} to {value}"
-
-
-def _foreign(resource: Resource) -> EngineError:
-    message = f"{resource.kind} {resource.name} exists and is not Resift's"
-    return EngineError(message, status=409, value=resource.name, expected="another --name")

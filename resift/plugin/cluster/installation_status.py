@@ -5,35 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from resift.plugin.cluster.index_pipelines import WITHOUT, ingest_pipelines
+from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.resources import LAZY, REMOTE, RemoteModel, Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters, search_counts
 from resift.plugin.cluster.settings import SWITCHES, TRUSTED
-from resift.plugin.cluster.usage import PipelineUse, index_states, pipeline_uses
+from resift.plugin.cluster.usage import PipelineUse, StatusRow, index_rows, pipeline_uses
 
 _INSTALL = "resift install"
 _AT_ONCE = 8  # pipelines that are tried
-
-
-@dataclass(frozen=True)
-class StatusRow:
-    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
-
-    kind: str
-    name: str
-    state: str
-    fix: str = ""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether there is nothing to do about it."""
-        return not self.fix
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
@@ -48,13 +31,14 @@ class _Status:
         self.installer, self.cluster, self.name, self.url = installer, installer.cluster, installer.name, installer.url
 
     def rows(self) -> list[StatusRow]:
+        missing = self.installer.missing_plugins
         return [
             self._reranker_row(),
             *self._setting_rows(),
             *self._resource_rows(),
             *self._left_over_rows(),
-            *self._plugin_rows(),
-            *self._index_rows(),
+            *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
+            *index_rows(self.cluster, self.name, self.installer.model),
         ]
 
     def _resource_rows(self) -> list[StatusRow]:
@@ -144,7 +128,6 @@ class _Status:
         return False
 
     def _sends_key(self) -> bool:
-        """Whether the connectors that are installed carry a key."""
         if self.installer.missing_plugins:
             return False
         return any(RemoteModel(self.cluster, which, self.installer.values).sent_key for which in REMOTE)
@@ -155,28 +138,6 @@ class _Status:
         changes = self.installer.setting_changes()
         states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
         return [StatusRow("setting", name, *state) for name, state in states.items()]
-
-    def _plugin_rows(self) -> list[StatusRow]:
-        install = "bin/opensearch-plugin install"
-        return [StatusRow("plugin", name, "missing", f"{install} {name}") for name in self.installer.missing_plugins]
-
-    def _index_rows(self) -> list[StatusRow]:
-        """The indices with vectors, or that are to get some; those of other installations are for these to judge."""
-        others = {one.model.hash: one.name for one in installations(self.cluster).values()}
-        rows = []
-        for index in index_states(self.cluster, self.name, self.installer.model):
-            other = others.get(index.model or "")
-            if index.name in WITHOUT and index.state == "ok":
-                state, fix = (
-                    f"{pipeline_name(index.name)} is no pipeline of its own",
-                    "copy it into one of another name",
-                )
-                rows.append(StatusRow("index", index.name, state, fix))
-            elif index.model == self.installer.model.hash or index.written or other is None:
-                rows.append(StatusRow("index", index.name, index.state, index.fix))
-            else:
-                rows.append(StatusRow("index", index.name, f"of installation {other}"))
-        return rows
 
 
 def _resource_row(resource: Resource) -> StatusRow:

@@ -275,7 +275,5 @@ class RemoteModel(Resource):
                 again = time.monotonic() + _STUCK_SECONDS
             time.sleep(0.2)
         raise EngineError(
-            f"remote model {self.name} was not deployed: {state}",
-            value=state,
-            expected="DEPLOYED: see the nodes' logs",
+            f"remote model {self.name} was not deployed: {state}", value=state, expected="DEPLOYED: see the nodes' logs"
         )

@@ -207,7 +207,6 @@ def _is_ours(processor: Mapping[str, Any]) -> bool:
 
 
 def _settings(pipeline: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The settings of our processor in a pipeline."""
     found = (one[_KIND] for one in (pipeline or {}).get(_PROCESSORS, ()) if _is_ours(one))
     return next(found, None)
 
@@ -217,7 +216,6 @@ def _content(pipeline: Mapping[str, Any]) -> str:
 
 
 def _is_as_made(pipeline: Mapping[str, Any]) -> bool:
-    """Whether Resift made a pipeline, and nobody has changed it since."""
     stamp = Stamp.read(pipeline.get("description"))
     return stamp is not None and stamp.content == _content(pipeline)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.documents import ModelDescription
@@ -13,6 +13,7 @@ from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT
 from resift.plugin.cluster.index_record import ALL, INDICES, IndexRecord
+from resift.plugin.cluster.installation import installations
 from resift.plugin.cluster.search_pipelines import SEARCH, pipeline_name
 from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_fault
 
@@ -47,6 +48,18 @@ def pipeline_uses(cluster: Cluster, pipelines: Collection[str], kind: str) -> li
     if not pipelines:
         return []
     return [use for use in _all_uses(cluster) if use.pipeline in pipelines and use.pipeline_kind == kind]
+
+
+def refuse(uses: Sequence[PipelineUse], where: str = "") -> None:
+    """Raise EngineError, status 409, for what names a pipeline that is to go: it would refuse writes or searches.
+
+    ``where`` says which of the indices detaching helps.
+    """
+    if uses:
+        shown = "; ".join(f"{use.setting} of {use.kind} {use.name} is {use.pipeline}" for use in uses[:5])
+        more = f"; and {len(uses) - 5} more" if len(uses) > 5 else ""
+        detach = f"resift detach {uses[0].name}{where}, or " if uses[0].kind == "index" else ""
+        raise EngineError(f"{shown}{more}", status=409, value=uses[0].name, expected=f"{detach}unset it first")
 
 
 def _all_uses(cluster: Cluster) -> Iterator[PipelineUse]:
@@ -92,46 +105,53 @@ def _called_pipelines(value: Any) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class IndexState:
-    """An index that holds vectors or is to get some.
+class StatusRow:
+    """One line of the status: the kind and name of a resource, its state, and how to fix it ('' if it is ok)."""
 
-    ``model`` is the hash of the model that it names, None if it names none, and ``written`` tells whether the ingest
-    pipeline writes to it. ``state`` is what is wrong, or ``ok``, and ``fix`` what to do about it.
-    """
-
+    kind: str
     name: str
-    model: str | None
-    written: bool
-    state: str = "ok"
+    state: str
     fix: str = ""
 
+    @property
+    def in_order(self) -> bool:
+        """Whether there is nothing to do about it."""
+        return not self.fix
 
-def index_states(cluster: Cluster, name: str, model: ModelDescription) -> list[IndexState]:
-    """The state of every index that has a vector field or a model, or that the pipeline of ``name`` writes to.
 
-    The pipeline writes to an index whose setting names it.
-    """
+def index_rows(cluster: Cluster, name: str, model: ModelDescription) -> list[StatusRow]:
+    """A line for every index that has a vector field or a model, or that the pipeline of the installation ``name``
+    writes to, since a setting names it; those of other installations are for these to judge."""
     uses = [use for use in _all_uses(cluster) if use.kind == "index"]
     written = {use.name for use in uses if use.setting in _WRITING and use.pipeline == f"{name}-ingest"}
-    states = _vector_states(cluster, name, model, written)
-    for index, (state, fix) in _refusing(cluster, uses, name, states).items():
-        states[index] = replace(states.get(index) or IndexState(index, None, index in written), state=state, fix=fix)
-    return [states[index] for index in sorted(states)]
+    mappings = _mappings(cluster, written)
+    refusing = _refusing(cluster, uses, name, mappings)
+    others = {one.model.hash: one.name for one in installations(cluster).values()}
+    rows = []
+    for index in sorted({*mappings, *refusing}):
+        mapping = mappings.get(index, {})
+        record = IndexRecord.read(index, mapping.get("_meta", {}))
+        state, fix = refusing.get(index) or _fault(record, mapping, name, model, index in written)
+        current = record.current.model if record.current else None
+        if index in WITHOUT and state == "ok":
+            own = pipeline_name(index)
+            state, fix = f"{own} is no pipeline of its own", "copy it into one of another name"
+        elif current != model.hash and current in others and index not in written:
+            state, fix = f"of installation {others[current]}", ""
+        rows.append(StatusRow("index", index, state, fix))
+    return rows
 
 
-def _vector_states(
-    cluster: Cluster, name: str, model: ModelDescription, written: Collection[str]
-) -> dict[str, IndexState]:
-    """How it stands with the vectors of each index that has some, or that the pipeline of ``name`` writes to."""
+def _mappings(cluster: Cluster, written: Collection[str]) -> dict[str, dict[str, Any]]:
+    """What the mapping says of vectors in each index that has some, or that is ``written`` to."""
     parts = ["_meta.resift", "dynamic", *(f"properties.{field}" for field in (f"{VECTOR_FIELD}*", GUARD_FIELD))]
     filter_path = ",".join(f"*.mappings.{part}" for part in parts)
-    mappings = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
+    answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=filter_path, **ALL)
     # The answer leaves out indices whose mappings have nothing of what was asked for.
-    found = {index: entry.get("mappings", {}) for index, entry in mappings.items()}
+    found = {index: entry.get("mappings", {}) for index, entry in answer.items()}
     ours = {index for index, mapping in found.items() if mapping.get("_meta") or mapping.get("properties")}
-    ours = {*ours, *written}
-    ours -= {index for index in ours.difference(written) if _is_detached(cluster, index, found[index])}
-    return {index: _index_state(index, found.get(index, {}), index in written, name, model) for index in ours}
+    ours = {index for index in ours if index in written or not _is_detached(cluster, index, found[index])}
+    return {index: found.get(index, {}) for index in {*ours, *written}}
 
 
 def _refusing(
@@ -165,24 +185,24 @@ def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
         return False
     query = {"bool": {"should": [{"exists": {"field": field}} for field in properties]}}
     try:
-        found = cluster.request("POST", f"/{index}/_search", {"query": query, "size": 0, "search_pipeline": "_none"})
+        return cluster.count(index, query) == 0
     except EngineError:  # a closed index, of which nothing can be said
         return False
-    return bool(found["hits"]["total"]["value"] == 0)
-
-
-def _index_state(index: str, mapping: dict[str, Any], written: bool, name: str, model: ModelDescription) -> IndexState:
-    record = IndexRecord.read(index, mapping.get("_meta", {}))
-    state, fix = _fault(record, mapping, name, model, written)
-    if written and state != "ok":
-        state, fix = f"{state}, but {name}-ingest writes to it", f"unset its pipeline and {fix}"
-    return IndexState(index, record.current.model if record.current else None, written, state, fix)
 
 
 def _fault(
     record: IndexRecord, mapping: dict[str, Any], name: str, model: ModelDescription, written: bool
 ) -> tuple[str, str]:
     """What is wrong with an index, and what to do; ``ok`` and nothing if all is well."""
+    state, fix = _vector_fault(record, mapping, name, model, written)
+    if written and state != "ok":
+        return f"{state}, but {name}-ingest writes to it", f"unset its pipeline and {fix}"
+    return state, fix
+
+
+def _vector_fault(
+    record: IndexRecord, mapping: dict[str, Any], name: str, model: ModelDescription, written: bool
+) -> tuple[str, str]:
     properties = mapping.get("properties", {})
     copy = f"copy it into an index named {name}-..., through {name}-ingest"
     entry, known = record.of(model.hash), record.current or record.filling
