@@ -179,8 +179,8 @@ class _Change:
         asked = asked_fields(clause)
         if asked is None:
             return clause
-        # Not among vectors that are mixed: there it would set the smallest score, and press all others together. And not
-        # beside relevant documents, which others rise with: it would cost more than it does for the order.
+        # Not among vectors that are mixed: there it would set the smallest score, and press all others together. Nor
+        # beside relevant documents, with which others rise: it would cost more than it does for the order.
         clause = self.sunk(clause) if mixed and not self.relevant else clause
         fields = asked or self.fields
         room = max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(self.knowledge.text)))
