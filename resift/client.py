@@ -52,10 +52,13 @@ def rewrite(
     sent = {"index": index, "body": with_options(body, session=session, **options)}
     try:
         waiting = urllib3.Timeout(total=timeout)
-        answer = _pool().request(
-            "POST", f"{base}/v1/rewrite", body=orjson.dumps(sent), headers=headers, timeout=waiting
-        )
+        # opensearch-py takes arrays of NumPy for vectors, too
+        data = orjson.dumps(sent, option=orjson.OPT_SERIALIZE_NUMPY)
+        answer = _pool().request("POST", f"{base}/v1/rewrite", body=data, headers=headers, timeout=waiting)
         received = orjson.loads(answer.data)
+    except TypeError as error:  # what orjson cannot say in JSON, the backend's own client may
+        log.warning("searching without the session: the body is not JSON: %s", error)
+        return body
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         log.warning("searching without the session: %s does not answer: %s", base, error)
         return body

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from node_assembly import cache_folder, locked
 from opensearchpy import OpenSearch
@@ -111,6 +113,15 @@ def test_over_http_in_the_process_and_in_an_event_loop_it_is_the_same(backend: B
 def test_a_reranker_that_is_away_costs_nothing_but_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert resift.rewrite("papers", BODY, session="anna", url=f"http://127.0.0.1:{free_port()}") is BODY
     assert "does not answer" in caplog.text
+
+
+def test_a_body_may_hold_what_opensearch_py_takes(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    given = {**BODY, "min_score": np.float32(0), "aggs": {"n": {"terms": {"field": "n", "include": np.arange(2)}}}}
+    assert resift.rewrite("papers", given, session="nobody", url=backend.reranker) is given
+    assert not caplog.text
+    beyond = {**BODY, "from": Decimal(0)}
+    assert resift.rewrite("papers", beyond, session="anna", url=backend.reranker) is beyond
+    assert "the body is not JSON" in caplog.text
 
 
 def test_what_is_wrong_with_a_request_is_said(backend: Backend) -> None:
