@@ -182,6 +182,8 @@ def test_an_index_of_an_earlier_version_gets_the_new_words(
         )
         assert done.returncode == 0, done.stderr
         assert f"1 documents in index {old}-2: 0 without a vector, 0 with a stale one" in done.stdout
+        cut = cluster.client.indices.analyze(index=f"{old}-2", body={"field": "text", "text": "os.path"})
+        assert [one["token"] for one in cut["tokens"]] == ["os", "path"]
         for word in ("path", "csv"):
             assert ids(cluster, f"{old}-2", {"multi_match": {"query": word, "fields": ["title", "text"]}}) == ["1"]
         assert cluster.get(f"{old}-2", "1")[0] == source
