@@ -19,16 +19,12 @@ from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.similarity import demotion, fixed_score, rescores
 from resift.rewriting.sparse import SparseQuery
-from resift.rewriting.text import CLAUSES, asked_fields, text_length, word_clauses
+from resift.rewriting.text import WORDS, asked_fields, text_length, word_clauses, word_room
 from resift.rewriting.walk import changed, holds_better, kind_of, vector_clauses
 from resift.sessions.field_knowledge import Needs
 from resift.sessions.knowledge import WORD_WEIGHT, Knowledge
-from resift.text import tokenize
 
-# Words of a session in a text clause: more of them cost more than they find.
-WORDS = 25
 _SMALLEST_SHARE = 0.3
-_UNKNOWN_FIELDS = 50  # where neither a clause nor the index says which fields are searched
 
 
 def needs_of(body: Body, mapped: Mapping[str, Any]) -> Needs:
@@ -183,7 +179,7 @@ class _Change:
         # beside relevant documents, with which others rise: it would cost more than it does for the order.
         clause = self.sunk(clause) if mixed and not self.relevant else clause
         fields = asked or self.fields
-        room = max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(self.knowledge.text)))
+        room = word_room(self.knowledge.text, fields)
         length = WORD_WEIGHT * text_length(self.knowledge.text)
         words = word_clauses(self.knowledge.terms, fields, length)[: min(WORDS, room)]
         if not words:

@@ -29,18 +29,13 @@ from resift.rewriting.similarity import (
     rescores,
     similarity_clause,
 )
-from resift.rewriting.text import CLAUSES, Parts, asked_fields, text_length, text_parts, word_clauses
+from resift.rewriting.text import WORDS, Parts, asked_fields, text_length, text_parts, word_clauses, word_room
 from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
-from resift.text import tokenize
 from resift.vectors.similarity import beta_of
 
 # Words that a widened query finds documents by. More of them find hardly more, and cost more than all else.
 ALTERNATIVES = 5
-# Words of a query whose hits are not rescored; more of them cost more, and find hardly anything better.
-_WORDS_IN_QUERY = 25
-# Where an index does not say which fields are searched, it is all that it has.
-_UNKNOWN_FIELDS = 50
 
 
 def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings) -> Rewritten:
@@ -163,10 +158,9 @@ class _Rewriting:
         # the terms' weights are for a query of length 1: this scales them to the query's own length
         length = knowledge.word_weight * text_length(knowledge.text)
         fields = fields or asked_fields(query) or ()
-        width = len(fields) or _UNKNOWN_FIELDS
-        self.words = word_clauses(knowledge.terms, fields, length)[: CLAUSES // width]
+        self.words = word_clauses(knowledge.terms, fields, length)[: word_room("", fields)]
         # what the query's own words leave
-        self.most_in_query = max(0, CLAUSES // width - len(tokenize(knowledge.text)))
+        self.most_in_query = word_room(knowledge.text, fields)
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
@@ -207,7 +201,7 @@ class _Rewriting:
         ``widened`` by the strongest if it may be, and without the documents that are hidden; None where it stays as it
         is."""
         first = min(self.in_query, len(self.words)) if widened else 0
-        words = self.words[first : min(_WORDS_IN_QUERY, self.most_in_query)]
+        words = self.words[first : min(WORDS, self.most_in_query)]
         is_scored = ranked and self.min_score is None
         words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
         if not words and not first and not sinking and not self.hidden:

@@ -28,6 +28,10 @@ _BY_MODELS = ("neural", "neural_sparse")  # which have a text encoded
 _UNWANTED, _CONDITIONS = ("must_not", "negative"), ("filter", "functions")
 # OpenSearch refuses a query of more than 1024 clauses, and counts each word in each field.
 CLAUSES = 1000
+# Where nothing says which fields are searched, it is all that an index has.
+_UNKNOWN_FIELDS = 50
+# Words of a session in a query: more of them cost more than they find.
+WORDS = 25
 # How many words stand for a text of more than that. Of a pasted document fewer and more telling ones find more: 50 to
 # 200 do better than 400, and these than as many as the engine takes.
 _TELLING = 100
@@ -270,6 +274,11 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
 def _is_function_word(word: str, may_be_name: bool) -> bool:
     bare = word.strip(_PUNCTUATION)
     return bare.lower() in FUNCTION_WORDS and not (may_be_name and bare.isupper() and len(bare) > 1)
+
+
+def word_room(text: str, fields: Sequence[str]) -> int:
+    """How many words may come beside those of a text, in ``fields``, or in all that an index has if none are named."""
+    return max(0, CLAUSES // (len(fields) or _UNKNOWN_FIELDS) - len(tokenize(text)))
 
 
 def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: float) -> list[Body]:

@@ -18,10 +18,11 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import OwnVectors
 from resift.rewriting.clauses import NAME
-from resift.rewriting.hybrid import WORDS, needs_of
+from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.rewrite import rewrite
 from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.rewriting.text import WORDS
 from resift.sessions.field_knowledge import FieldKnowledge, Needs
 from resift.sessions.knowledge import Knowledge
 
