@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from attached_index import Index, assert_right, other, own, own_model, routed, run, shop, source
 from flask import Response
+from listening import listening
 from opensearch_fixture import reranker_host
-from werkzeug.serving import make_server
 
 from resift import Model, WordVectors
 from resift.errors import EngineError
@@ -48,22 +48,16 @@ def serve(engine: OpenSearchEngine, found: tuple[Model, str], host: str, store: 
     """A reranker of a model, and its installation."""
     model, folder = found
     app = create_app(Config(store=str(store)), engine=engine, model=model)
-    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
-    url = f"http://{host}:{server.server_port}"
-    served = Served(model, folder, Installer(engine, model, ["text"], url, f"own-{uuid.uuid4().hex[:8]}"))
+    with listening(app, host) as url:
+        served = Served(model, folder, Installer(engine, model, ["text"], url, f"own-{uuid.uuid4().hex[:8]}"))
 
-    @app.before_request
-    def refuse() -> Response | None:
-        return Response(status=503) if served.away else None
+        @app.before_request
+        def refuse() -> Response | None:
+            return Response(status=503) if served.away else None
 
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    served.installer.install()
-    yield served
-    served.installer.uninstall()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+        served.installer.install()
+        yield served
+        served.installer.uninstall()
 
 
 @pytest.fixture(scope="module")

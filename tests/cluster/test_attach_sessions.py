@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ import pytest
 from attached_index import Index, own, shop
 from click.testing import CliRunner, Result
 from flask import Flask
+from listening import listening
 from opensearch_fixture import reranker_host
 from reranker_app import post
-from werkzeug.serving import make_server
 
 import resift
 from resift import Model
@@ -62,18 +61,11 @@ def served(
     app = create_app(
         Config(store=str(tmp_path_factory.mktemp("served") / "sessions.db")), engine=cluster, model=packaged
     )
-    host = reranker_host(request.config)
-    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
-    url = f"http://{host}:{server.server_port}"
-    served = Served(app, Installer(cluster, packaged, ["text"], url, f"aa-{uuid.uuid4().hex[:8]}"))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    served.installer.install()
-    yield served
-    served.installer.uninstall()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening(app, reranker_host(request.config)) as url:
+        served = Served(app, Installer(cluster, packaged, ["text"], url, f"aa-{uuid.uuid4().hex[:8]}"))
+        served.installer.install()
+        yield served
+        served.installer.uninstall()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -10,9 +9,9 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from listening import listening
 from opensearch_fixture import reranker_host
 from reranker_app import post
-from werkzeug.serving import make_server
 
 from resift import Model
 from resift.plugin.cluster.client import Cluster
@@ -41,26 +40,18 @@ def app(
     """The reranker, and the id of a remote model of the cluster that has texts encoded by it."""
     config = Config(store=str(tmp_path_factory.mktemp("semantic") / "sessions.db"))
     app = create_app(config, engine=cluster, model=packaged)
-    host = reranker_host(request.config)
-    server = make_server("127.0.0.1" if host == "127.0.0.1" else "0.0.0.0", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    installer = Installer(
-        cluster, packaged, ["text"], f"http://{host}:{server.server_port}", f"se-{uuid.uuid4().hex[:8]}"
-    )
-    installer.install()
-    engine = Cluster(cluster)
-    id, connector = _registered(engine, f"http://{host}:{server.server_port}", packaged.dim)
-    try:
-        yield app, id
-    finally:
-        engine.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
-        engine.request("DELETE", f"/_plugins/_ml/models/{id}")
-        engine.request("DELETE", f"/_plugins/_ml/connectors/{connector}")
-        installer.uninstall()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(app, reranker_host(request.config)) as url:
+        installer = Installer(cluster, packaged, ["text"], url, f"se-{uuid.uuid4().hex[:8]}")
+        installer.install()
+        engine = Cluster(cluster)
+        id, connector = _registered(engine, url, packaged.dim)
+        try:
+            yield app, id
+        finally:
+            engine.request("POST", f"/_plugins/_ml/models/{id}/_undeploy")
+            engine.request("DELETE", f"/_plugins/_ml/models/{id}")
+            engine.request("DELETE", f"/_plugins/_ml/connectors/{connector}")
+            installer.uninstall()
 
 
 def _registered(cluster: Cluster, url: str, dim: int) -> tuple[str, str]:
