@@ -131,7 +131,11 @@ TARGETS = {
         ["test_rewriting", "test_rescore", *SEARCH_TESTS],
     ),
     "sessions": Target(
-        ["resift/sessions/"], ["test_sessions", "test_session_feedback", "test_ubi_sessions", "test_index_sample"]
+        ["resift/sessions/"],
+        [
+            *("test_ubi_clicks", "test_quotas", "test_ubi_log", "test_sessions", "test_session_feedback"),
+            *("test_ubi_sessions", "test_index_sample", "test_marks_of_several_indices"),
+        ],
     ),
     "indexing": Target(
         ["resift/ingest/indexing.py"],

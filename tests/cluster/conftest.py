@@ -5,5 +5,6 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load the fixtures of this tier."""
-    for name in ("opensearch_fixture", "engines", "ubi_events", "rewritten_node", "secured_node", "wrong_vectors"):
+    ours = ("browser", "engines", "opensearch_fixture", "rewritten_node", "secured_node", "ubi_events", "wrong_vectors")
+    for name in ours:
         config.pluginmanager.import_plugin(name)

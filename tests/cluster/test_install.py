@@ -11,6 +11,7 @@ from cluster_snapshot import snapshot
 
 from resift import Model, WordVectors, build_model
 from resift.errors import EngineError
+from resift.plugin.cluster import resources
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation_status import status_rows
@@ -150,6 +151,7 @@ def test_a_model_that_a_cluster_did_not_deploy_at_first_is_deployed_once_more(
         return request(method, path, body, **{name: value for name, value in params.items() if name != "deploy"})
 
     monkeypatch.setattr(installer.cluster, "request", without_deploying)
+    monkeypatch.setattr(resources, "_STUCK_SECONDS", 0.2)
     installer.install()
     try:
         assert own_states(installer) == {"ok"}

@@ -17,6 +17,7 @@ from resift import Model
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 COUNT = 400
+ENGLISH = pytest.mark.parametrize("twins", ["english"], indirect=True)  # of what has nothing to do with the analyser
 BATCH = st.lists(WEIGHTED, min_size=20, max_size=20)  # one _msearch
 
 
@@ -46,6 +47,7 @@ def test_the_same_hits_in_the_same_order(twins: Twins, queries: list[dict[str, A
             assert bool(found) == (ours["max_score"] is not None) == (theirs["max_score"] is not None), body
 
 
+@ENGLISH
 @BOUNDED
 @given(queries=st.lists(QUERIES, min_size=2, max_size=2), size=st.integers(1, 90))
 def test_pages_joined_are_the_whole_result(twins: Twins, queries: list[dict[str, Any]], size: int) -> None:
@@ -90,6 +92,7 @@ SOURCES = [
 ]
 
 
+@ENGLISH
 @BOUNDED
 @given(patterns=st.lists(st.lists(st.sampled_from(SOURCES), max_size=3), min_size=40, max_size=40))
 def test_the_same_fields_of_documents(twins: Twins, patterns: list[list[str]]) -> None:

@@ -31,6 +31,7 @@ from resift.errors import ResiftError
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 COUNT = 300
+L2 = pytest.mark.parametrize("twins", ["l2"], indirect=True)  # of what has nothing to do with the space
 pytestmark = pytest.mark.since(3, "scores of words are 2.2 times as high")
 
 
@@ -118,6 +119,7 @@ def test_the_same_hits_of_hybrid_queries_are_left_out(
         assert ours["total"] == theirs["total"], body
 
 
+@L2
 @BOUNDED
 @given(bodies=st.lists(hybrids(), min_size=3, max_size=3), size=st.integers(1, 40))
 def test_pages_of_a_hybrid_query_joined_are_the_whole_result(
@@ -131,6 +133,7 @@ def test_pages_of_a_hybrid_query_joined_are_the_whole_result(
             assert joined == [hit["_id"] for hit in whole.hits], body
 
 
+@L2
 @BOUNDED
 @given(bodies=st.lists(hybrids(), min_size=10, max_size=10), rescored=text_clauses(), window=st.integers(1, 50))
 def test_sub_queries_are_rescored_before_they_are_combined(
@@ -141,6 +144,7 @@ def test_sub_queries_are_rescored_before_they_are_combined(
         assert_same_up_to_ties(ours, theirs, body)
 
 
+@L2
 @BOUNDED
 @given(
     queries=st.lists(WEIGHTED, min_size=20, max_size=20),
@@ -161,6 +165,7 @@ def test_the_same_hits_are_collapsed(
             assert ours["total"] == theirs["total"], body
 
 
+@L2
 @BOUNDED
 @given(
     queries=st.lists(text_clauses(), min_size=20, max_size=20),

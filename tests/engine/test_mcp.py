@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 from test_library import DOCUMENTS
 
 import resift
 from resift import Model
+from resift.cli.main import main
 from resift.integrations.mcp import server
 from resift.library import Index
 
@@ -201,9 +203,9 @@ def test_a_session_of_another_index_is_none_where_there_is_a_filter(news: Index)
 
 @pytest.mark.parametrize("filter", ["{", "[1]", '"n"', '{"nope": {}}'])
 def test_a_filter_that_is_none_ends_the_server_before_it_begins(command: list[str], filter: str) -> None:
-    ended = subprocess.run([sys.executable, *command, "--filter", filter], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert (f"--filter {filter} is no JSON object" in ended.stderr) == ("nope" not in filter)
+    ended = CliRunner().invoke(main, [*command[2:], "--filter", filter])
+    assert ended.exit_code == 2
+    assert (f"--filter {filter} is no JSON object" in ended.output) == ("nope" not in filter)
 
 
 def test_a_long_passage_is_cut_about_what_was_found(either: Index) -> None:

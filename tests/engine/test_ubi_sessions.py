@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from flask.testing import FlaskClient
@@ -21,6 +21,7 @@ from ubi_events import NOW, ODD_EVENTS, event, query
 from resift import Model
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
+from resift.errors import EngineError
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.clicks import ACTIONS
@@ -37,7 +38,10 @@ SKUS = {record.id: f"sku-{record.id}" for record in RECORDS}
 def shop(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
     """An index whose documents have a name beside their id; the one of ``rain`` is another's as well."""
     names = {**SKUS, "none": SKUS["rain"]}
-    named = [replace(record, source={**record.source, "sku": names[record.id]}) for record in RECORDS]
+    named = [
+        replace(record, source={**record.source, "sku": names[record.id], "offer": {"sku": f"offer-{record.id}"}})
+        for record in RECORDS
+    ]
     assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(named, ["text"]).dead == 0
     return index
 
@@ -117,13 +121,32 @@ def test_judgements_are_of_documents_by_the_field_that_an_event_names(
     clicks: Clicks, ubi_log: UbiLog, shop: str, refresh: Callable[[], None]
 ) -> None:
     by_id = event("view", event_attributes={"object": {"object_id": "wood"}}, at=NOW - 3)
+    deep = event(
+        "view", event_attributes={"object": {"object_id": "offer-war", "object_id_field": "offer.sku"}}, at=NOW
+    )
     ubi_log.add(QUERIES, [query()])
-    ubi_log.add(EVENTS, [event("click", SKUS["tree"], at=NOW - 5), by_id, event("purchase", "bush"), *ODD_EVENTS])
+    ubi_log.add(EVENTS, [event("click", SKUS["tree"], at=NOW - 5), by_id, deep, event("purchase", "bush"), *ODD_EVENTS])
     refresh()
     assert clicks.judgements("anna", shop) == [
         Judgement(shop, "tree", 0.5, "fire", NOW - 5, source="click"),
         Judgement(shop, "wood", 0.25, "fire", NOW - 3, source="click"),
+        Judgement(shop, "war", 0.25, "fire", NOW, source="click"),
     ]
+
+
+@EMBEDDED
+def test_a_log_that_may_not_be_read_is_not_asked_again_at_once(
+    clicks: Clicks, ubi_log: UbiLog, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(client: str, *_: Any) -> NoReturn:
+        asked.append(client)
+        raise EngineError("no permissions", status=403)
+
+    monkeypatch.setattr(ubi_log, "events", refuse)
+    assert [clicks.judgements("anna", shop), clicks.judgements("bob", shop)] == [[], []]
+    assert asked == ["anna"]
 
 
 def test_what_was_shown_is_known_from_the_query_where_its_objects_have_a_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.sqlite.engine import SqliteEngine
 
 BOUNDED = settings(
-    max_examples=12,
+    max_examples=int(os.environ.get("RESIFT_TEST_CASES", "8")),
     deadline=None,
     derandomize=True,
     database=None,

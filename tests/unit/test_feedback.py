@@ -179,6 +179,8 @@ def test_scope() -> None:
     assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
     assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
     assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
+    # beside documents that are all alike, any that is more similar is unusually so
+    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.2)
     nothing = feedback.scoped(-near[0], candidates, "new")
     np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
 

@@ -149,17 +149,6 @@ def test_what_multiplies_is_bounded(body: dict[str, Any], size: int, is_listed: 
         check_listed("query", body, "body", size)
 
 
-def test_the_list_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
-    section = page.partition("## What may be asked")[2].partition("\n## ")[0]
-    tables = [line for line in section.splitlines() if line.startswith("| ")]
-    listed = search_list()
-    for table, name in (("body", "a body"), ("clauses", "a query or filter"), ("aggregations", "an aggregation")):
-        (row,) = (line for line in tables if line.startswith(f"| {name} |"))
-        assert re.findall(r"`(\w+)`", row) == list(listed[table])
-    assert all(f"| {name} | {limit:,} |" in tables for name, limit in listed["bounds"].items())
-
-
 @pytest.fixture
 def engine(tmp_path: Path, model: Model) -> SqliteEngine:
     """An embedded engine with one document."""
