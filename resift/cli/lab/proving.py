@@ -20,15 +20,15 @@ from resift.encoders.registry import load_model, load_queries
 from resift.errors import BadInput
 from resift.lab.prove.replay import Log, Observation, Ranking, Skipped, replay
 from resift.lab.prove.report import Report, false_alarms, rows_of
-from resift.lab.prove.traffic import read_searches, sample_clients
+from resift.lab.prove.traffic import Sample, read_searches, sample_clients
 from resift.plugin.connect import default_store, open_engine, open_session_store
-from resift.ranking.clicks import read_actions
+from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import asked_by, search_body
 from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
-from resift.sessions.clicks import Clicks, Headers
+from resift.sessions.clicks import Clicks, Headers, Object
 from resift.sessions.sessions import Sessions
 
 UBI = "ubi"
@@ -71,34 +71,40 @@ def prove(
     settings = service_settings()
     actions = read_actions(settings.ubi_actions)
     with closing(open_engine(url)) as engine:
-        engine.info(index)  # before a long log is read
-        with opened_ubi_log(url, sessions or default_store(url)) as log:
-            events = log.scan() if str(replay) == UBI else read_searches(replay, id_field)
-            sample = sample_clients(events, actions, searches, seed)
-            drawn = [event for found in sample.of_client.values() for event in found]
-            queries = known_queries(log, drawn) if str(replay) == UBI else dict[str, UbiQuery]()
-        objects = {(event.object, event.object_field) for event in drawn}
-        fields = {(event.query_id, event.object_field) for event in drawn if event.query_id in queries}
-        objects |= {(name, field) for id, field in fields for name in queries[id].objects}
-        known = Log(index, queries, documents_of(engine, index, objects), actions, settings.session_hours * 3600)
-        searching = _Replayed(engine, settings, model, index, body)
-        skipped = Skipped()
+        searching = _Replayed(engine, settings, model, index, body)  # before a long log is read
+        source = UBI if str(replay) == UBI else read_searches(replay, id_field)
+        sample, queries = _drawn(source, url, sessions or default_store(url), actions, searches, seed)
+        documents = _documents(engine, index, sample.objects(queries), id_field)
+        known, skipped = Log(index, queries, documents, actions, settings.session_hours * 3600), Skipped()
         found = list(_observations(sample.of_client, known, searching, skipped, progress))
         if not found:
             expected = "clients with a click in one search, and another click in a later one"
-            raise BadInput(f"nothing to replay in {replay}: {skipped}", value=str(replay), expected=expected)
-        twice = searching.asked_twice()
-    return Report(
-        index,
-        rows_of(found, seed),
-        false_alarms(found, seed),
-        *twice,
-        skipped,
-        sample.events,
-        len(sample.of_client),
-        sample.share,
-        sample.robots,
-    )
+            raise BadInput(f"nothing to replay in {replay}", value=str(replay), expected=expected)
+        asked, unstable = searching.asked_twice()
+    drawn = (sample.events, len(sample.of_client), sample.share, sample.robots)
+    return Report(index, rows_of(found, seed), false_alarms(found, seed), asked, unstable, skipped, *drawn)
+
+
+def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
+    """The ids of the documents that objects are. Raises BadInput if there are objects, and not one is a document."""
+    documents = documents_of(engine, index, objects)
+    if objects and not documents:
+        field = id_field or "_id, or the field that the events name"
+        expected = "the index and the field that were clicked in"
+        message = f"none of the documents that were clicked is in {index}, by {field}"
+        raise BadInput(message, value=id_field or index, expected=expected)
+    return documents
+
+
+def _drawn(
+    source: str | Iterable[UbiEvent], url: str, store: str, actions: Actions, searches: int, seed: int
+) -> tuple[Sample, dict[str, UbiQuery]]:
+    """A sample of the clients of UBI's log or of other events, and their queries as far as they stand by themselves."""
+    if not isinstance(source, str):
+        return sample_clients(source, actions, searches, seed), {}
+    with opened_ubi_log(url, store) as log:
+        sample = sample_clients(log.scan(), actions, searches, seed)
+        return sample, known_queries(log, sample.events_of_all)
 
 
 def _observations(
@@ -120,6 +126,7 @@ class _Replayed:
         store = Sessions(open_session_store(":memory:", settings.session_index))
         self.service = Reranker(engine, encoder, store, settings, self.clicks, load_queries(settings.static_queries))
         self.sent: dict[str, Ranking] = {}
+        self.service.info(index)
 
     def rank(self, text: str, judged: Sequence[Judgement]) -> tuple[Ranking, Ranking]:
         """The ids of the first DEPTH hits, without a session, and in one of these judgements."""

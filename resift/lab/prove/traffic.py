@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resift.contracts.ubi import UbiEvent, seconds_of
+from resift.contracts.ubi import UbiEvent, UbiQuery, seconds_of
 from resift.errors import BadInput
 from resift.ranking.clicks import SHOWN, Actions
+from resift.sessions.clicks import Object
 
 MAX_EVENTS = 2_000  # of a client; who has more is taken for a robot and left out
 _HELD = 200_000  # events that are held at a time, some 150 MB
@@ -27,6 +28,18 @@ class Sample:
     share: float = 1.0
     events: int = 0
     robots: int = 0
+
+    @property
+    def events_of_all(self) -> list[UbiEvent]:
+        """The events of all clients of the sample."""
+        return [event for events in self.of_client.values() for event in events]
+
+    def objects(self, queries: Mapping[str, UbiQuery]) -> set[Object]:
+        """What the events are about, and what their queries have found beside that."""
+        events = self.events_of_all
+        asked = {(event.query_id, event.object_field) for event in events if event.query_id in queries}
+        found = {(name, field) for id, field in asked for name in queries[id].objects}
+        return found | {(event.object, event.object_field) for event in events}
 
 
 def sample_clients(events: Iterable[UbiEvent], actions: Actions, searches: int, seed: int = 0) -> Sample:
