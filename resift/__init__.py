@@ -14,6 +14,7 @@ from resift.vectors.table import WordVectors
 from resift.version import __version__
 
 if TYPE_CHECKING:
+    from resift.cli.lab.proving import prove
     from resift.client import rewrite, rewrite_async
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
@@ -45,13 +46,14 @@ __all__ = [
     "load_model",
     "load_vectors",
     "open",
+    "prove",
     "rewrite",
     "rewrite_async",
     "status",
     "uninstall",
     "verify",
 ]
-_HOMES = {"build_model": "lab.encoders.builders", "status": "operations.status"}
+_HOMES = {"build_model": "lab.encoders.builders", "prove": "cli.lab.proving", "status": "operations.status"}
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"
 )

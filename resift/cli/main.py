@@ -13,6 +13,7 @@ from resift.cli.failures import Resift
 from resift.cli.keys import keys
 from resift.cli.lab import vectors, word2doc
 from resift.cli.lab.evaluate import evaluate
+from resift.cli.lab.prove import prove
 from resift.cli.lab.reranker import reranker_group
 from resift.cli.lab.train import train
 from resift.cli.lab.train_judged import emboost_command, reranker_command
@@ -48,6 +49,7 @@ for command in (
     vectors.build,
     train,
     evaluate,
+    prove,
     export,
     serve.serve,
     mcp,

@@ -1,21 +1,28 @@
-"""``resift sessions``: stored sessions, listed, purged and deleted."""
+"""``resift sessions``: stored sessions, listed, purged and deleted; what is kept of a person, shown and forgotten."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import click
 
-from resift.cli.options import ELSEWHERE, json_option, opened_store, store_option
-from resift.cli.output import print_report, print_table
+from resift.cli.lab.options import opened_ubi_log
+from resift.cli.options import ELSEWHERE, combined, engine_option, json_option, opened_store, store_option
+from resift.cli.output import print_report, print_table, require_consent
+from resift.contracts.session_store import SessionStore
+from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput, SessionNotFound
 
 
 @click.group(epilog="Example: resift sessions list")
 def sessions() -> None:
-    """Stored sessions: list them, delete expired ones, one of them, or all of an index."""
+    """Stored sessions: list them, delete expired ones, one of them, or all of an index; export or forget a person."""
 
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
@@ -86,3 +93,50 @@ def delete(session: str | None, index: str | None, store: str) -> None:
             raise SessionNotFound(f"no session {session!r}", value=session, expected=expected)
         deleted = 1 if index is None else found.delete_index(index)
     click.echo(f"{deleted} sessions deleted")
+
+
+of_client = combined(
+    click.option(
+        "--client", required=True, metavar="ID", help="A session's id; in UBI's log a client's, visit's or user's."
+    ),
+    engine_option,
+    store_option,
+)
+
+
+@sessions.command(epilog="Example: resift sessions export --client anna > anna.json")
+@of_client
+def export(client: str, engine: str, store: str) -> None:
+    """Print all that is kept of a person, as JSON: the session, and what UBI's log has of the same id."""
+    from resift.sessions.sessions import Sessions, is_id
+
+    with _places(engine, store) as (kept, log):
+        session = Sessions(kept).peek(client) if is_id(client) else None
+        logged = log.of_client(client)
+    found = {"client": client, "session": asdict(session) if session else None, **logged}
+    click.echo(json.dumps(found, ensure_ascii=False, indent=2))
+
+
+@sessions.command(epilog="Example: resift sessions forget --client anna")
+@of_client
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def forget(client: str, engine: str, store: str, yes: bool) -> None:
+    """Delete all that is kept of a person: the session, and what UBI's log has of the same id.
+
+    Backups, snapshots and what was exported keep it.
+    """
+    from resift.sessions.sessions import is_id
+
+    with _places(engine, store) as (kept, log):
+        sessions = int(is_id(client) and kept.read(client) is not None)
+        logged = sum(map(len, log.of_client(client).values()))
+        require_consent(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
+        sessions = int(bool(sessions) and kept.delete(client))
+        click.echo(f"{sessions} sessions, {log.forget(client)} events and queries deleted")
+
+
+@contextmanager
+def _places(engine: str, store: str) -> Iterator[tuple[SessionStore, UbiLog]]:
+    """Where something is kept of a person."""
+    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
+        yield kept, log

@@ -167,6 +167,10 @@ class Sessions:
                 self.store.write(id, replace(stored, expires=expires), wait=False)
         return session
 
+    def peek(self, id: str) -> Session | None:
+        """A session of the caller's, whose expiry stays as it is; None if there is none, or it has expired."""
+        return self._read(id)[0]
+
     def get(self, id: str) -> Session:
         """A session. Raises SessionNotFound."""
         found = self.find(id, wait=True)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner, Result
+from ubi_events import event, new_names, query
 
 from resift.cli.main import main
 from resift.contracts.session_store import StoredSession
-from resift.plugin.connect import open_session_store
+from resift.contracts.ubi import EVENTS, QUERIES
+from resift.plugin.addresses import is_cluster
+from resift.plugin.connect import open_engine, open_session_store, open_ubi_log
+from resift.ranking.judgements import Judgement
+from resift.sessions.sessions import Sessions
 
 
 def resift(*arguments: str, status: int = 0) -> Result:
@@ -32,3 +39,43 @@ def test_sessions_are_purged_and_forgotten(store_url: str, session_index: str, m
     assert "name a session, or an index with --index" in resift("sessions", "delete", *where, status=2).output
     assert store.count() == 0
     store.close()
+
+
+def test_a_person_is_exported_and_forgotten_and_nobody_else(
+    store_url: str, session_index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = new_names()
+    for setting, value in zip(("SESSION_INDEX", "UBI_EVENTS", "UBI_QUERIES"), (session_index, *names), strict=True):
+        monkeypatch.setenv(f"RESIFT_{setting}", value)
+    where = ["--store", store_url, "--engine", store_url]
+    store, log = open_session_store(store_url, session_index), open_ubi_log(store_url, *names)
+    for id in ("anna", "bob"):
+        Sessions(store).add(id, "fire", [Judgement("news", "d1", 1)])
+        log.add(QUERIES, [query(id=f"of-{id}", client_id=id)])
+        log.add(EVENTS, [event("click", "A1", client_id=id, session_id="")])
+    expires = store.read("anna")
+    found = json.loads(resift("sessions", "export", "--client", "anna", *where).stdout)
+    assert [(one["document"], one["query"], one["grade"]) for one in found["session"]["judgements"]] == [
+        ("d1", "fire", 1)
+    ]
+    assert [one["client_id"] for one in (*found["events"], *found["queries"])] == ["anna", "anna"]
+    assert store.read("anna") == expires
+    # a client's id need not be one of a session
+    assert json.loads(resift("sessions", "export", "--client", "a b", *where).stdout)["session"] is None
+    refused = resift("sessions", "forget", "--client", "anna", *where, status=2)
+    assert "Delete 1 sessions and 2 events and queries of anna?" in refused.output
+    assert store.read("anna") is not None
+    forgotten = resift("sessions", "forget", "--client", "anna", "--yes", *where)
+    assert forgotten.stdout == "1 sessions, 2 events and queries deleted\n"
+    assert store.read("anna") is None
+    assert log.of_client("anna") == {EVENTS: [], QUERIES: []}
+    assert store.read("bob") is not None
+    assert [len(log.of_client("bob")[kind]) for kind in (EVENTS, QUERIES)] == [1, 1]
+    assert "0 sessions, 0 events" in resift("sessions", "forget", "--client", "anna", "--yes", *where).stdout
+    store.close()
+    log.close()
+    if is_cluster(store_url):
+        engine = open_engine(store_url)
+        for name in names:
+            engine.drop_if_exists(name)
+        engine.close()

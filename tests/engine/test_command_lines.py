@@ -40,6 +40,8 @@ VALID: dict[str, dict[str, Any]] = {
     "sessions list": {},
     "sessions purge": {},
     "sessions delete": {"session": "anna"},
+    "sessions export": {"client": "anna"},
+    "sessions forget": {"client": "anna", "yes": True},
     "vectors train": {"files": "docs.jsonl", "out": "out"},
     "vectors convert": {"file": "glove.txt", "out": "out"},
     "vectors export": {"source": "vectors", "out": "out"},
@@ -59,6 +61,7 @@ VALID: dict[str, dict[str, Any]] = {
     "eval retrieval": {"folder": "collection", "vectors": "vectors"},
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
     "eval word2doc": {"folder": "nothing"},
+    "prove": {"index": "docs", "model": "model", "replay": "log.csv"},
     "export judgments": {"index": "docs"},
     "export query-set": {"index": "docs"},
     "export search-configuration": {"index": "docs"},
@@ -112,6 +115,10 @@ TEXTS: dict[str, list[str]] = {
     "query": [],
     "filter_": ["no JSON", "[]", '{"nope": {}}'],
     "session": ["nope", "a b", "x" * 200],
+    "client": [],
+    "replay": ["missing.csv", "docs.jsonl", "directory.jsonl", "binary.jsonl"],
+    "body": ["nowhere", "pairs.tsv", "directory.jsonl"],
+    "id_field": ["nope"],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
     "compare": ["nope"],
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
@@ -144,6 +151,9 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("eval word2doc", "queries"): [],
     ("keys delete", "name"): ["nobody"],
     ("train queries", "index"): [],  # the cluster is asked
+    ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
+    ("sessions forget", "engine"): ADDRESSES[3:],
+    ("prove", "store"): ["http://["],  # a CSV file needs none
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
@@ -242,6 +252,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model: Model, vectors: Word
     (root / "collection" / "qrels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
     pairs = "".join(f"a\t{n}\tfire {n}\tbush\n" for n in range(9))
     (root / "pairs.tsv").write_text(f"task\tscore\tsentence1\tsentence2\n{pairs}")
+    (root / "log.csv").write_text("query,shown,clicked,client,time\nfire,1,1,a,1700000000\nfire,2,2,a,1700000001\n")
     (root / "words.txt").write_text("fire\nbush\n")
     (root / "empty.jsonl").write_text("")
     (root / "header.txt").write_text("100000000 300\nfire 1 2\n")

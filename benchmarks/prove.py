@@ -1,0 +1,117 @@
+"""How long `resift prove` takes on a log of a million events, and how much memory.
+
+``python benchmarks/prove.py`` writes searches of the demonstration's questions into a CSV file, or with ``--engine
+http://127.0.0.1:9200`` into UBI indices of that cluster, and replays them in a process of its own. The index and the
+log are its own and are removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import resift
+from resift.cli.demo import corpus_file, load_questions
+from resift.contracts.ubi import EVENTS, QUERIES, timestamp_of
+from resift.ingest.readers import Files, Record
+from resift.plugin.addresses import is_cluster
+from resift.plugin.connect import open_engine, open_ubi_log
+
+FIELDS, SHOWN, BATCH = ["title", "text"], 10, 500
+Row = tuple[str, list[str], str, str, float]
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", default="", help="a cluster; without, the embedded engine and a CSV file")
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        replay(*options.child)
+        return
+    name = f"resift-bench-{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory() as folder:
+        url = options.engine or str(Path(folder) / "news.db")
+        events, queries = f"{name}-events", f"{name}-queries"
+        try:
+            rows = searches(url, name, options.events)
+            log = "ubi" if is_cluster(url) else str(Path(folder) / "log.csv")
+            write_ubi(url, events, queries, rows) if log == "ubi" else write_csv(log, rows)
+            names = {"RESIFT_UBI_EVENTS": events, "RESIFT_UBI_QUERIES": queries}
+            child = [sys.executable, __file__, "--child", name, log, url]
+            subprocess.run(child, check=True, env={**os.environ, **names})
+        finally:
+            with_engine = open_engine(url)
+            for index in (name, events, queries):
+                with_engine.drop_if_exists(index)
+            with_engine.close()
+
+
+def replay(index: str, log: str, url: str) -> None:
+    """Replay the log, and say how long that took."""
+    started = time.perf_counter()
+    report = resift.prove(index, log, url)
+    seconds = time.perf_counter() - started
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{report.events} events: {seconds:.0f} s, at most {megabytes:.0f} MB; {report.rows['all'].clicks} clicks")
+    print(report)
+
+
+def searches(url: str, index: str, events: int) -> Iterator[Row]:
+    """Searches with one click each, of clients that ask four questions; some are robots."""
+    with resift.open(url) as library:
+        news = library.index(index, fields=FIELDS)
+        records = (one for one in Files([corpus_file()]) if isinstance(one, Record))
+        news.add({"_id": record.id, **record.source} for record in records)
+        asked = [question.text for question in load_questions()]
+        found = {text: [hit.id for hit in news.search(text, size=SHOWN)] for text in asked}
+    rng = random.Random(0)
+    for number in range(events // (SHOWN + 1)):
+        text = rng.choice(asked)
+        client = "robot" if rng.random() < 0.05 else f"c{number // 4}"
+        if found[text]:
+            yield text, found[text], rng.choice(found[text]), client, 1.7e9 + number
+
+
+def write_csv(path: str, rows: Iterator[Row]) -> None:
+    """The log as a CSV file."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["query", "shown", "clicked", "client", "time"])
+        writer.writerows((text, " ".join(shown), clicked, client, at) for text, shown, clicked, client, at in rows)
+
+
+def write_ubi(url: str, events: str, queries: str, rows: Iterator[Row]) -> None:
+    """The log as UBI's two indices."""
+    log = open_ubi_log(url, events, queries)
+    number = 0
+    while batch := list(islice(rows, BATCH)):
+        asked, done = [], []
+        for text, shown, clicked, client, at in batch:
+            number += 1
+            common = {"query_id": f"q{number}", "client_id": client, "timestamp": timestamp_of(at)}
+            asked.append({**common, "user_query": text})
+            actions = [("impression", id, n) for n, id in enumerate(shown, 1)]
+            for action, id, place in [*actions, ("click", clicked, shown.index(clicked) + 1)]:
+                about = {"object": {"object_id": id}, "position": {"ordinal": place}}
+                done.append({**common, "action_name": action, "event_attributes": about})
+        log.add(QUERIES, asked)
+        log.add(EVENTS, done)
+    log.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What sessions are worth to the people whose searches a log holds."""

@@ -1,0 +1,244 @@
+"""A log, replayed: what is read of it, what is compared, and how sure one can be of what comes out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from ubi_events import NOW, event, query
+
+import resift
+from resift import Model
+from resift.cli.main import main
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import EVENTS, QUERIES, UbiEvent, UbiLog, UbiQuery
+from resift.errors import BadInput
+from resift.ingest.indexing import DeadLetters, Indexer
+from resift.ingest.readers import Record
+from resift.lab.prove import traffic
+from resift.lab.prove.replay import Log, Observation, Skipped, replay
+from resift.lab.prove.report import false_alarms, rows_of
+from resift.lab.prove.traffic import read_searches, sample_clients
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.ranking.clicks import ACTIONS
+from resift.ranking.judgements import Judgement
+
+TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
+DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
+
+
+def done(action: str, client: str, search: str, document: str, at: float, ordinal: int | None = None) -> UbiEvent:
+    """What a client did with a hit."""
+    return UbiEvent(action, client, "", search, document, "", ordinal, at, f"text of {search}")
+
+
+def test_a_client_is_drawn_with_all_its_events_or_not_at_all() -> None:
+    events = [done("click", f"c{n % 50}", f"q{n}", "d", n) for n in range(500)]
+    events += [done("impression", f"c{n % 50}", f"q{n}", "e", n) for n in range(500)]
+    sample = sample_clients(events, ACTIONS, searches=100)
+    assert {len(found) for found in sample.of_client.values()} == {20}
+    assert 5 <= len(sample.of_client) <= 10
+    assert 0 < sample.share < 1
+    assert sample.events == 1000
+    # of whatever order the log is
+    random.Random(1).shuffle(events)
+    assert sample_clients(events, ACTIONS, searches=100).of_client.keys() == sample.of_client.keys()
+    assert sample_clients(events, ACTIONS, searches=100, seed=1).of_client.keys() != sample.of_client.keys()
+    assert len(sample_clients(events, ACTIONS, searches=1000).of_client) == 50
+
+
+def test_what_is_held_of_a_log_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "_HELD", 300)
+    monkeypatch.setattr(traffic, "MAX_EVENTS", 100)
+    events = (done("impression", f"c{n % 50}", f"q{n}", "d", n) for n in range(5000))
+    sample = sample_clients(events, ACTIONS, searches=1000)
+    assert sum(map(len, sample.of_client.values())) <= 300
+    robot = [done("click", "robot", f"q{n}", "d", n) for n in range(101)]
+    sample = sample_clients([*robot, done("click", "c", "q", "d", 1)], ACTIONS, searches=1000)
+    assert (list(sample.of_client), sample.robots) == (["c"], 1)
+
+
+def test_searches_of_a_csv_file_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("client,time,query,shown,clicked\nanna,2024-12-10T00:01:29Z,bush fire,a b c,c\n")
+    assert [(one.action, one.object, one.ordinal, one.text, one.client) for one in read_searches(file)] == [
+        ("impression", "a", 1, "bush fire", "anna"),
+        ("impression", "b", 2, "bush fire", "anna"),
+        ("impression", "c", 3, "bush fire", "anna"),
+        ("click", "c", 3, "bush fire", "anna"),
+    ]
+    assert {one.object_field for one in read_searches(file, "sku")} == {"sku"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("query,shown,clicked,client\n", "no column 'time'"),
+        ("query,shown,clicked,client,time\nfire,a,a,anna,today\n", "row 1: time is 'today'"),
+        ("query,shown,clicked,client,time\n\xff", "utf-8"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "log.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BadInput, match=message):
+        list(read_searches(tmp_path / "log.csv"))
+
+
+def log_of(*texts: str) -> Log:
+    """A log of documents a to z, whose queries have these texts, q0, q1, …"""
+    queries = {f"q{n}": UbiQuery(text) for n, text in enumerate(texts)}
+    return Log("news", queries, {(id, ""): id for id in "abcdefghijklmnopqrstuvwxyz"}, ACTIONS, 3600.0)
+
+
+def test_a_click_is_ranked_by_what_its_client_had_clicked_before() -> None:
+    asked: list[tuple[str, list[tuple[str, float]]]] = []
+
+    def rank(text: str, judged: Sequence[Judgement]) -> tuple[str, str]:
+        asked.append((text, [(one.document, one.grade) for one in judged]))
+        return "abc", "cab"
+
+    events = [
+        done("impression", "anna", "q0", "a", 10, 0),
+        done("click", "anna", "q0", "b", 11, 1),
+        done("click", "anna", "q1", "b", 20, 1),
+        done("click", "anna", "q1", "c", 21, 2),
+        done("click", "anna", "q1", "z", 22, 26),
+        done("click", "anna", "q2", "a", 4000, 1),
+        done("click", "anna", "q3", "lost", 4001, 1),
+    ]
+    skipped = Skipped()
+    found = list(replay("anna", events, log_of("fire", "war"), rank, skipped))
+    # q1 counts from 1, the first search has no session, b is known by then, and an hour later nothing is
+    assert found == [Observation("anna", 2, 1, 3, 1), Observation("anna", 26, 1, None, None)]
+    ((text, judged),) = asked
+    assert text == "war"
+    assert dict(judged)["b"] > 0 > dict(judged)["a"]
+    assert skipped == Skipped(first=2, again=1, unknown=1)
+
+
+def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Observation]:
+    """Clicks of clients who differ in how much they gain: of 1 in 3 documents the rank is another one."""
+    found = []
+    for client in range(clients):
+        own = gain + 0.3 * rng.normal()
+        for _ in range(rng.integers(1, 6)):
+            rank = int(rng.integers(1, 20))
+            moved = rank if rng.random() < 0.67 else max(1, round(rank * float(np.exp(-own + rng.normal()))))
+            pair = (rank, moved) if gain or rng.random() < 0.5 else (moved, rank)
+            found.append(Observation(f"c{client}", rank, 1, *pair))
+    return found
+
+
+def test_a_difference_is_found_and_none_is_where_there_is_none() -> None:
+    differences = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
+    assert sum(row.interval[0] > 0 for row in differences) >= 18
+    nothing = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.0))["all"] for n in range(100)]
+    assert sum(not row.interval[0] <= 0 <= row.interval[1] for row in nothing) <= 5
+
+
+def test_swapped_rankings_say_how_often_intervals_are_wrong() -> None:
+    assert false_alarms(simulated(np.random.default_rng(0), 200, 0.8)) <= 10
+    assert rows_of([Observation("a", 2, 1, 2, 1)])["all"].interval == (-1, 1)  # of one client nothing is known
+
+
+def test_a_click_below_counts_more_where_places_are_weighted() -> None:
+    rows = rows_of([Observation("a", 1, 1, 1, 2), Observation("b", 10, 1, 10, 5), Observation("c", 90, 1, None, 50)])
+    assert rows["all"].difference == pytest.approx((-0.5 + 0.1 + 0.02) / 3)
+    assert rows["all, weighted by place"].difference == pytest.approx((-0.5 + 10 * 0.1 + 10 * 0.02) / 21)
+    assert list(rows) == [
+        "all",
+        "all, weighted by place",
+        "clicked at 1",
+        "clicked at 4-10",
+        "clicked below 10",
+        "after 1 click",
+    ]
+
+
+@pytest.fixture
+def news(engine: Engine, index: str, model: Model, tmp_path: Path) -> str:
+    """An index of forty documents, half of them of each topic, which one word finds alike."""
+    texts = {id: f"tree {TOPICS[id.split('-')[0]]}" for id in DOCUMENTS}
+    records = [Record("f", n, id, {"text": text, "sku": f"s-{id}"}) for n, (id, text) in enumerate(texts.items())]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    return index
+
+
+def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[str, float, list[str], str]]:
+    """Two searches of each client, in each of which a hit is clicked: ``loyal`` clients stay with their topic."""
+    for client in range(clients):
+        topic, clicked = rng.choice(list(TOPICS)), set[str]()
+        for n in range(2):
+            shown = rng.sample(DOCUMENTS, 20)
+            liked = [id for id in shown if id not in clicked and (not loyal or id.startswith(topic))]
+            clicked.add(id := rng.choice(liked))
+            yield f"c{client}", NOW - 1000 + 10 * n, shown, id
+
+
+@pytest.mark.parametrize("loyal", [True, False])
+def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
+    engine_url: str, news: str, model: Model, tmp_path: Path, loyal: bool
+) -> None:
+    with open(tmp_path / "log.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["query", "shown", "clicked", "client", "time"])
+        for client, at, shown, clicked in searches(random.Random(3), 60, loyal):
+            rows.writerow(["tree", " ".join(shown), clicked, client, at])
+    report = resift.prove(news, tmp_path / "log.csv", engine_url, model=model)
+    row = report.rows["all"]
+    assert (row.clicks, row.clients) == (60, 60)
+    assert (report.skipped.first, report.unstable, report.share) == (60, 0, 1)
+    assert (row.interval[0] > 0) == loyal
+    assert (row.interval[1] < 0) is False
+    own = {"query": {"bool": {"must": {"match": {"text": "%SearchText%"}}}}, "aggs": {"n": {"terms": {"field": "sku"}}}}
+    assert resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
+
+
+def test_the_log_of_ubi_is_replayed_by_the_command(
+    engine_url: str,
+    engine: Engine,
+    news: str,
+    ubi_log: UbiLog,
+    ubi_names: tuple[str, str],
+    model: Model,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number, (client, at, shown, clicked) in enumerate(searches(random.Random(3), 20, loyal=True)):
+        one = {"client_id": client, "query_id": f"q{number}", "session_id": f"v{number}"}
+        ubi_log.add(QUERIES, [query("tree", f"q{number}", client_id=client)])
+        impressions = [event("impression", f"s-{id}", n, at, **one) for n, id in enumerate(shown)]
+        ubi_log.add(EVENTS, [*impressions, event("click", f"s-{clicked}", shown.index(clicked), at + 1, **one)])
+    if isinstance(engine, OpenSearchEngine):
+        engine.client.indices.refresh(index=",".join(ubi_names))
+    monkeypatch.setenv("RESIFT_UBI_EVENTS", ubi_names[0])
+    monkeypatch.setenv("RESIFT_UBI_QUERIES", ubi_names[1])
+    model.save(tmp_path / "model")
+    asked = ["prove", news, "--engine", engine_url, "--model", str(tmp_path / "model")]
+    ran = CliRunner().invoke(main, [*asked, "--json"])
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.stdout)
+    assert report["rows"]["all"]["clicks"] == 20
+    assert report["rows"]["all"]["difference"] > 0
+    assert report["events"] == 40 * 21
+    shown = CliRunner().invoke(main, asked).stdout
+    assert "weighted by place" in shown
+    assert "some" not in shown.splitlines()[0]
+
+
+def test_where_nothing_can_be_replayed_that_is_said(engine_url: str, news: str, model: Model, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("query,shown,clicked,client,time\ntree,fire-1,fire-1,anna,1700000000\n")
+    with pytest.raises(BadInput, match="nothing to replay"):
+        resift.prove(news, tmp_path / "log.csv", engine_url, model=model)
+    with (tmp_path / "log.csv").open("a") as file:
+        file.write("tree,fire-2,fire-2,anna,1700000001\n")
+    with pytest.raises(BadInput, match="%SearchText%"):
+        resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body={"query": {"match_all": {}}})
