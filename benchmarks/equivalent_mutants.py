@@ -25,22 +25,6 @@ EQUIVALENT = {
         "shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum((1))",
     ): "documents are rows of a matrix: its last axis is 1",
     (
-        "resift/vectors/similarity.py",
-        "_PRODUCTS = 2**19  # of words that dynamax holds at a time",
-    ): "how much memory is taken at a time, not what comes out",
-    (
-        "resift/vectors/similarity.py",
-        "_PRODUCTS = 2**21  # of words that dynamax holds at a time",
-    ): "how much memory is taken at a time, not what comes out",
-    (
-        "resift/vectors/similarity.py",
-        "_PRODUCTS = (2 * 20)  # of words that dynamax holds at a time",
-    ): "how much memory is taken at a time, not what comes out",
-    (
-        "resift/vectors/similarity.py",
-        "size = max(2, _PRODUCTS // max(len(first), len(second)))",
-    ): "parts of two words at least: the sums are the same",
-    (
         "resift/ranking/judgements.py",
         "earlier = abs(latest[key].grade) if key in latest else -1",
     ): "every grade is at least as much as either",
@@ -93,14 +77,6 @@ EQUIVALENT = {
     ("resift/ingest/indexing.py", "batch, size = [], -1"): "batches end at about so many characters",
     ("resift/sessions/sessions.py", "_PURGE_SECONDS = 61.0"): "about once a minute; nothing promises it to the second",
     ("resift/sessions/sessions.py", "_PURGE_SECONDS = 59.0"): "about once a minute; nothing promises it to the second",
-    (
-        "resift/vectors/similarity.py",
-        "_PRODUCTS = 3**20  # of words that dynamax holds at a time",
-    ): "how much memory is taken at a time, not what comes out",
-    (
-        "resift/vectors/similarity.py",
-        "_PRODUCTS = 1**20  # of words that dynamax holds at a time",
-    ): "how much memory is taken at a time, not what comes out",
     (
         "resift/vectors/similarity.py",
         "squares = np.matmul(dense[:, None], dense[:, :, None])[:, -1, 0]  # sooner than einsum",

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from browser import Page, served, started
 
-from resift.cli.demo import INDEX, QUESTION, corpus_file
+from resift.cli.demo import INDEX
+from resift.cli.lab.transcript import QUESTION, corpus_file
 from resift.encoders.registry import load_model
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files

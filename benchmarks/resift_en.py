@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
-from resift.lab.encoders.builders import build_model
+from resift.lab.evaluation.baselines.dynamax import DynaMax
 from resift.vectors.table import WordVectors
 
 Floats = NDArray[Any]
@@ -76,8 +76,7 @@ def sts(path: Path, vectors: WordVectors, way: str) -> tuple[float, int]:
     """Spearman x 100 of a year's pairs, and how many there are."""
     tasks, gold, left, right = map(list, zip(*(line.split("\t") for line in lines(path)[1:]), strict=True))
     if way == "dynamax":
-        model = build_model("mean", vectors)
-        scores = np.array([model.compare_words(a, [b])[0] for a, b in zip(left, right, strict=True)])
+        scores = DynaMax(vectors).pairs(left, right)
     else:
         a, b = pool(vectors, way, left), pool(vectors, way, right)
         scores = (a * b).sum(axis=1) if way == "mean" else jaccard(a, b)

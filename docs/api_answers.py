@@ -27,10 +27,6 @@ OutcomeCode = Annotated[
     ),
 ]
 Source = Annotated[str, said("whence a judgement comes", extra_json_schema={"enum": list(SOURCES)})]
-Point = Annotated[
-    list[Annotated[float, Meta(ge=-1, le=1)]] | None,
-    said("two numbers; null for what has no vector", extra_json_schema={"minItems": 2, "maxItems": 2}),
-]
 DidYouMean = Annotated[
     str | UnsetType, said("the query text, its misspelt words replaced; absent where none is known to be misspelt")
 ]
@@ -124,25 +120,6 @@ class ValueCount(Struct):
     count: Positive
 
 
-class PlaneMark(Struct):
-    """A judged document as a point."""
-
-    index: str
-    document: str
-    grade: Grade
-    at: Point
-
-
-class Plane(Struct):
-    """In a session that has taught something the first axis is the way in which it moved the query; the other ones are
-    principal components."""
-
-    hits: Annotated[list[Point], said("in the order of the hits")]
-    marks: list[PlaneMark]
-    query: Point
-    moved: Annotated[Point, said("where the session moved the query; null where it did not")]
-
-
 class SearchReport(Struct):
     """What became of a search; ``model`` to ``session`` where it was reranked."""
 
@@ -158,7 +135,6 @@ class SearchReport(Struct):
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
         said("of each field the most frequent values, and how many of the documents that were found have them"),
     ] = UNSET
-    plane: Plane | UnsetType = UNSET
     reason: Annotated[
         str | UnsetType, said("why the hits are in the engine's order, or what was left out, such as the session")
     ] = UNSET

@@ -19,6 +19,9 @@ class ResiftError(Exception):
     code = "internal_error"
     status = 500
 
+    def __init_subclass__(cls, code: str | None = None, status: int | None = None) -> None:
+        cls.code, cls.status = code or cls.code, status or cls.status
+
     def __init__(self, message: str, *, value: Any = None, expected: str | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -59,210 +62,144 @@ def _quotes(message: str, value: Any) -> bool:
     return re.search(rf"(?<!\w){re.escape(str(shorten(value)))}(?!\w)", message) is not None
 
 
-class BadInput(ResiftError, ValueError):
+class BadInput(ResiftError, ValueError, code="bad_input", status=400):
     """A value that the caller gave is not of the expected form."""
 
-    code, status = "bad_input", 400
 
-
-class MalformedJson(BadInput):
+class MalformedJson(BadInput, code="malformed_json"):
     """The request's body is not JSON, or holds NaN or Infinity, which JSON has not."""
 
-    code = "malformed_json"
 
-
-class TextTooLong(BadInput):
+class TextTooLong(BadInput, code="too_large", status=413):
     """A text or a whole request is larger than the configured limit."""
 
-    code, status = "too_large", 413
 
-
-class DimensionMismatch(BadInput):
+class DimensionMismatch(BadInput, code="dimension_mismatch"):
     """A vector has another number of dimensions than the model."""
 
-    code = "dimension_mismatch"
 
-
-class UnsupportedQuery(BadInput):
+class UnsupportedQuery(BadInput, code="unsupported_query"):
     """The embedded engine does not know this part of the query language."""
 
-    code = "unsupported_query"
 
-
-class AmbiguousDocument(BadInput):
+class AmbiguousDocument(BadInput, code="ambiguous_document"):
     """An id is named that several indices have, and nothing says which of them is meant."""
 
-    code = "ambiguous_document"
 
-
-class UnsupportedCluster(BadInput):
+class UnsupportedCluster(BadInput, code="unsupported_cluster", status=503):
     """What answers is not OpenSearch, or a version of it that is too old."""
 
-    code, status = "unsupported_cluster", 503
 
-
-class UnsupportedMediaType(BadInput):
+class UnsupportedMediaType(BadInput, code="unsupported_media_type", status=415):
     """The request's Content-Type is not JSON's, which pages of other sites could send unasked."""
 
-    code, status = "unsupported_media_type", 415
 
-
-class Unauthorized(ResiftError):
+class Unauthorized(ResiftError, code="unauthorized", status=401):
     """The request has no API key, or one that is not known."""
 
-    code, status = "unauthorized", 401
 
-
-class Forbidden(ResiftError):
+class Forbidden(ResiftError, code="forbidden", status=403):
     """The API key lacks the scope that the endpoint needs."""
 
-    code, status = "forbidden", 403
 
-
-class ClauseNotAllowed(Forbidden):
+class ClauseNotAllowed(Forbidden, code="clause_not_allowed"):
     """A part of a search that is not on the list of what may be asked, for a caller who is held to it."""
 
-    code = "clause_not_allowed"
 
-
-class IndexNotServed(ResiftError):
+class IndexNotServed(ResiftError, code="index_not_served", status=403):
     """The index is none of those that are served."""
 
-    code, status = "index_not_served", 403
 
-
-class HostNotAllowed(ResiftError):
+class HostNotAllowed(ResiftError, code="host_not_allowed", status=403):
     """The request was sent to a name of this server that is not allowed."""
 
-    code, status = "host_not_allowed", 403
 
-
-class OriginNotAllowed(ResiftError):
+class OriginNotAllowed(ResiftError, code="origin_not_allowed", status=403):
     """A page of another site asked for a change."""
 
-    code, status = "origin_not_allowed", 403
 
-
-class MissingExtra(ResiftError, ImportError):
+class MissingExtra(ResiftError, ImportError, code="missing_extra", status=501):
     """An optional package is needed; the message names the pip extra."""
 
-    code, status = "missing_extra", 501
 
-
-class NotFound(ResiftError, LookupError):
+class NotFound(ResiftError, LookupError, code="not_found", status=404):
     """Something that was named does not exist."""
 
-    code, status = "not_found", 404
 
-
-class IndexNotFound(NotFound):
+class IndexNotFound(NotFound, code="index_not_found"):
     """No index of that name."""
 
-    code = "index_not_found"
 
-
-class ModelNotFound(NotFound):
+class ModelNotFound(NotFound, code="model_not_found"):
     """No model or word vectors of that name or at that path."""
 
-    code = "model_not_found"
 
-
-class SessionNotFound(NotFound):
+class SessionNotFound(NotFound, code="session_not_found"):
     """No session of that name, or it has expired."""
 
-    code = "session_not_found"
 
-
-class RequestTimeout(ResiftError):
+class RequestTimeout(ResiftError, code="request_timeout", status=408):
     """A request did not come completely within its time."""
 
-    code, status = "request_timeout", 408
 
-
-class DeadlineExceeded(ResiftError):
+class DeadlineExceeded(ResiftError, code="deadline_exceeded", status=503):
     """A request was not answered within its time."""
 
-    code, status = "deadline_exceeded", 503
 
-
-class Interrupted(ResiftError):
+class Interrupted(ResiftError, code="interrupted", status=503):
     """A stop was requested before all was done; the message says how to go on."""
 
-    code, status = "interrupted", 503
 
-
-class TooBusy(ResiftError):
+class TooBusy(ResiftError, code="too_busy", status=503):
     """So much is asked at once that the request was not begun; it may be sent again a little later."""
 
-    code, status = "too_busy", 503
 
-
-class SessionBusy(ResiftError):
+class SessionBusy(ResiftError, code="session_busy", status=409):
     """A session was changed by others all the time; nothing was written."""
 
-    code, status = "session_busy", 409
 
-
-class SessionsUnavailable(ResiftError):
+class SessionsUnavailable(ResiftError, code="sessions_unavailable", status=503):
     """The store of the sessions does not answer, or refuses."""
 
-    code, status = "sessions_unavailable", 503
 
-
-class SessionDamaged(SessionsUnavailable):
+class SessionDamaged(SessionsUnavailable, code="session_damaged", status=409):
     """What is stored of one session is none; others are in order."""
 
-    code, status = "session_damaged", 409
 
-
-class QuotaExceeded(ResiftError):
+class QuotaExceeded(ResiftError, code="quota_exceeded", status=429):
     """An API key has stored as much as it may in a day. ``seconds``: how long until it may store more."""
-
-    code, status = "quota_exceeded", 429
 
     def __init__(self, message: str, *, seconds: int = 86_400, **rest: Any) -> None:
         super().__init__(message, **rest)
         self.seconds = seconds
 
 
-class ModelMismatch(ResiftError):
+class ModelMismatch(ResiftError, code="model_mismatch", status=409):
     """The index's vectors were made by another model than the one at work."""
 
-    code, status = "model_mismatch", 409
 
-
-class CorruptModel(ResiftError):
+class CorruptModel(ResiftError, code="corrupt_model"):
     """A saved model or vector folder is damaged: its content does not have the recorded hash or shape."""
 
-    code = "corrupt_model"
 
-
-class EngineError(ResiftError):
+class EngineError(ResiftError, code="engine_error"):
     """The engine refused a request; ``status`` is what the engine answered."""
-
-    code = "engine_error"
 
     def __init__(self, message: str, *, status: int = 503, **rest: Any) -> None:
         super().__init__(message, **rest)
         self.status = status
 
 
-class EngineUnavailable(ResiftError):
+class EngineUnavailable(ResiftError, code="engine_unavailable", status=503):
     """The engine did not answer."""
 
-    code, status = "engine_unavailable", 503
 
-
-class TeacherUnavailable(ResiftError):
+class TeacherUnavailable(ResiftError, code="teacher_unavailable", status=503):
     """What was to give texts vectors, to learn from, did not answer, or answered something else."""
 
-    code, status = "teacher_unavailable", 503
 
-
-class CorruptEngine(EngineUnavailable):
+class CorruptEngine(EngineUnavailable, code="corrupt_engine"):
     """The embedded engine's file is damaged; trying again does not help."""
-
-    code = "corrupt_engine"
 
 
 @contextmanager

@@ -6,13 +6,13 @@ import click
 
 from resift.cli import cluster, documents, indices, search, serve
 from resift.cli.demo import demo
-from resift.cli.encode import encode
 from resift.cli.explain_search import explain_search
-from resift.cli.export import export
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
 from resift.cli.lab import vectors, word2doc
+from resift.cli.lab.encode import encode
 from resift.cli.lab.evaluate import evaluate
+from resift.cli.lab.export import export
 from resift.cli.lab.prove import prove
 from resift.cli.lab.reranker import reranker_group
 from resift.cli.lab.train import train

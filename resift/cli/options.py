@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +22,6 @@ from resift.plugin.connect import (
     open_engine,
     open_session_store,
 )
-from resift.plugin.sqlite.sessions import holds_sessions
 from resift.reranker.config import Config
 from resift.schema import fields_of, plain, schema_of
 
@@ -80,16 +78,7 @@ def _chosen_store(context: click.Context, parameter: click.Parameter, value: str
     """Option callback: where the sessions are, by default those of the documents of --engine."""
     if value:
         return checked_address(context, parameter, value)
-    store = default_store(context.params.get("engine") or service_settings().engine)
-    tell_other_sessions(store)
-    return store
-
-
-def tell_other_sessions(store: str) -> None:
-    """Say that there are sessions in SESSIONS_FILE, where an earlier version kept them all, if ``store`` is another."""
-    if store != SESSIONS_FILE and holds_sessions(SESSIONS_FILE, time.time()):
-        there = f"there are others in {SESSIONS_FILE} (--store or RESIFT_STORE)"
-        click.echo(f"sessions are those in {store}; {there}", err=True)
+    return default_store(context.params.get("engine") or service_settings().engine)
 
 
 store_option = service_option(

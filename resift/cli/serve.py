@@ -14,10 +14,8 @@ from resift.cli.options import (
     engine_option,
     port_option,
     search_models,
-    tell_other_sessions,
 )
 from resift.errors import BadInput
-from resift.plugin.connect import default_store
 
 
 @click.command(epilog="Example: resift serve --engine http://127.0.0.1:9200 --workers 4")
@@ -70,8 +68,6 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
     """
     os.environ.update(settings)
     _require_keys_beyond_this_machine(host)
-    if not os.environ.get("RESIFT_STORE"):
-        tell_other_sessions(default_store(os.environ["RESIFT_ENGINE"]))
 
     from resift.cli.http_server import HttpServer, bind
 

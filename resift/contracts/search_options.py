@@ -137,7 +137,6 @@ class SearchOptions(Question, frozen=True, kw_only=True, forbid_unknown_fields=T
             max_length=MAX_FACETS,
         ),
     ] = field(default_factory=list)
-    plane: Annotated[bool, said("the hits, the session's marks and the query as points of a plane")] = False
 
 
 class SearchRequest(SearchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

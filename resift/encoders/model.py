@@ -33,10 +33,9 @@ from resift.arrays import Floats
 from resift.encoders import pooling
 from resift.encoders.batching import BATCH, map_in_threads, text_batches
 from resift.errors import BadInput, DimensionMismatch
-from resift.stop_words import FUNCTION_WORDS
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, write_folder
-from resift.vectors.similarity import SIMILARITIES, dynamax, unit_rows
+from resift.vectors.similarity import SIMILARITIES, unit_rows
 from resift.vectors.table import WordVectors
 
 # chosen on Cranfield, CISI and mtrag-govt; the weights of trained models are chosen where these are made
@@ -45,8 +44,6 @@ MODEL_FILE = "model.json"
 FREQUENT = 20_000  # words that explanations name
 _BLOCK = 512
 _LONG = 20_000  # characters
-# of the weight of a rare word, what a word without a row has beside the others of two texts; chosen on STS 2012
-_UNKNOWN = 0.25
 
 
 class Model:
@@ -208,41 +205,6 @@ class Model:
         # minus the floor of a negative number: rounded up, so that the longer parts come first
         starts = offsets[:-1, None] - (-np.arange(self.segments) * lengths // self.segments)
         return np.append(starts.ravel(), offsets[-1])
-
-    def word_rows(self, texts: Sequence[str]) -> list[Floats]:
-        """Rows times weights of each text's known words in order, repeated ones too: (m, K) a text."""
-        ids, offsets = self.table.ids(texts)
-        return [self._factors[part, None] * self._matrix[part] for part in np.split(ids, offsets[1:-1])]
-
-    def compare_words(self, text: str, others: Iterable[str]) -> Floats:
-        """:func:`resift.vectors.similarity.dynamax` of a text with each of ``others``, (n,) float32, in [0, 1].
-
-        Words are compared by their weighted rows; those without a row, such as names, with themselves alone.
-        """
-        (rows,), unknown = self.word_rows([text]), self._unknown_words(text)
-        # one after another: the words' rows take a hundred times the memory of the texts
-        scores = [
-            dynamax(rows, self.word_rows([other])[0], self._exact(unknown, self._unknown_words(other)))
-            for other in others
-        ]
-        return np.array(scores, np.float32)
-
-    def _unknown_words(self, text: str) -> list[str]:
-        """The words of a text without a row, in order, repeated ones too; a table of pieces has some for any word."""
-        words = tokenize(text) if self.table.pieces is None else ()
-        return [word for word in words if self.table.index[word] < 0 and word not in FUNCTION_WORDS]
-
-    def _exact(self, first: Sequence[str], second: Sequence[str]) -> tuple[float, float]:
-        """What two texts' words without a row add to the sums of DynaMax's minima and maxima."""
-        both = set(first) & set(second)
-        shared = sum(word in both for word in (*first, *second))
-        return shared * self._unknown_square, (len(first) + len(second)) * self._unknown_square
-
-    @cached_property
-    def _unknown_square(self) -> float:
-        """The product of a word without a row with itself, as that of one whose row has the usual length."""
-        square = float(np.square(self.table.rows(self.table.word_ids[:FREQUENT])).sum(axis=1).mean())
-        return (_UNKNOWN * self.table.unknown_weight) ** 2 * square
 
     def _finish(self, pooled: Floats) -> Floats:
         """Pooled parts (n, S·K) weighed by the mask and put through the head."""

@@ -18,7 +18,7 @@ from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
 from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.ranking.feedback import Feedback
-from resift.ranking.fusion import combine, factors_of
+from resift.ranking.fusion import combine, factors_of, min_max, z_score
 from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
@@ -103,14 +103,9 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
     if late is not None:
         if feedback is not None:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
-        check_word_pairs(query, documents, every=False)
+        check_word_pairs(query, documents)
         return 2 * late.scores(query, documents) - 1
-    if method != "dynamax":
-        return service.compared(query, service.search_model.encode(documents), feedback)[0]
-    if feedback is not None:
-        raise BadInput("dynamax compares words, which a session does not change", value="dynamax", expected="vectors")
-    check_word_pairs(query, documents, every=True)
-    return service.model.compare_words(query, documents)
+    return service.compared(query, service.search_model.encode(documents), feedback)[0]
 
 
 def _result(index: int, relevance: float) -> dict[str, Any]:
@@ -133,13 +128,11 @@ def score() -> dict[str, Any]:
         raise BadInput("neither a query nor a session's feedback", value=body.query, expected="a query text")
     similar, alpha, late = _similarity(body, feedback)
     engine = _engine_scores(body.engine_scores, len(similar))
-    # as in a search, unless something else is asked for, or there are no scores that can be multiplied
-    as_in_search = late and body.normalization is None and body.engine_scores is not None
-    if as_in_search and (engine >= 0).all():
+    # as in a search, unless there are no scores that can be multiplied
+    if late and body.engine_scores is not None and (engine >= 0).all():
         scores = engine * factors_of(similar, alpha)
     else:
-        normalization = body.normalization or ("z_score" if late else "min_max")
-        scores = combine(engine, similar, alpha, normalization).astype(float)
+        scores = combine(engine, similar, alpha, z_score if late else min_max).astype(float)
     return {"scores": scores.round(6).tolist(), **note}
 
 

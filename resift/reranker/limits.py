@@ -133,17 +133,12 @@ def _values(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def check_word_pairs(query: str, documents: Sequence[str], every: bool) -> None:
-    """Raises TextTooLong where too many words would be compared: the query's with those of each document, and with
-    ``every`` all words of both with each other."""
-
-    def pairs(words: int, others: Sequence[int]) -> int:
-        return sum((words + other) ** 2 for other in others) if every else words * sum(others)
-
+def check_word_pairs(query: str, documents: Sequence[str]) -> None:
+    """Raises TextTooLong where too many words would be compared: the query's with those of each document."""
     # no text has more words than characters, which is soon known and mostly enough
-    if pairs(len(query), list(map(len, documents))) <= MAX_WORD_PAIRS:
+    if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
         return
-    count = pairs(len(tokenize(query)), [len(tokenize(text)) for text in documents])
+    count = len(tokenize(query)) * sum(len(tokenize(text)) for text in documents)
     if count > MAX_WORD_PAIRS:
         raise TextTooLong(
             f"{count} pairs of words would be compared",

@@ -112,11 +112,10 @@ class RerankRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     top_n: Annotated[Whole | None, said("how many results", "all")] = None
     method: Annotated[
-        Literal["auto", "vectors", "dynamax", "late"],
+        Literal["auto", "vectors", "late"],
         said(
             "`late`: the [trained reranker](rerankers.md) in service, not with a session; `vectors`; `auto` is `late` "
-            "where there is one; `dynamax`: compare the words of query and document instead of their vectors, names "
-            "and other words without one by their spelling; slower, not with a session"
+            "where there is one"
         ),
     ] = "auto"
     return_documents: Annotated[bool, said("put the texts into the results")] = False
@@ -156,14 +155,6 @@ class ScoreRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             "weight of the similarity, or of the reranker's scores",
             "as in a search, which is [less](rewriting.md#words-without-vectors) where general vectors lack words of "
             "the query; the reranker's own for `late`",
-        ),
-    ] = None
-    normalization: Annotated[
-        Literal["min_max", "l2", "z_score", "bounded", "rrf"] | None,
-        said(
-            "how both scores are made comparable before they are added: `min_max`, `l2`, `z_score`, `bounded` or `rrf`",
-            "`min_max`; for `late` the product, as in a search, or `z_score` where `engine_scores` are missing or "
-            "below 0",
         ),
     ] = None
     model: SameModel = None

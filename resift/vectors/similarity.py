@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 
 MAX_BETA = 32.0  # exp(2 · 32) times any BM25 score is within the range of 32-bit floats
-_PRODUCTS = 2**20  # of words that dynamax holds at a time
 
 
 def unit_rows(matrix: NDArray[Any]) -> Floats:
@@ -94,24 +93,6 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     a, b = np.maximum(query, 0), np.maximum(documents, 0)
     shared, total = np.minimum(a, b).sum(-1), np.maximum(a, b).sum(-1)
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
-
-
-def dynamax(first: NDArray[Any], second: NDArray[Any], exact: tuple[float, float] = (0.0, 0.0)) -> float:
-    """Fuzzy Jaccard of two texts' words, ``first`` (m, D) and ``second`` (n, D), in [0, 1].
-
-    The universe is the words of both; a text's membership in each is the largest product of its words with it, not
-    below 0 (DynaMax, Zhelezniak et al. 2019; Muffo et al. 2021, eqs. 7 and 8). ``exact`` is what words without a row,
-    which are alike to themselves alone, add to the sums of minima and of maxima. Without any word it is 0.
-    """
-    universe = np.concatenate([first, second])
-    shared, total = exact
-    # a part of the universe at a time: all products together would be as many as there are pairs of words
-    size = max(1, _PRODUCTS // max(len(first), len(second), 1))
-    for start in range(0, len(universe), size):
-        part = universe[start : start + size].T
-        a, b = ((words @ part).max(axis=0, initial=0) for words in (first, second))
-        shared, total = shared + float(np.minimum(a, b).sum()), total + float(np.maximum(a, b).sum())
-    return shared / total if total > 0 else 0.0
 
 
 SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {

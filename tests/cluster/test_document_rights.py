@@ -151,7 +151,6 @@ def test_what_an_index_is_for_is_told_by_documents_that_the_caller_may_read(app:
         "index": INDEX,
         "query": "fire",
         "facets": ["label"],
-        "plane": True,
         "documents": "card",
         "session": "shared",
     }

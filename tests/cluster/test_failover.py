@@ -240,16 +240,6 @@ def test_indexing_goes_on_while_addresses_come_and_go(
     assert found.response["hits"]["total"]["value"] == 6000
 
 
-def test_the_nodes_that_the_cluster_names_are_asked(two: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RESIFT_SNIFF", "1")
-    engine = open_engine(two[0].url)
-    assert engine.ping()
-    two[0].kill()
-    assert engine.ping()
-    engine.close()
-    two[0].start()
-
-
 class LosesAnswers:
     """An address of a server whose answer to a request that holds ``mark`` gets lost after the server did its part.
 

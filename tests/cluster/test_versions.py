@@ -151,12 +151,8 @@ def test_versions_that_do(number: str) -> None:
 @pytest.mark.parametrize(
     ("info", "message"),
     [
-        (answer("1.3.20", distribution="opensearch"), "OpenSearch 1.3.20 is too old: it lacks hybrid queries, inner"),
-        (
-            answer("2.15.0", distribution="opensearch"),
-            "it lacks ml_inference processors of searches, parameters of ml_inference",
-        ),
-        (answer("2.17.1", distribution="opensearch"), "2.17.1 is too old: it lacks parameters of ml_inference in a"),
+        (answer("1.3.20", distribution="opensearch"), "OpenSearch 1.3.20 is too old"),
+        (answer("2.17.1", distribution="opensearch"), "OpenSearch 2.17.1 is too old"),
         (answer("7.17.28", build_flavor="default"), "Elasticsearch 7.17.28 answers, not OpenSearch"),
         (answer("9.0.1", build_flavor="default"), "Elasticsearch 9.0.1 answers, not OpenSearch"),
         ({"version": "1"}, "something else answers, not OpenSearch"),
@@ -205,7 +201,7 @@ def answering() -> Iterator[Callable[[dict[str, Any]], str]]:
 def test_commands_refuse_what_is_too_old(answering: Callable[[dict[str, Any]], str], command: str) -> None:
     url = answering(answer("2.11.1", distribution="opensearch"))
     lines = run(command, "--engine", url, status=2).splitlines()
-    assert lines[0].startswith("Error: OpenSearch 2.11.1 is too old: it lacks inner products")
+    assert lines[0].startswith("Error: OpenSearch 2.11.1 is too old")
     assert lines[1].startswith("  expected: OpenSearch 2.18 or later")
 
 

@@ -16,7 +16,6 @@ from reranker_app import plain as plain
 
 from resift import Model
 from resift.ranking.fusion import combine
-from resift.vectors.similarity import dynamax
 
 
 def test_embeddings(plain: FlaskClient, model: Model) -> None:
@@ -49,22 +48,6 @@ def test_rerank(plain: FlaskClient, model: Model) -> None:
     expected = (1 + model.score(model.encode(["fire"])[0], model.encode(["bush fire"]))[0]) / 2
     assert next(r for r in results if r["index"] == 1)["relevance_score"] == pytest.approx(expected, abs=1e-6)
     assert len(post(plain, "/v1/rerank", query="fire", documents=documents, top_n=2)["results"]) == 2
-
-
-def test_rerank_by_dynamax(plain: FlaskClient, model: Model) -> None:
-    documents = ["gun of the army", "bush fire", "", "fire"]
-    results = post(plain, "/v1/rerank", query="fire", documents=documents, method="dynamax")["results"]
-    assert {result["index"] for result in results[:2]} == {1, 3}
-    words = model.word_rows(["fire", *documents])
-    for result in results:
-        expected = (1 + dynamax(words[0], words[1 + result["index"]])) / 2
-        assert result["relevance_score"] == pytest.approx(expected, abs=1e-6)
-
-
-def test_rerank_by_dynamax_finds_names(plain: FlaskClient) -> None:
-    documents = ["fire of Quxley", "fire of Blorp", "Quxley"]
-    results = post(plain, "/v1/rerank", query="Blorp fire", documents=documents, method="dynamax")["results"]
-    assert [result["index"] for result in results] == [1, 0, 2]
 
 
 def test_rerank_numbers_are_what_ml_commons_can_read(plain: FlaskClient, model: Model) -> None:

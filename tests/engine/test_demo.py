@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from transcripts import assert_prints
 
-from resift.cli.demo import QUESTION, corpus_file, load_questions
+from resift.cli.lab.transcript import QUESTION, corpus_file, load_questions
 from resift.cli.main import main
 from resift.ingest.readers import Files, Record
 

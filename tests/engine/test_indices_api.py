@@ -178,21 +178,6 @@ def test_a_text_has_no_values_to_count_and_the_error_says_what_has(
         cluster.drop_if_exists(index)
 
 
-def test_hits_marks_and_query_are_points(client: FlaskClient, filled: str) -> None:
-    body = {"index": filled, "query": "fire", "plane": True}
-    for alpha in (0, 0.5):
-        found = post(client, "/v1/search", **body, alpha=alpha)
-        plane = found["resift"]["plane"]
-        assert (len(plane["hits"]), plane["marks"], plane["moved"]) == (len(ids(found)), [], None)
-        assert all(len(point) == 2 for point in (*plane["hits"], plane["query"]))
-    post(client, "/v1/feedback", session="a", index=filled, query="fire", relevant=["bush"], irrelevant=["army"])
-    moved = post(client, "/v1/search", **body, session="a")["resift"]["plane"]
-    assert {mark["document"]: mark["grade"] for mark in moved["marks"]} == {"bush": 1, "army": -1}
-    places = {mark["document"]: mark["at"][0] for mark in moved["marks"]}
-    assert moved["query"][0] < moved["moved"][0]
-    assert places["army"] < places["bush"]
-
-
 def test_a_search_says_how_long_its_parts_took(client: FlaskClient, filled: str) -> None:
     answer = client.post("/v1/search", json={"index": filled, "query": "fire"})
     assert re.fullmatch(r"rewrite;dur=[\d.]+, engine;dur=[\d.]+, rest;dur=[\d.]+", answer.headers["Server-Timing"])

@@ -23,9 +23,8 @@ from resift.contracts.engine import Engine
 from resift.errors import TextTooLong
 from resift.ranking import late_interaction
 from resift.ranking.late_interaction import LateInteraction
-from resift.reranker import Config, create_app, limits
+from resift.reranker import Config, create_app
 from resift.reranker.limits import MAX_CONTAINERS, MAX_VALUES, check_json_size
-from resift.vectors.similarity import dynamax, fuzzy_jaccard
 
 FIELDS = {
     "embeddings": {"input": "fire"},
@@ -207,29 +206,6 @@ def test_bodies_in_chunks_are_whole_or_refused(plain: FlaskClient) -> None:
     for error in (OSError("Invalid chunk size: zz"), ValueError("bad"), RuntimeError("no more data")):
         status, answer = chunked(plain, Pieces(body[:9], error))
         assert (status, answer["error"]["code"]) == ("400", "bad_input")
-
-
-def test_words_that_are_compared_are_counted(plain: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_WORD_PAIRS", 1000)
-    few = {"query": "fire bush", "documents": ["fire tree army", "gun " * 20]}
-    assert len(post(plain, "/v1/rerank", **few, method="dynamax")["results"]) == 2
-    error = post(plain, "/v1/rerank", 413, query="fire bush", documents=["gun " * 40], method="dynamax")["error"]
-    assert (error["code"], error["value"]) == ("too_large", 42**2)
-    assert len(post(plain, "/v1/rerank", query="fire bush", documents=["gun " * 40])["results"]) == 1
-
-
-def test_dynamax_holds_a_part_of_the_pairs_at_a_time() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(900, 8)).astype(np.float32), rng.normal(size=(4100, 8)).astype(np.float32)
-    universe = np.concatenate([a, b]).T
-    expected = fuzzy_jaccard((a @ universe).max(axis=0), (b @ universe).max(axis=0)[None])[0]
-    tracemalloc.start()
-    found = dynamax(a, b)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found == pytest.approx(expected, rel=1e-5)
-    # all products would be 100 MB
-    assert peak < 20e6
 
 
 def test_late_interaction_holds_a_part_of_the_pairs_at_a_time(

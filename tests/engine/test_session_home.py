@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,8 +15,7 @@ from click.testing import CliRunner, Result
 import resift as library
 from resift import Model
 from resift.cli.main import main
-from resift.contracts.session_store import StoredSession
-from resift.plugin.connect import default_store, open_engine, open_session_store
+from resift.plugin.connect import default_store, open_engine
 from resift.reranker import Config, create_app
 
 TEXTS = {"1": "bush fire", "2": "the army returned fire", "3": "rain and rivers"}
@@ -75,32 +72,6 @@ def test_files_of_other_documents_have_their_own_sessions(here: Path, model: Mod
         opened.index("docs").session("anna").mark(relevant=["1"], query="fire")
     with library.open("b.db", model) as opened:
         assert opened.index("docs").session("anna").explain()["judgements"] == []
-
-
-def test_what_is_in_an_earlier_file_is_named_and_found(here: Path) -> None:
-    assert "sessions.db" not in resift("sessions", "list").stderr
-    store = open_session_store("sessions.db", "")
-    assert store.write("old", StoredSession({"at": 1.0, "q": [], "j": []}, 1.0, []))
-    assert "sessions.db" not in resift("sessions", "list").stderr, "nobody misses what has expired"
-    assert store.write("anna", StoredSession({"at": 1.0, "q": [], "j": []}, 4e9, []))
-    store.close()
-    told = resift("sessions", "list")
-    assert "no sessions in resift.db" in told.stdout
-    assert "sessions are those in resift.db; there are others in sessions.db" in told.stderr
-    known = resift("sessions", "list", "--store", "sessions.db")
-    assert "anna" in known.stdout
-    assert known.stderr == ""
-
-
-@pytest.mark.parametrize("content", [b"", b"no database", None])
-def test_another_file_of_that_name_stays_as_it_is(here: Path, content: bytes | None) -> None:
-    if content is None:
-        with closing(sqlite3.connect("sessions.db")) as db:
-            db.execute("CREATE TABLE mine (x)")
-        content = Path("sessions.db").read_bytes()
-    Path("sessions.db").write_bytes(content)
-    assert resift("sessions", "list").stderr == ""
-    assert Path("sessions.db").read_bytes() == content
 
 
 # Root may write to anything, by a capability (number 1) that a program loses if it is started without it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import signal
@@ -150,70 +149,16 @@ def test_a_damaged_document_is_named(path: Path) -> None:
     store.close()
 
 
-def test_a_newer_format_is_refused(path: Path) -> None:
-    set_format(path, FORMAT + 1)
-    with pytest.raises(EngineUnavailable, match=f"format {FORMAT + 1}") as caught:
+@pytest.mark.parametrize(
+    ("number", "expected"), [(FORMAT + 1, "a newer Resift, or another file"), (1, "the documents in a new file")]
+)
+def test_another_format_is_refused(path: Path, number: int, expected: str) -> None:
+    set_format(path, number)
+    with pytest.raises(EngineUnavailable, match=f"format {number}") as caught:
         SqliteEngine(str(path))
-    assert caught.value.expected == "a newer Resift, or another file"
-    with pytest.raises(BadInput, match=f"format {FORMAT + 1}"):
+    assert caught.value.expected == expected
+    with pytest.raises(BadInput, match=f"format {number}"):
         SqliteSessionStore(str(path))
-
-
-OLD = """
-CREATE TABLE indices (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL,
-    meta TEXT NOT NULL, changes INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE documents_1 (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, source TEXT NOT NULL, vector BLOB,
-    version INTEGER NOT NULL);
-CREATE VIRTUAL TABLE words_1 USING fts5(c0, tokenize = 'porter unicode61');
-INSERT INTO documents_1 VALUES (1, 'x', '{"text": "罢工 in 2001"}', NULL, 1), (2, 'y', '{"text": "running"}', NULL, 1);
-INSERT INTO words_1 (rowid, c0) VALUES (1, '罢工 in 2 0 0 1'), (2, 'running');
-"""
-
-
-@pytest.mark.parametrize("sessions_first", [False, True])
-def test_a_file_of_the_first_format_is_brought_up_to_date(tmp_path: Path, model: Model, sessions_first: bool) -> None:
-    path = tmp_path / "old.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(OLD)
-        meta = {
-            "fields": ["text"],
-            "model": model.hash,
-            "model_name": model.name,
-            "dim": model.dim,
-            "space": model.space_type,
-        }
-        db.execute("INSERT INTO indices (name, meta) VALUES ('docs', ?)", (json.dumps(meta),))
-        db.commit()
-    if sessions_first:
-        SqliteSessionStore(str(path)).close()
-    with closing(SqliteEngine(str(path))) as engine:
-        for word, id in (("2001", "x"), ("罢", "x"), ("run", "y")):
-            assert ids(engine, "docs", {"match": {"text": word}}) == [id]
-        engine.create("docs", ["text"], model)  # the same as it was: the analyser was kept
-        assert engine.bulk("docs", [Document("y", {"text": "peace"})]) == []
-        assert ids(engine, "docs", {"match": {"text": "running"}}) == []
-
-
-def test_compound_names_of_a_file_of_format_1_are_cut_when_it_is_opened(
-    path: Path, model: Model, caplog: pytest.LogCaptureFixture
-) -> None:
-    with closing(SqliteEngine(str(path))) as engine:
-        engine.create("plain", ["text"], model, "standard")
-        assert engine.bulk("plain", [Document("p", {"text": "os.path.join_all runs in the U.S."})]) == []
-    with closing(sqlite3.connect(path)) as db:  # as that format had it
-        db.execute("DELETE FROM words_2")
-        db.execute("INSERT INTO words_2 (rowid, c0) VALUES (1, 'os.path.join_all runs in the u.s')")
-        db.execute("UPDATE lengths_2 SET c0 = 5")
-        db.commit()
-    set_format(path, 1)
-    with closing(SqliteEngine(str(path))) as engine:
-        for word in ("path", "join", "runs", "the", "u.s"):
-            assert ids(engine, "plain", {"match": {"text": word}}) == ["p"]
-        assert ids(engine, "plain", {"match": {"text": "run"}}) == []
-        assert set(ids(engine, "docs", FIRE)) == {"0", "1"}
-    SqliteEngine(str(path)).close()
-    # told as it takes a while in a large file; of a new file, and of one that is up to date, there is nothing to tell
-    assert caplog.messages == [f"{path} is of an earlier version: its texts are indexed again, this once"]
 
 
 @contextmanager
@@ -388,19 +333,6 @@ def test_a_file_that_can_only_be_read_is_searched(path: Path, folder_too: bool) 
     if ran.stdout == "writable\n":
         pytest.skip("root cannot give its rights away here")
     assert ran.stdout == "read\n", ran.stderr
-
-
-def test_a_file_of_the_first_format_that_can_only_be_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_format(path, 0)
-    uri = f"{path.as_uri()}?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as db, pytest.raises(sqlite3.OperationalError, match="readonly"):
-        db.execute("PRAGMA user_version = 1")
-    # what a connection to such a file does is shown above, also where the tests may write to everything
-    with closing(sqlite3.connect(uri, uri=True)) as db:
-        monkeypatch.setattr(database.Database, "_prepare", lambda *_: db.execute("VACUUM"))
-        with pytest.raises(EngineUnavailable, match="earlier format 0") as caught:
-            SqliteEngine(str(path))
-    assert "opened once" in str(caught.value.expected)
 
 
 def test_connections_of_threads_that_ended_are_used_again(path: Path) -> None:

@@ -61,7 +61,6 @@ def warm_up(server: Server) -> None:
     for _ in range(20):
         server.post("/v1/embeddings", {"input": ["fire in the forest " * 3000] * 8})
         server.post("/v1/rerank", query)
-        server.post("/v1/rerank", {**query, "method": "dynamax"})
         server.post("/v1/search", {"index": "docs", "query": "fire", "session": "warm"})
         time.sleep(0.25)
         now = server.memory() if server.worker else 0
@@ -82,10 +81,6 @@ def requests(model: Model, words: list[str]) -> dict[str, tuple[str, Any]]:
         "2048 texts, vectors": ("/v1/embeddings", {"input": [document] * 2048}),
         "8 long texts, vectors": ("/v1/embeddings", emoji),
         "10,000 texts, reranked": ("/v1/rerank", {"query": "fire", "documents": [document[:700]] * 10_000}),
-        "all words compared": (
-            "/v1/rerank",
-            {"query": text[:20_000], "documents": [text[:20_000]], "method": "dynamax"},
-        ),
         "7.5 MB of texts, scored": ("/v1/score", {"query": "fire", "documents": [document] * 1950}),
         "1,900 vectors, scored": ("/v1/score", b'{"query":"x","vectors":[' + b",".join([vector] * 1900) + b"]}"),
         "unknown fields": ("/v1/search", b"{" + keys + b"}"),

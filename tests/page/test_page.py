@@ -165,9 +165,6 @@ def test_the_drawer_says_what_the_session_knows(page: Page) -> None:
     mark(page, 5)
     assert len(page.all(".marks li")) == 2
     assert page.texts("dd.gained")
-    assert len(page.all(".map .spot")) == 10
-    assert len(page.all(".map .relevant")) == 2
-    assert page.one(".map .way")
     assert "search engine" in page.text(".parts")
     before = titles(page)
     page.run("const a = document.getElementById('alpha'); a.value = 1; a.dispatchEvent(new Event('input'))")

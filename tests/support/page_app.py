@@ -9,7 +9,8 @@ from browser import Driver, Page, served
 from flask import Flask
 
 from resift import Model
-from resift.cli.demo import INDEX, corpus_file
+from resift.cli.demo import INDEX
+from resift.cli.lab.transcript import corpus_file
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Files, Record
 from resift.plugin.sqlite.engine import SqliteEngine

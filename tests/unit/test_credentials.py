@@ -186,9 +186,3 @@ def test_urls_of_one_cluster_name_one_user() -> None:
     with pytest.raises(BadInput, match="different users") as caught:
         OpenSearchEngine("http://anna:secret@a:1,http://otto:secret@b:1")
     assert "secret" not in str(caught.value.to_dict())
-
-
-def test_sniffing_is_on_or_off(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RESIFT_SNIFF", "yes")
-    with pytest.raises(BadInput, match="RESIFT_SNIFF"):
-        OpenSearchEngine("http://127.0.0.1:1")

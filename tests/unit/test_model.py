@@ -66,31 +66,6 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(compiled, "MIN_CHARACTERS", 0 if request.param == "compiled" else 10**9)
 
 
-words_of_texts = st.lists(st.sampled_from(["bush", "fire", "army", "zzz", "xq7", "the"]), max_size=6).map(" ".join)
-
-
-@given(words_of_texts, st.lists(words_of_texts, max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_words_are_compared_by_their_rows_or_exactly(models: dict[str, Model], text: str, others: list[str]) -> None:
-    model = models["mean"]
-    rows, weights = model.table.rows().astype(np.float64), model.table.weights.astype(np.float64)
-    unknown = 0.25 * np.quantile(weights, 0.99) * np.sqrt((rows**2).sum(axis=1).mean())
-
-    def product(first: str, second: str) -> float:
-        found = [model.table.index[word] for word in (first, second)]
-        if min(found) < 0:
-            return float(unknown**2) if first == second and first != "the" else 0.0
-        return float(rows[found[0]] @ rows[found[1]] * weights[found[0]] * weights[found[1]])
-
-    expected = []
-    for other in others:
-        words, universe = (text.split(), other.split()), [*text.split(), *other.split()]
-        a, b = ([max(0.0, *(product(word, one) for word in side), 0.0) for one in universe] for side in words)
-        total = sum(map(max, a, b))
-        expected.append(sum(map(min, a, b)) / total if total else 0.0)
-    np.testing.assert_allclose(model.compare_words(text, others), expected, atol=1e-5)
-
-
 @pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("name", NAMES)
 def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
@@ -99,9 +74,6 @@ def test_encode_equals_plain_numpy(models: dict[str, Model], name: str) -> None:
     expected = [reference(models[name], text) for text in TEXTS]
     np.testing.assert_allclose(encoded, expected, atol=1e-6)
     np.testing.assert_allclose([models[name].encode_one(text) for text in TEXTS], expected, atol=1e-6)
-    words = models[name].word_rows(TEXTS)
-    assert [len(rows) for rows in words] == [2, 0, 0, 5, 500, 1]
-    np.testing.assert_allclose(words[0], [models[name].word_rows([word])[0][0] for word in ("bush", "fire")])
 
 
 @pytest.mark.usefixtures("path")

@@ -19,7 +19,6 @@ from resift.contracts.documents import Document
 from resift.encoders.model import ALPHA
 from resift.errors import ResiftError
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.ranking.fusion import NORMALIZATIONS
 from resift.ranking.judgements import GRADES, SOURCES
 from resift.reranker import Config, create_app
 from resift.sessions.sessions import MAX_DOCUMENT_ID, MAX_INDEX, MAX_JUDGEMENTS
@@ -194,7 +193,6 @@ def test_what_is_documented_in_words_is_the_codes() -> None:
     grade = schemas["GivenJudgement"]["properties"]["grade"]["description"]
     assert all(f"{value:g} {name}" in grade for name, value in GRADES.items() if value)
     assert set(GRADES) < set(feedback)
-    assert set(schemas["ScoreRequest"]["properties"]["normalization"]["anyOf"][0]["enum"]) == set(NORMALIZATIONS)
     assert set(schemas["GivenJudgement"]["properties"]["source"]["anyOf"][0]["enum"]) == set(SOURCES)
 
 

@@ -1,17 +1,15 @@
-"""What the search page shows of documents: cards, facets, example queries, and points of a plane."""
+"""What the search page shows of documents: cards, facets and example queries."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from resift.errors import BadInput
 from resift.reranker import Config
 from resift.reranker.search.cards import CardFields, card_fields
 from resift.reranker.search.catalogue import example_queries
-from resift.reranker.search.plane import plane
 
 SHOP = [
     {
@@ -145,32 +143,3 @@ def test_documents_that_share_nothing_are_asked_for_by_their_beginnings() -> Non
     assert example_queries(kept, ["", ""]) == kept
     assert example_queries(["", "12 %"], ["The of", "x <b>"]) == ["x b"]
     assert example_queries([], []) == []
-
-
-def test_the_way_that_the_query_was_moved_leads_to_the_right() -> None:
-    rng = np.random.default_rng(3)
-    hits = [rng.normal(size=8).astype(np.float32) for _ in range(5)]
-    query, moved = hits[0] + 0.1, hits[1] + 0.1
-    points, marks, start, end = plane([*hits, None], [hits[1]], query, moved)
-    assert points[-1] is None
-    assert marks == [points[1]]
-    assert start is not None
-    assert end is not None
-    assert start[0] < end[0]
-    assert start[1] == end[1]
-    assert all(-1 <= value <= 1 for point in points[:-1] if point for value in point)
-    assert plane([*hits, None], [hits[1]], query, moved) == (points, marks, start, end)
-
-
-@pytest.mark.parametrize("count", range(4))
-def test_few_points_or_none(count: int) -> None:
-    rng = np.random.default_rng(5)
-    hits = [rng.normal(size=4) for _ in range(count)]
-    for query in (np.zeros(4), rng.normal(size=4)):
-        for moved in (None, np.zeros(4), query, rng.normal(size=4)):
-            points, _, start, end = plane(hits, [], query, moved)
-            shown = [point for point in (*points, start, end) if point is not None]
-            assert np.isfinite(np.array(shown)).all()
-            assert len(points) == count
-            assert (start is None) == (not query.any())
-            assert (end is None) == (moved is None or not moved.any())

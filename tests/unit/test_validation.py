@@ -45,10 +45,10 @@ BAD = [
     ),
     (
         "/v1/score",
-        {"query": "x", "documents": ["a"], "normalization": "none"},
+        {"query": "x", "documents": ["a"], "method": "dynamax"},
         400,
         "bad_input",
-        "normalization",
+        "method",
     ),
     ("/v1/score", {"query": "x", "session": "a b", "documents": ["a"]}, 400, "bad_input", "session"),
     ("/v1/search", {"query": "x"}, 400, "bad_input", "index"),

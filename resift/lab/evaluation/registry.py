@@ -83,7 +83,7 @@ _BASELINES = {
     "lsi": Baseline("lsi:K[,MIN_DF]", lambda source, size, min_df=1: Lsi(size, min_df, source.seed), 1, 2),
     "pv-dbow": Baseline("pv-dbow:K", lambda source, size: ParagraphVectors(size, source.seed), 1, 1),
     "mean-plain": Baseline("mean-plain", lambda source: mean_system(source.table(), "none")),
-    "dynamax": Baseline("dynamax", lambda source: DynaMax(build_model("mean", source.table()))),
+    "dynamax": Baseline("dynamax", lambda source: DynaMax(source.table())),
     "sif": Baseline("sif", lambda source: Sif(source.table())),
     "model2vec": Baseline("model2vec", lambda source: mean_system(source.table(), "zipf")),
     "late": Baseline("late", lambda source: Late(None, source.vectors)),
@@ -199,7 +199,7 @@ def _encoder(
 
 def _of_model(model: Model, similarity: str | None) -> System:
     if similarity == "dynamax":
-        return DynaMax(model)
+        return DynaMax(model.table)
     if similarity is not None:
         model.similarity = similarity
     return system_of(model)

@@ -73,16 +73,14 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
         float,
         said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600),
     ] = 5.0
-    sniff: Annotated[bool, said("1: ask the cluster for its nodes", "0", title="1 or 0")] = False
 
 
 def connect(address: str, timeout: float) -> OpenSearch:
     """A client of the cluster at ``address``, the URLs of one or several nodes; nothing is sent yet.
 
     A request takes at most ``timeout`` seconds, however many nodes are asked, and one that only reads no more than
-    RESIFT_SEARCH_TIMEOUT. The URLs may hold a user and a password;
-    other credentials come from the environment (:func:`credentials`), and RESIFT_SNIFF=1 has the cluster asked for its
-    nodes. Raises BadInput for an address or a variable that does not fit.
+    RESIFT_SEARCH_TIMEOUT. The URLs may hold a user and a password; other credentials come from the environment
+    (:func:`credentials`). Raises BadInput for an address or a variable that does not fit.
     """
     nodes, settings = nodes_of(address), from_environment(ClientSettings, os.environ)
     hosts = [
@@ -94,8 +92,6 @@ def connect(address: str, timeout: float) -> OpenSearch:
         transport_class=FailoverTransport,
         timeout=timeout,
         search_timeout=min(timeout, settings.search_timeout),
-        sniff=settings.sniff,
-        use_ssl=hosts[0]["use_ssl"],  # for nodes that the cluster names, which it does by host and port alone
         # More than the threads that a reranker serves with: urllib3 closes connections beyond its pool after each use.
         pool_maxsize=32,
         serializer=JsonSerializer(),

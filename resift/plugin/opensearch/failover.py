@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -28,7 +27,6 @@ PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there i
 # A node that failed is left alone so long, however often it did. opensearch-py's doubling would outlast a restart, and
 # where all have failed it asks the one whose time is over first: of two that would be the one that failed just now.
 _DEAD_SECONDS = 30
-_SNIFF_SECONDS = 60
 # A parameter of requests whose answers are wanted as they are.
 AS_TEXT = "resift_as_text"
 _SEARCHES = {"_search", "_msearch", "_count"}  # not _search/scroll, which would leave out a page if it is sent twice
@@ -45,7 +43,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
     as a search: somebody waits for it, while a bulk request may take long where all is well. Of several nodes each but
     the last that is asked gets PATIENCE_SECONDS for a search or a single document; so a frozen node does not cost a
     search its whole time, and a search that takes long has the rest of it. A search that is not REPEATABLE is sent to
-    one node alone, which has the whole time. ``sniff``: ask the cluster now and then which nodes it has.
+    one node alone, which has the whole time.
     """
 
     connection_pool: Any
@@ -55,16 +53,12 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         hosts: list[dict[str, Any]],
         timeout: float,
         search_timeout: float,
-        sniff: bool = False,
         **settings: Any,
     ) -> None:
-        failing = {"max_retries": 0, "retry_on_timeout": True, "sniff_on_connection_fail": sniff}
-        dead = {"dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
-        sniffing = {"sniffer_timeout": _SNIFF_SECONDS if sniff else None, "sniff_timeout": CONNECT_SECONDS}
-        super().__init__(hosts, timeout=timeout, **failing, **dead, **sniffing, **settings)
+        failing = {"max_retries": 0, "retry_on_timeout": True, "dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
+        super().__init__(hosts, timeout=timeout, **failing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
         self._asked = threading.local()
-        self.last_sniff = 0.0  # at the first request, not now: opening an engine asks nothing
         _TRANSPORTS.add(self)
 
     def connect_anew(self) -> None:
@@ -72,7 +66,6 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         hosts = [host for _, host in self.connection_pool.connection_opts]
         self.connection_pool = EmptyConnectionPool()  # of which no connection is kept
         self.set_connections(hosts)
-        self.seed_connections = list(self.connection_pool.connections)
 
     def perform_request(
         self,
@@ -128,8 +121,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             )
         except TransportError as error:
             if isinstance(error, ConnectionFailed) or error.status_code in self.retry_on_status:
-                with suppress(TransportError):  # where it asks the other nodes for their names
-                    self.mark_dead(connection)
+                self.mark_dead(connection)
             raise
         self.connection_pool.mark_live(connection)
         kind = answered.get("content-type", "")
@@ -170,14 +162,6 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         if isinstance(error, ConnectionFailed) or error.status_code in _GATEWAY_LOST_IT:
             return _last(url) not in _SEARCHES or _is_alive(self._asked.node)
         return error.status_code in self.retry_on_status
-
-    def sniff_hosts(self, initial: bool = False) -> None:
-        """Ask the cluster for its nodes; where that fails, those that are known stay."""
-        try:
-            super().sniff_hosts(initial)
-        except TransportError as error:
-            self.last_sniff = time.time()
-            log.warning("the cluster did not say which nodes it has: %s", error.error)
 
 
 def _after_fork() -> None:

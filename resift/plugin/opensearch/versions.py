@@ -8,14 +8,7 @@ from typing import Any
 
 from resift.errors import UnsupportedCluster
 
-OLDEST = (2, 18)
-# What searches of ours need, by the version that first had it.
-_NEEDED = {
-    (2, 10): "hybrid queries",
-    (2, 13): "inner products in the lucene engine of k-NN",
-    (2, 16): "ml_inference processors of searches",
-    (2, 18): "parameters of ml_inference in a search's ext",
-}
+OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search's ext
 _EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are tested"
 
 
@@ -48,10 +41,6 @@ def supported_version(info: Mapping[str, Any]) -> str:
     if version.get("distribution") != "opensearch" or parts is None:
         found = f"Elasticsearch {number}" if "lucene_version" in version else "something else"
         raise UnsupportedCluster(f"{found} answers, not OpenSearch", value=number, expected=_EXPECTED)
-    major, minor = int(parts[1]), int(parts[2])
-    lacking = [what for since, what in _NEEDED.items() if (major, minor) < since]
-    if lacking:
-        raise UnsupportedCluster(
-            f"OpenSearch {number} is too old: it lacks {', '.join(lacking)}", value=number, expected=_EXPECTED
-        )
+    if (int(parts[1]), int(parts[2])) < OLDEST:
+        raise UnsupportedCluster(f"OpenSearch {number} is too old", value=number, expected=_EXPECTED)
     return f"opensearch {number}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import time
@@ -11,9 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from resift.errors import ResiftError
-from resift.plugin.sqlite.tables import FORMAT, reindex_all
+from resift.plugin.sqlite.tables import FORMAT
 
-log = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds that a writer waits for others
 # What SQLite says of a file that may be in order. Anything else that it says of our own statements is damage.
 _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrupted")
@@ -22,10 +20,10 @@ _PASSING = ("locked", "full", "disk I/O", "readonly", "out of memory", "interrup
 class Database:
     """The file at ``path``, which threads and processes may share; it is created if there is none.
 
-    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. A file of an earlier format
-    is brought up to date, one that cannot be written is opened for reading. Raises ``unavailable`` if the file cannot
-    be opened or was written by a newer Resift, and ``corrupt``, as every method does, if it is damaged. A commit is on
-    the disk when it returns, or, if it is not ``durable``, survives a process that dies but not a power cut.
+    ``schema`` makes the table ``table``, and what else belongs to it, where it is missing. A file that
+    cannot be written is opened for reading. Raises ``unavailable`` if the file cannot be opened or has another format,
+    and ``corrupt``, as every method does, if it is damaged. A commit is on the disk when it returns, or, if it is not
+    ``durable``, survives a process that dies but not a power cut.
     """
 
     def __init__(
@@ -50,7 +48,7 @@ class Database:
                     raise
                 self._uri = _read_only_uri(path)
                 with self._connection() as db:
-                    self._check_format(db, at_least=FORMAT)
+                    self._is_new(db)
 
     @contextmanager
     def transaction(self, write: bool = True, seconds: float | None = None) -> Iterator[sqlite3.Connection]:
@@ -108,33 +106,25 @@ class Database:
         return db
 
     def _prepare(self, db: sqlite3.Connection, table: str, schema: Sequence[str]) -> None:
-        """Bring the file to the format of this version."""
-        version = self._check_format(db)
-        has_table = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
-        if version == FORMAT and db.execute(has_table, (table,)).fetchone() == (1,):
+        """Make what is missing."""
+        if not self._is_new(db) and _has_table(db, table):
             return  # nothing to write, so no waiting for those who write
         _use_write_ahead_log(db)
         db.execute("BEGIN IMMEDIATE")
-        if self._check_format(db) < FORMAT and db.execute(has_table, ("indices",)).fetchone() == (1,):
-            log.warning("%s is of an earlier version: its texts are indexed again, this once", self.path)
-            reindex_all(db)
+        self._is_new(db)
         for statement in schema:
             db.execute(statement)
         db.execute(f"PRAGMA user_version = {FORMAT}")
         db.execute("COMMIT")
 
-    def _check_format(self, db: sqlite3.Connection, at_least: int = 0) -> int:
-        """The number of the file's format. Raises ``unavailable`` if it is not between ``at_least`` and ours."""
+    def _is_new(self, db: sqlite3.Connection) -> bool:
+        """Whether the file has no format yet. Raises ``unavailable`` for documents in another format than ours."""
         ((version,),) = db.execute("PRAGMA user_version")
-        if version > FORMAT:
+        if version > FORMAT or (version < FORMAT and _has_table(db, "indices")):
+            expected = "a newer Resift, or another file" if version > FORMAT else "the documents in a new file"
             message = f"{self.path} has format {version}, and this version of Resift reads {FORMAT}"
-            raise self._unavailable(message, value=self.path, expected="a newer Resift, or another file")
-        if version < at_least:
-            message = (
-                f"{self.path} has the earlier format {version} and cannot be written, so not be brought up to date"
-            )
-            raise self._unavailable(message, value=self.path, expected="to be opened once where it can be written")
-        return int(version)
+            raise self._unavailable(message, value=self.path, expected=expected)
+        return bool(version < FORMAT)
 
     def _can_only_be_read(self, error: sqlite3.OperationalError) -> bool:
         # A folder that cannot be written is "unable to open", since SQLite keeps its log beside the file.
@@ -170,6 +160,11 @@ class _Connection(sqlite3.Connection):
         # engine closes it. One that could not be opened cannot be closed either.
         with suppress(sqlite3.ProgrammingError):
             self.close()
+
+
+def _has_table(db: sqlite3.Connection, name: str) -> bool:
+    sql = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(db.execute(sql, (name,)).fetchone()[0])
 
 
 def _use_write_ahead_log(db: sqlite3.Connection) -> None:

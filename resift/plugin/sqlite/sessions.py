@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +132,6 @@ def _value(text: bytes) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def holds_sessions(path: str, now: float) -> bool:
-    """Whether there is a file of sessions at ``path`` with one that has not expired; the file stays as it is."""
-    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True)) as db:
-            return bool(db.execute("SELECT 1 FROM session_log WHERE expires > ? LIMIT 1", (now,)).fetchone())
-    except sqlite3.Error:  # no file, or one of something else
-        return False
 
 
 def _private(path: str, flags: int) -> int:

@@ -111,10 +111,6 @@ def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> N
         f"CREATE TABLE {tables.documents} (row INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, "
         "source TEXT NOT NULL, vector BLOB, version INTEGER NOT NULL)"
     )
-    _create_word_tables(db, tables)
-
-
-def _create_word_tables(db: sqlite3.Connection, tables: IndexTables) -> None:
     columns = ", ".join(tables.columns)
     tokenizer = _TOKENIZER.replace("'", "''")
     db.execute(f"CREATE VIRTUAL TABLE {tables.words} USING fts5({columns}, tokenize = '{tokenizer}')")
@@ -186,25 +182,6 @@ def delete_document(db: sqlite3.Connection, tables: IndexTables, id: str) -> boo
     db.executemany(f"DELETE FROM {tables.words} WHERE rowid = ?", rows)
     db.executemany(f"DELETE FROM {tables.lengths} WHERE row = ?", rows)
     return bool(rows)
-
-
-def reindex_all(db: sqlite3.Connection) -> None:
-    """Index the texts of all documents again, of a file with an earlier format.
-
-    In format 1 compound names were single words. In format 0 FTS5 cut the texts itself, by rules of its own, and its
-    table's definition said by which analyser.
-    """
-    for number, name, text in db.execute("SELECT number, name, meta FROM indices").fetchall():
-        ((sql,),) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (f"words_{number}",)).fetchall()
-        analyzer = "english" if "porter" in sql else "standard"
-        meta = {"analyzer": analyzer, **stored_object(text, f"index {name!r}")}
-        db.execute("UPDATE indices SET meta = ? WHERE number = ?", (json.dumps(meta), number))
-        tables = find_tables(db, name)
-        for table in (tables.postings, tables.words, tables.lengths):
-            db.execute(f"DROP TABLE IF EXISTS {table}")
-        _create_word_tables(db, tables)
-        for row, source in db.execute(f"SELECT row, source FROM {tables.documents} ORDER BY row"):
-            _write_words(db, tables, row, stored_object(source, f"row {row}"))
 
 
 def stored_object(text: Any, where: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from resift.contracts.documents import SearchResult
 from resift.encoders.model import Model
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
-from resift.reranker.search.plane import plane
 from resift.rewriting.rewrite import score_factor
 from resift.rewriting.settings import Rewritten
 
@@ -114,20 +113,3 @@ def add_cards(hits: Hits, card_fields: CardFields, fields: Sequence[str]) -> Non
     """Give each hit a card in place of its document. ``fields`` are the index's text fields."""
     for hit in hits:
         hit.setdefault("resift", {})["card"] = card_fields.card(hit.pop("_source", {}), fields)
-
-
-def points(query: Rewritten, vectors: Sequence[Floats | None]) -> dict[str, Any]:
-    """The hits, the session's marks and the query as points of a plane. ``vectors`` are the hits' (K,), if known."""
-    known = query.knowledge
-    vectors = [None] * len(vectors) if query.in_place else vectors
-    moved = None if known.feedback is None else known.vector
-    hits, marks, start, end = plane(vectors, [one.vector for one in known.documents], known.query_vector, moved)
-    return {
-        "hits": hits,
-        "marks": [
-            {"index": one.judgement.index, "document": one.judgement.document, "grade": one.judgement.grade, "at": at}
-            for one, at in zip(known.documents, marks, strict=True)
-        ],
-        "query": start,
-        "moved": end,
-    }

@@ -36,7 +36,6 @@ from resift.reranker.search.response import (
     add_engine_ranks,
     add_reasons,
     add_sub_scores,
-    points,
 )
 from resift.reranker.search.stopwatch import Stopwatch
 from resift.rewriting.hybrid import needs_of
@@ -286,7 +285,7 @@ class Reranker:
         reranked = step is not None or query.is_reranked
         explained = reranked and search.reasons
         bodies = [self._asked(query, step), *self._compared(search, body, query)]
-        result, *plain = self._results(search, bodies, query.seen(info.searched) if explained or search.plane else None)
+        result, *plain = self._results(search, bodies, query.seen(info.searched) if explained else None)
         facets = self._facets(search, bodies[0])
         watch.lap("engine")
         if explained:
@@ -297,9 +296,8 @@ class Reranker:
         for answer in plain if reranked else ():
             self._compare(search, query, result, answer, body["from"])
         said = self._described(search, query, step) if reranked else {"reranked": False}
-        shown = {"plane": points(query, result.vectors)} if search.plane else {}
         reason = {"reason": query.reason} if query.reason else {}
-        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets, **shown})
+        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets})
 
     def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
         """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""

@@ -1,12 +1,11 @@
 // The drawer: what the session holds, what it learned, and the settings of the search. On a phone a sheet from below.
 
 import { $, cut, element, shortName, thumb } from "./dom.js";
-import { drawMap } from "./map.js";
-import { keyOf, SIZE, titleOf } from "./searching.js";
+import { titleOf } from "./searching.js";
 
 const PARTS = { rewrite: "session and words", engine: "search engine", rest: "reasons and cards", network: "network and page" };
 
-let marks, words, weight, facets, map, took, tools;
+let marks, words, weight, facets, took, tools;
 
 /** Build the drawer once. `act` has what its controls do. */
 export function build(act) {
@@ -14,11 +13,10 @@ export function build(act) {
   words = element("section");
   weight = makeWeight(act);
   facets = element("section");
-  map = element("section");
   took = element("section");
   tools = makeTools(act);
   const close = element("button", { type: "button", class: "quiet close", "aria-label": "Close the drawer", onclick: act.close }, "×");
-  $("drawer").append(element("div", { class: "handle", "aria-hidden": "true" }), element("div", { class: "top" }, element("h2", {}, "This session"), close), marks, words, weight.node, facets, map, took, tools);
+  $("drawer").append(element("div", { class: "handle", "aria-hidden": "true" }), element("div", { class: "top" }, element("h2", {}, "This session"), close), marks, words, weight.node, facets, took, tools);
 }
 
 function makeWeight(act) {
@@ -58,7 +56,6 @@ export function show(session, found, state, alpha, act) {
   weight.says();
   weight.reset.hidden = state.alpha === null;
   showFacets(found?.right.resift.facets, state, act);
-  showMap(found, session, act);
   showTook(found?.took);
 }
 
@@ -99,17 +96,6 @@ function showFacets(found, state, act) {
     element("p", {}, shortName(field)),
     ...values.map(({ value, count }) => element("button", { type: "button", "aria-pressed": String(chosen(field, value)), onclick: () => act.filter(field, String(value)) },
       element("span", { dir: "auto" }, cut(String(value), 60)), element("span", { class: "count" }, String(count)))))));
-}
-
-function showMap(found, session, act) {
-  const plane = found?.right.resift.plane;
-  map.hidden = !plane;
-  if (!plane) return;
-  const hits = found.right.hits.hits, told = titles(session);
-  for (const hit of hits) told.set(keyOf(hit), hit.resift.card.title || hit._id);
-  const drawn = drawMap({ hits, plane }, (found.state.page - 1) * SIZE, (key) => told.get(key) ?? JSON.parse(key)[1], act.pick);
-  const legend = plane.moved ? "◆ is your query; the arrow is how the session moved it. What lies to the right is like your marks." : "◆ is your query. Mark hits, and the arrow shows how it moves.";
-  map.replaceChildren(element("h3", {}, "Map"), drawn, element("p", { class: "hint" }, legend));
 }
 
 function showTook(parts) {

@@ -287,11 +287,6 @@ const act = {
     go({ alpha: weight }, { replace: true });
     attempt(update);
   },
-  pick: (key) => {
-    const card = columns.cards("right").find(({ hit }) => keyOf(hit) === key);
-    card?.node.focus({ preventScroll: true });
-    card?.node.scrollIntoView({ block: "center", behavior: "smooth" });
-  },
   close: () => toggle(false),
 };
 
@@ -316,7 +311,7 @@ function toggle(open) {
   drawer.setOpen(open);
   columns.drawLines();
   if (open) {
-    attempt(update); // for the map and the facets, which are asked for only where they are seen
+    attempt(update); // for the facets, which are asked for only where they are seen
     $("drawer").querySelector(".close").focus();
   } else $("toggle").focus();
 }

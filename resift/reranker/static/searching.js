@@ -32,7 +32,7 @@ export function bodies(state, facets) {
   const common = { index: state.index, query: state.query, filter: filter(state.filters) };
   const page = { from: (state.page - 1) * SIZE, size: SIZE, highlight: true, documents: "card" };
   const depth = Math.min(page.from + DEPTH, LAST * SIZE), ranks = { size: depth, documents: "none" };
-  const shown = { ...common, ...page, ...asked(state.right, state), reasons: true, plane: state.drawer, facets: state.drawer ? facets : [] };
+  const shown = { ...common, ...page, ...asked(state.right, state), reasons: true, facets: state.drawer ? facets : [] };
   return {
     depth,
     left: { ...common, ...page, ...asked(state.left, state) },
