@@ -16,10 +16,18 @@ from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
-from resift.rewriting.clauses import document_clauses, highlighted, is_named, named_bool, sunk
+from resift.rewriting.clauses import (
+    document_clauses,
+    highlighted,
+    holds_better,
+    is_malformed,
+    is_named,
+    named_bool,
+    sunk,
+)
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.similarity import (
     PROMOTED,
     demotion,
@@ -30,7 +38,6 @@ from resift.rewriting.similarity import (
     similarity_clause,
 )
 from resift.rewriting.text import Parts, asked_fields, text_length, text_parts, word_clauses, word_room
-from resift.rewriting.walk import holds_better, is_malformed
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import beta_of
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField, text_clause
-from resift.rewriting.walk import boost_of, inner_clauses, kind_of
+from resift.rewriting.clauses import boost_of, inner_clauses, kind_of
 from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 from resift.text import tokenize, word_places
 

@@ -34,8 +34,7 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
-from resift.sessions.field_knowledge import FieldKnowledge, FieldLoader, Needs
-from resift.sessions.samples import Samples, SharedWords, learned_text
+from resift.sessions.index_knowledge import FieldKnowledge, FieldLoader, Needs, Samples, SharedWords, learned_text
 from resift.sessions.sessions import MAX_QUERY, Sessions
 from resift.vectors.similarity import SIMILARITIES
 

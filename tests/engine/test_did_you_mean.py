@@ -20,8 +20,8 @@ from resift.ingest.readers import Record
 from resift.plugin.connect import open_session_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker.config import Config
+from resift.reranker.search.bodies import Search
 from resift.reranker.search.did_you_mean import SAMPLE_SECONDS, THREAD_NAME, DidYouMean
-from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Sessions
 

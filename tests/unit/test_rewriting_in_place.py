@@ -20,9 +20,9 @@ from resift.ranking.own_vectors import OwnVectors
 from resift.rewriting.clauses import NAME
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import rewrite
-from resift.rewriting.settings import RewriteSettings, Rewritten
-from resift.sessions.field_knowledge import FieldKnowledge, Needs
+from resift.sessions.index_knowledge import FieldKnowledge, Needs
 from resift.sessions.knowledge import Knowledge
 
 RNG = np.random.default_rng(5)

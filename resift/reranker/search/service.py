@@ -23,27 +23,24 @@ from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
-from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import asked_by, check_asked, search_body
+from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.late import LateReranking
-from resift.reranker.search.request import Search
+from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
     Answer,
+    Stopwatch,
     add_cards,
     add_engine_ranks,
     add_reasons,
     add_sub_scores,
     points,
 )
-from resift.reranker.search.stopwatch import Stopwatch
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, as_written, asked_in
+from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in
 from resift.rewriting.rewrite import as_it_is, rewrite
-from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.text import find_text, telling_words
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
