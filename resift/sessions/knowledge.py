@@ -281,9 +281,14 @@ class KnowledgeLoader:
         return self._learned.put(key, learned, size)
 
     def words_of(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
-        """The words that are asked for in an index after ``feedback``, heaviest first; none in one that is gone."""
+        """The words that are asked for in an index after ``feedback``, heaviest first; none in one that is gone.
+
+        What else a search needs of the index is read as well, so that the next one has nothing to wait for.
+        """
         try:
-            return list(self.words.terms(feedback, self.info(index, headers), headers))
+            info = self.info(index, headers)
+            self.samples.draw(info, headers)
+            return list(self.words.terms(feedback, info, headers))
         except (IndexNotFound, IndexNotServed, ModelMismatch):
             return []
 
