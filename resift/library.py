@@ -26,7 +26,7 @@ from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
-from resift.reranker.search.request import Search
+from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.rewriting.text import find_text
 from resift.schema import check_text, fields_of, takes

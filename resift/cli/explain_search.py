@@ -21,9 +21,8 @@ from resift.cli.output import print_report
 from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import asked_by, search_body
-from resift.reranker.search.request import Search
-from resift.rewriting.settings import Rewritten
+from resift.reranker.search.bodies import Search, asked_by, search_body
+from resift.rewriting.request import Rewritten
 from resift.schema import fields_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10

@@ -215,6 +215,12 @@ class Engine(ABC):
         """Run several search bodies on one index as :meth:`search` does, in one round trip if the engine can."""
         return [self.search(index, body, vectors, headers) for body in bodies]
 
+    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        """How many documents each of the clauses matches, in one round trip if the engine can."""
+        bodies = [{"query": clause, "size": 0} for clause in clauses]
+        answers = self.search_all(index, bodies, headers=headers) if bodies else []
+        return [answer.response["hits"]["total"]["value"] for answer in answers]
+
     @abstractmethod
     def sample(
         self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None

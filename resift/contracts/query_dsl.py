@@ -99,6 +99,31 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
+def text_clause(text: str, fields: Sequence[str], **settings: Any) -> Body:
+    """The query clause that asks for a text in an index's ``fields``, in all of them if it names none.
+
+    Nested objects are documents of their own to the engine: of those at one path the best one counts.
+    """
+    nested: dict[str, list[str]] = {}
+    for field in fields:
+        if isinstance(field, NestedField):
+            nested.setdefault(field.path, []).append(field)
+    flat = [field for field in fields if not isinstance(field, NestedField)]
+    clauses = [_multi_match(text, flat or ["*"], settings)] if flat or not fields else []
+    for path, inner in nested.items():
+        query = _multi_match(text, inner, settings)
+        # of several indices one may have no such objects
+        clauses.append({"nested": {"path": path, "query": query, "score_mode": "max", "ignore_unmapped": True}})
+    if len(clauses) == 1:
+        return clauses[0]
+    return {"dis_max": {"queries": clauses, "tie_breaker": settings.get("tie_breaker", 0.0)}}
+
+
+def _multi_match(text: str, fields: Sequence[str], settings: Mapping[str, Any]) -> Body:
+    # lenient: of several indices one may have a number or a date where others have a text, and would refuse words
+    return {"multi_match": {"query": text, "fields": list(fields), "lenient": True, **settings}}
+
+
 def filter_source(source: Body, spec: Any) -> Body | None:
     """The fields of a document that a search body's ``_source`` asks for; None if it asks for none at all.
 

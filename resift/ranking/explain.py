@@ -21,12 +21,15 @@ from resift.vectors.similarity import unit_rows
 _TITLE_LENGTH, _READ_LENGTH = 80, 5000  # characters
 
 
-def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], count: int = 5) -> dict[str, Any]:
-    """What a session has taught, from the documents that were ``judged`` and the feedback that was learned from them.
+def explain(
+    model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], asked: Sequence[str] = (), count: int = 5
+) -> dict[str, Any]:
+    """What a session has taught, from the documents that were ``judged``, the feedback that was learned from them, and
+    the words that are ``asked`` for, heaviest first.
 
     ``because``: each judged document with the ``count`` of its words that pull or push most. ``towards`` and ``away``:
-    the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the expansion terms,
-    heaviest first, twice ``count``. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
+    the vocabulary's words nearest to where queries move, and those farthest from it. ``asked``: the first of these
+    words, twice ``count``. Function words ("the", "or") are nowhere among these: they tell a reader nothing.
     ``stronger`` and ``weaker``: the dimensions with the largest and the smallest values in the mask's change, or in the
     direction if there is no mask, each with the words that are largest in it.
     """
@@ -41,7 +44,7 @@ def explain(model: Model, feedback: Feedback, judged: Sequence[JudgedDocument], 
         "because": [_explain_judgement(model, direction, one, count) for one in judged],
         "towards": _nearest_words(model, direction, count) if pulled else [],
         "away": _nearest_words(model, -direction, count) if pushed else [],
-        "asked": list(feedback.expansion_terms)[: 2 * count],
+        "asked": list(asked[: 2 * count]),
         "stronger": _describe_dimensions(model, change, [row for row in order[:count] if change[row] > 0]),
         "weaker": _describe_dimensions(model, change, [row for row in order[::-1][:count] if change[row] < 0]),
     }

@@ -335,7 +335,7 @@ class Feedback:
         """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.
 
         4 · mean(relevant) - 3 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
-        times e / (3 + e) for an evidence of e on that side. Words that come out below 0 are left out.
+        times e / (3 + e) for an evidence of e on that side. Numbers, and words that come out below 0, are left out.
         """
         weights: dict[str, float] = {}
         for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
@@ -350,8 +350,10 @@ class Feedback:
                 factor = sign * side_weight * grade / divisor
                 for word, value in bag.items():
                     weights[word] = weights.get(word, 0.0) + factor * value
-        heaviest = sorted(weights, key=weights.__getitem__, reverse=True)[:MAX_TERMS]
-        return {word: weights[word] for word in heaviest if weights[word] > 0}
+        # numbers are of serials, telephones or articles: nobody looks for others that have them
+        telling = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
+        heaviest = sorted(telling, key=weights.__getitem__, reverse=True)[:MAX_TERMS]
+        return {word: weights[word] for word in heaviest}
 
 
 def _mean(vectors: Floats, weights: NDArray[Any]) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from base64 import b64encode
 from collections.abc import Sequence
@@ -9,7 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import orjson
 from flask import Blueprint, Response, current_app, request
+from flask.json.provider import DefaultJSONProvider
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -22,9 +25,7 @@ from resift.ranking.fusion import combine, factors_of, min_max, z_score
 from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
-from resift.reranker.json_provider import to_json
 from resift.reranker.limits import check_word_pairs
-from resift.reranker.metrics import count_rewrite, count_search
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -33,11 +34,35 @@ from resift.reranker.request_bodies import (
     ScoreRequest,
     SessionRequest,
 )
-from resift.reranker.search.request import Search
+from resift.reranker.request_log import count_rewrite, count_search
+from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
+
+
+class JsonProvider(DefaultJSONProvider):
+    """Writes answers by orjson, which takes NumPy's arrays as they are and writes null for NaN and Infinity."""
+
+    sort_keys = False
+
+    def response(self, *args: Any, **kwargs: Any) -> Response:
+        """The response to a view's return value."""
+        return Response(to_json(self._prepare_response_obj(args, kwargs)) + b"\n", mimetype=self.mimetype)
+
+
+def to_json(value: Any) -> bytes:
+    """The JSON of a value, in UTF-8."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:
+        # texts of an index may hold lone surrogates, which the standard library writes as escapes
+        return json.dumps(value, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else DefaultJSONProvider.default(value)
 
 
 def current_service() -> Reranker:

@@ -15,15 +15,12 @@ from resift.encoders.registry import load_model, load_queries
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.ranking.clicks import read_actions
-from resift.reranker.access.browsers import PAGE_POLICY, protect_browsers
 from resift.reranker.access.keys import Keys
-from resift.reranker.access.requests import current_caller, require_keys
-from resift.reranker.api import api
+from resift.reranker.access.requests import PAGE_POLICY, current_caller, protect_browsers, require_keys
+from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
-from resift.reranker.json_provider import JsonProvider
-from resift.reranker.metrics import add_metrics, count_ubi
-from resift.reranker.request_log import add_request_ids, http_error, identified
+from resift.reranker.request_log import add_metrics, add_request_ids, count_ubi, http_error, identified
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas

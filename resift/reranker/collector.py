@@ -18,7 +18,7 @@ from resift.cache import TtlCache
 from resift.contracts.ubi import EVENTS, QUERIES, UbiLog, seconds_of, text_of, timestamp_of
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller
-from resift.reranker.metrics import count_ubi
+from resift.reranker.request_log import count_ubi
 from resift.sessions.clicks import AHEAD
 from resift.sessions.quotas import Quotas
 

@@ -13,15 +13,24 @@ from typing import Any
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
-from resift.rewriting.clauses import document_clauses, highlighted, named_bool, plain_bool, sunk
+from resift.rewriting.clauses import (
+    changed,
+    document_clauses,
+    highlighted,
+    holds_better,
+    kind_of,
+    named_bool,
+    plain_bool,
+    sunk,
+    vector_clauses,
+)
 from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
-from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.similarity import demotion, fixed_score, rescores
 from resift.rewriting.sparse import SparseQuery
-from resift.rewriting.text import WORDS, asked_fields, text_length, word_clauses, word_room
-from resift.rewriting.walk import changed, holds_better, kind_of, vector_clauses
-from resift.sessions.field_knowledge import Needs
+from resift.rewriting.text import asked_fields, text_length, word_clauses, word_room
+from resift.sessions.index_knowledge import Needs
 from resift.sessions.knowledge import WORD_WEIGHT, Knowledge
 
 _SMALLEST_SHARE = 0.3
@@ -181,7 +190,7 @@ class _Change:
         fields = asked or self.fields
         room = word_room(self.knowledge.text, fields)
         length = WORD_WEIGHT * text_length(self.knowledge.text)
-        words = word_clauses(self.knowledge.terms, fields, length)[: min(WORDS, room)]
+        words = word_clauses(self.knowledge.terms, fields, length)[:room]
         if not words:
             return clause
         self.has_words = True

@@ -16,10 +16,18 @@ from collections.abc import Sequence
 
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
-from resift.rewriting.clauses import document_clauses, highlighted, is_named, named_bool, sunk
+from resift.rewriting.clauses import (
+    document_clauses,
+    highlighted,
+    holds_better,
+    is_malformed,
+    is_named,
+    named_bool,
+    sunk,
+)
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.settings import RewriteSettings, Rewritten
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.similarity import (
     PROMOTED,
     demotion,
@@ -29,8 +37,7 @@ from resift.rewriting.similarity import (
     rescores,
     similarity_clause,
 )
-from resift.rewriting.text import WORDS, Parts, asked_fields, text_length, text_parts, word_clauses, word_room
-from resift.rewriting.walk import holds_better, is_malformed
+from resift.rewriting.text import Parts, asked_fields, text_length, text_parts, word_clauses, word_room
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import beta_of
 
@@ -201,7 +208,7 @@ class _Rewriting:
         ``widened`` by the strongest if it may be, and without the documents that are hidden; None where it stays as it
         is."""
         first = min(self.in_query, len(self.words)) if widened else 0
-        words = self.words[first : min(WORDS, self.most_in_query)]
+        words = self.words[first : self.most_in_query]
         is_scored = ranked and self.min_score is None
         words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
         if not words and not first and not sinking and not self.hidden:

@@ -8,10 +8,10 @@ from typing import Any
 
 from resift.contracts.documents import VectorField
 from resift.ranking.tokens import moved_tokens
+from resift.rewriting.clauses import kind_of
 from resift.rewriting.knn import Moved
 from resift.rewriting.outcome import Note, Outcome
-from resift.rewriting.walk import kind_of
-from resift.sessions.field_knowledge import FieldKnowledge
+from resift.sessions.index_knowledge import FieldKnowledge
 
 _OF_TEXTS = ("query_text", "model_id", "analyzer")
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,7 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
-from resift.sessions.field_knowledge import FieldKnowledge, FieldLoader, Needs
-from resift.sessions.samples import Samples
+from resift.sessions.index_knowledge import FieldKnowledge, FieldLoader, Needs, Samples, SharedWords, learned_text
 from resift.sessions.sessions import MAX_QUERY, Sessions
 from resift.vectors.similarity import SIMILARITIES
 
@@ -128,6 +128,7 @@ def knowledge_of(
     feedback: Feedback | None,
     documents: Sequence[JudgedDocument],
     similarity: str,
+    terms: Mapping[str, float],
     vector_fields: VectorFields | None = VECTOR_FIELD,
     several: bool = False,
     here: Sequence[JudgedDocument] | None = None,
@@ -136,8 +137,8 @@ def knowledge_of(
     """What ``feedback`` says of a query, in an index with ``vector_fields`` or, if None, without.
 
     ``text`` and ``vector`` (K,) are the query's own; ``documents``: the session's judged documents, of which those that
-    are ``here``, by default all, may be hits; ``similarity``: the name of what compares vectors; ``several``: whether
-    more than one index is searched.
+    are ``here``, by default all, may be hits; ``similarity``: the name of what compares vectors; ``terms``: the words
+    that are asked for; ``several``: whether more than one index is searched.
     """
     moved = vector if feedback is None else feedback.transform_query(vector)
     here = documents if here is None else here
@@ -146,7 +147,7 @@ def knowledge_of(
         moved if vector_fields is not None and np.any(moved) else None,
         similarity,
         None if feedback is None or not feedback.method.masked else feedback.mask,
-        {} if feedback is None else feedback.expansion_terms,
+        terms,
         {} if feedback is None else _kept(here, text, vector, similarity),
         tuple(dict.fromkeys(one.judgement.document for one in here)),
         {one.judgement.document: one.judgement.index for one in here} if several else {},
@@ -195,7 +196,7 @@ class KnowledgeLoader:
     ) -> None:
         self.engine, self.model, self.sessions, self.info = engine, model, sessions, info
         self.method, self.clicks, self.samples = method, clicks, Samples(engine)
-        self.fields = FieldLoader(engine, self.samples)
+        self.fields, self.words = FieldLoader(engine, self.samples), SharedWords(engine)
         self._contents: TtlCache[Content] = TtlCache(_BYTES, _SECONDS)
         self._learned: TtlCache[Feedback] = TtlCache(_BYTES, _SECONDS)
 
@@ -221,7 +222,8 @@ class KnowledgeLoader:
         feedback = scoped_feedback(self.learned(documents), text, vector, lambda: self.samples.draw(info, headers))
         here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
         fields, several = None if info.model is None else info.searched, len(info.indices) > 1
-        known = knowledge_of(text, vector, feedback, documents, self.model.similarity, fields, several, here, notes)
+        terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity
+        known = knowledge_of(text, vector, feedback, documents, similarity, terms, fields, several, here, notes)
         if needs is None or feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
@@ -277,6 +279,18 @@ class KnowledgeLoader:
         learned = Feedback.from_judged(judged, model.dim, model.table.idf, self.method, model.known_part_of_documents)
         size = 3 * learned.vectors.nbytes + _BYTES_A_WORD * sum(map(len, learned.bags))
         return self._learned.put(key, learned, size)
+
+    def words_of(self, feedback: Feedback | None, index: str, headers: Headers = None) -> list[str]:
+        """The words that are asked for in an index after ``feedback``, heaviest first; none in one that is gone.
+
+        What else a search needs of the index is read as well, so that the next one has nothing to wait for.
+        """
+        try:
+            info = self.info(index, headers)
+            self.samples.draw(info, headers)
+            return list(self.words.terms(feedback, info, headers))
+        except (IndexNotFound, IndexNotServed, ModelMismatch):
+            return []
 
     def session_feedback(self, session: str | None, headers: Headers = None) -> Feedback | None:
         """What the session of this id has learned; None where nothing is judged that counts.
@@ -335,11 +349,10 @@ class KnowledgeLoader:
         info = self.info(index, headers)
         documents = self.engine.documents(index, ids, headers, info.searched)
         existing = [id for id in ids if id in documents]
-        texts = [document_text(documents[id][0], info.fields) for id in existing]
-        vectors = _vectors(self.model, [documents[id][1] for id in existing], texts)
+        vectors = _vectors(self.model, [documents[id] for id in existing], info.fields)
         caller, contents = str(headers), dict[str, Content]()
-        for id, vector, text in zip(existing, vectors, texts, strict=True):
-            content: Content = (vector, text[:_MAX_TEXT])
+        for id, vector in zip(existing, vectors, strict=True):
+            content: Content = (vector, learned_text(documents[id][0], info.fields)[:_MAX_TEXT])
             size = vector.nbytes + sys.getsizeof(content[1]) + len(caller) + _OTHER_BYTES
             # headers are part of the key: callers with rights of their own may read other documents
             contents[id] = self._contents.put((index, id, caller), content, size)
@@ -351,8 +364,10 @@ class KnowledgeLoader:
         self.fields.forget()
 
 
-def _vectors(model: Model, stored: Sequence[Floats | None], texts: Sequence[str]) -> list[Floats]:
+def _vectors(
+    model: Model, stored: Sequence[tuple[Mapping[str, Any], Floats | None]], fields: Sequence[str]
+) -> list[Floats]:
     """The vectors (K,) of documents; those that the index lacks are encoded from their texts."""
-    missing = [text for text, vector in zip(texts, stored, strict=True) if vector is None]
+    missing = [document_text(source, fields) for source, vector in stored if vector is None]
     encoded = iter(model.encode(missing) if missing else ())
-    return [next(encoded) if vector is None else np.asarray(vector, np.float32) for vector in stored]
+    return [next(encoded) if vector is None else np.asarray(vector, np.float32) for _, vector in stored]

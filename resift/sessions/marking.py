@@ -62,6 +62,8 @@ def describe(
         readable = tuple(one.judgement for one in loader.read(session.judgements, headers, contents))
     judged = loader.read(effective, headers, contents)
     feedback = loader.learned(judged)
+    # at this call and not at the next search, which somebody waits for
+    asked = loader.words_of(feedback, effective[-1].index, headers) if effective else ()
     # by identity: the same document may have been judged twice in the same way, and only one judgement counts
     counting = {id(judgement) for judgement in effective}
     return {
@@ -70,7 +72,7 @@ def describe(
         "expires": session.expires,
         "steps": session.steps,
         "judgements": [{**_described(one), "counts": id(one) in counting} for one in readable],
-        "learned": None if feedback is None else explain(loader.model, feedback, judged),
+        "learned": None if feedback is None else explain(loader.model, feedback, judged, asked),
     }
 
 

@@ -20,8 +20,8 @@ from resift.ingest.readers import Record
 from resift.plugin.connect import open_session_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker.config import Config
+from resift.reranker.search.bodies import Search
 from resift.reranker.search.did_you_mean import SAMPLE_SECONDS, THREAD_NAME, DidYouMean
-from resift.reranker.search.request import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Sessions
 
@@ -148,7 +148,7 @@ def test_every_caller_has_a_sample_of_what_it_may_read(
 ) -> None:
     original, samples = engine.search, []
 
-    def search(index: str, body: dict[str, Any], vectors: bool = False, headers: Any = None) -> SearchResult:
+    def search(index: str, body: dict[str, Any], vectors: Any = None, headers: Any = None) -> SearchResult:
         """An engine that shows a caller with credentials two documents alone."""
         if "knn" not in str(body) and body.get("size", 0) > 1000:
             samples.append(headers)
@@ -212,7 +212,7 @@ def test_its_failures_fail_no_search(
         def broken(*_: Any, **__: Any) -> list[SearchResult]:
             raise RuntimeError("out of order")
 
-        monkeypatch.setattr(engine, "search_all", broken)
+        monkeypatch.setattr(engine, "document_counts", broken)
         answer = service.search(Search("bush fier", index=filled))
     assert answer.result.hits
     assert "did_you_mean" not in answer.resift

@@ -14,8 +14,7 @@ from reranker_app import filled as filled
 from reranker_app import post
 
 from resift.contracts.engine import Engine
-from resift.reranker.search.bodies import asked_by, search_body
-from resift.reranker.search.request import Search
+from resift.reranker.search.bodies import Search, asked_by, search_body
 
 FIRE = {"match": {"text": "fire"}}
 

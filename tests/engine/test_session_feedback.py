@@ -342,6 +342,31 @@ def test_a_mark_reads_each_judged_document_once(
     assert sorted(read) == ["army", "bush", "tree"]
 
 
+def test_words_that_find_no_other_document_are_not_asked_for(
+    client: FlaskClient, filled: str, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = client.application.extensions["resift"]
+    texts = {"serial": "bush xk2278 18305 forest", **{f"other{n}": "river forest 18305" for n in range(100)}}
+    service.engine.bulk(filled, [Document(id, {"text": text}, model.encode_one(text)) for id, text in texts.items()])
+    service.engine.refresh(filled)
+    body = {"index": filled, "query": "gun", "session": "a"}
+    answer = post(client, "/v1/feedback", **body, relevant=["serial"])
+    assert {"bush", "forest"} <= set(answer["learned"]["asked"])
+    assert {"xk2278", "18305"}.isdisjoint(answer["learned"]["asked"])
+    counted, original = list[Any](), service.engine.document_counts
+    monkeypatch.setattr(service.engine, "document_counts", lambda *of: (counted.append(of), original(*of))[1])
+    found = post(client, "/v1/rewrite", index=filled, body={"query": {"match": {"text": "gun"}}, "ext": ext_of("a")})
+    assert "forest" in str(found["body"]["rescore"])
+    assert "xk2278" not in str(found)
+    # the mark has counted them: a search asks for nothing but its hits
+    assert counted == []
+
+
+def ext_of(session: str) -> dict[str, Any]:
+    """What a body says of its session."""
+    return {"ml_inference": {"session": session}}
+
+
 def test_a_session_has_a_window_of_its_own(
     engine: Engine, model: Model, config: Config, filled: str, session_index: str
 ) -> None:

@@ -31,7 +31,7 @@ from resift.plugin.sqlite.engine import SqliteEngine
 from resift.plugin.sqlite.sessions import SqliteSessionStore
 from resift.ranking.judgements import JudgedDocument, Judgement, Mark
 from resift.reranker.config import Config
-from resift.reranker.search.request import Search
+from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Sessions
 

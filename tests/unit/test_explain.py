@@ -21,14 +21,14 @@ def judge(model: Model, marks: dict[str, float], query: str = "") -> list[Judged
 
 def test_words_that_pull_and_push(model: Model) -> None:
     judged = judge(model, {"bush forest zzz": 1, "army gun": -1})
-    learned = explain(model, Feedback.from_judged(judged, model.dim), judged)
+    learned = explain(model, Feedback.from_judged(judged, model.dim), judged, ["bush", "forest", "zzz"])
     first, second = learned["because"]
     assert (first["document"], first["grade"], first["title"]) == ("bush forest zzz", 1, "bush forest zzz")
     assert set(first["words"]) == {"bush", "forest"}
     assert set(second["words"]) == {"army", "gun"}
     assert learned["towards"][0] in ("fire", "bush", "flame", "smoke", "forest", "tree")
     assert learned["away"][0] in ("army", "gun", "soldier", "war", "ceasefire", "peace")
-    assert learned["asked"][:3] == ["bush", "forest", "zzz"]
+    assert learned["asked"] == ["bush", "forest", "zzz"]
     assert all(one["weight"] > 0 for one in learned["stronger"])
     assert all(one["weight"] < 0 for one in learned["weaker"])
 

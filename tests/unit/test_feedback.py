@@ -156,7 +156,8 @@ def test_words_of_relevant_documents_are_asked_for(judged: tuple[np.ndarray, np.
     assert Feedback.learn(judged[0][:2], judged[1][:1], "ridge", bags=bags).expansion_terms == {}
     clicked = Feedback.learn(judged[0][:1], judged[1][:0], grades=[0.5], bags=bags[:1])
     assert clicked.expansion_terms["fire"] == pytest.approx(4 * 0.5 / 3.5 * fire)
-    many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[{f"w{i}": 1 + i for i in range(100)}])
+    numbers = {"18305": 500.0, "18": 400.0}
+    many = Feedback.learn(judged[0][:1], judged[1][:0], bags=[numbers | {f"w{i}": 1 + i for i in range(100)}])
     assert list(many.expansion_terms) == [f"w{i}" for i in range(99, 39, -1)]
 
 

@@ -18,8 +18,8 @@ from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.rewriting.clauses import NAME
 from resift.rewriting.outcome import Outcome
+from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
-from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.similarity import PROMOTED, script_source
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
@@ -60,7 +60,13 @@ def clauses_of(value: Any, kind: str) -> list[Any]:
 
 def asked_words(value: Any) -> list[str]:
     """What the clauses ask for that the rewriting adds."""
-    return [clause["query"] for clause in clauses_of(value, "multi_match")]
+    return [clause["query"] for clause in added_clauses(value)]
+
+
+def added_clauses(value: Any) -> list[Any]:
+    """The clauses of words that the rewriting adds."""
+    several, of_one = clauses_of(value, "multi_match"), clauses_of(value, "match")
+    return [*several, *({"fields": list(one), **next(iter(one.values()))} for one in of_one if "lenient" in str(one))]
 
 
 @pytest.mark.parametrize(("similarity", "file"), [("cosine", "masked_cosine"), ("jaccard", "fuzzy_jaccard")])
@@ -110,7 +116,7 @@ def test_an_alpha_of_zero_leaves_the_words_alone() -> None:
 )
 def test_words_are_looked_for_where_the_query_looks_if_the_index_names_no_fields(query: Any, fields: list[str]) -> None:
     found = rewrite({"query": query}, [], replace(SESSION, kept={}), SETTINGS)
-    assert {tuple(clause["fields"]) for clause in clauses_of(found.body["rescore"], "multi_match")} == {tuple(fields)}
+    assert {tuple(clause["fields"]) for clause in added_clauses(found.body["rescore"])} == {tuple(fields)}
 
 
 @pytest.mark.parametrize("more", [{}, {"collapse": {"field": "n"}}])
@@ -127,13 +133,13 @@ def test_an_index_without_vectors_has_the_words_alone() -> None:
     assert found.outcome is Outcome.REWRITTEN
     # in the query, not in a rescoring, which scrolls do not have
     assert set(found.body) == {"query"}
-    assert clauses_of(found.body, "match") == [QUERY["match"]]
-    assert len(clauses_of(found.body, "multi_match")) == len(TERMS)
+    assert clauses_of(found.body, "match")[0] == QUERY["match"]
+    assert asked_words(found.body) == list(TERMS)
     widened = rewritten({"query": QUERY}, wordy, alpha=1, knn=5, widen=True).body
     assert set(widened) == {"query"}
     assert clauses_of(widened, "knn") == []
     # each word once: the strongest as alternatives of the query, the others beside it
-    assert len(clauses_of(widened, "multi_match")) == len(TERMS)
+    assert sorted(asked_words(widened)) == sorted(TERMS)
     assert rewritten({"query": QUERY}, replace(PLAIN, vector=None)).outcome is Outcome.NOTHING_TO_ADD
 
 
@@ -349,8 +355,8 @@ def test_judged_documents_keep_the_place_that_they_have_without_the_session() ->
 def test_without_vectors_documents_judged_for_other_queries_go_without_the_words() -> None:
     for widen in (False, True):
         found = rewritten({"query": QUERY}, replace(SESSION, vector=None, mask=None), widen=widen)
-        lists = [one for one in clauses_of(found.body, "bool") if clauses_of(one.get("should", []), "multi_match")]
-        wordy = [one for one in lists if all("multi_match" in clause for clause in one["should"])]
+        lists = [one for one in clauses_of(found.body, "bool") if asked_words(one.get("should", []))]
+        wordy = [one for one in lists if len(asked_words(one["should"])) == len(one["should"])]
         assert wordy
         assert all("k" in one["must_not"][0]["ids"]["values"] for one in wordy)
 
@@ -385,10 +391,10 @@ def test_no_query_has_more_clauses_than_opensearch_takes(fields: int, words: int
     knowledge = replace(SESSION, text=" ".join(f"own{number}" for number in range(words)), terms=terms)
     for body in ({"query": QUERY}, {"query": QUERY, "collapse": {"field": "n"}}):
         found = rewrite(body, names, knowledge, replace(SETTINGS, widen=True))
-        added = len(clauses_of(found.body["query"], "multi_match"))
+        added = len(added_clauses(found.body["query"]))
         assert added == 0 or (added + words) * fields <= 1000
         for rescoring in found.body.get("rescore", []):
-            assert len(clauses_of(rescoring, "multi_match")) * fields <= 1000
+            assert len(added_clauses(rescoring)) * fields <= 1000
 
 
 CLAUSES = st.recursive(

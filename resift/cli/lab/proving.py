@@ -25,8 +25,7 @@ from resift.plugin.connect import default_store, open_engine, open_session_store
 from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
 from resift.reranker.config import Config
-from resift.reranker.search.bodies import asked_by, search_body
-from resift.reranker.search.request import Search
+from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks, Headers, Object
 from resift.sessions.sessions import Sessions

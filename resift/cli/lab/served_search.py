@@ -16,11 +16,11 @@ from resift.plugin.sqlite.engine import SqliteEngine
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
 from resift.reranker.config import Config
+from resift.rewriting.request import RewriteSettings
 from resift.rewriting.rewrite import rewrite
-from resift.rewriting.settings import RewriteSettings
 from resift.rewriting.text import question_clause, telling_words
+from resift.sessions.index_knowledge import Samples, SharedWords
 from resift.sessions.knowledge import knowledge_of, scoped_feedback
-from resift.sessions.samples import Samples
 from resift.sessions.sessions import MAX_QUERY
 from resift.vectors.similarity import known_alpha
 
@@ -59,7 +59,7 @@ class IndexSearch:
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
         self._engine, self._info, self._positions = engine, info, positions
-        self._samples = Samples(engine)
+        self._samples, self._words = Samples(engine), SharedWords(engine)
 
     def hits(self, asked: Asked) -> Hits:
         """What is found, best first; no more than an engine gives."""
@@ -71,7 +71,8 @@ class IndexSearch:
         text = telling_words(asked.text, len(info.fields), self.idf)
         feedback = scoped_feedback(learned, asked.text, asked.vector, lambda: self._samples.draw(info))
         field = None if info.model is None else info.searched
-        knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, field)
+        terms = self._words.terms(feedback, info)
+        knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, terms, field)
         settings = self._settings(asked, feedback)
         body = {"query": question_clause(text, info.fields), "size": max(RANKED, settings.window), "_source": False}
         rewritten = rewrite(body, info.fields, replace(knowledge, text=text), settings).body

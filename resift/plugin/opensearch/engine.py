@@ -215,6 +215,18 @@ class OpenSearchEngine(Engine):
                 raise translated(TransportError(status, "", response))
         return [_result(response, vectors) for response in answer["responses"]]
 
+    def document_counts(self, index: str, clauses: Sequence[Body], headers: Headers = None) -> list[int]:
+        # of all documents, where the engine mostly knows them without a search: sixty searches took a tenth of a second
+        aggs = {"counts": {"filters": {"filters": list(clauses)}}}
+        found = (
+            self.search(index, {"size": 0, "track_total_hits": False, "aggs": aggs}, headers=headers)
+            if clauses
+            else None
+        )
+        return (
+            [] if found is None else [one["doc_count"] for one in found.response["aggregations"]["counts"]["buckets"]]
+        )
+
     def sample(
         self, index: str, size: int, source: Any = True, vectors: VectorFields | None = None, headers: Headers = None
     ) -> SearchResult:

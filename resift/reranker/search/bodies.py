@@ -1,16 +1,16 @@
-"""Search bodies: what the engine is asked, before it is rewritten."""
+"""A search as a caller asks for it, and the body that the engine is asked before it is rewritten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from resift.contracts.documents import IndexInfo
+from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.reranker.access.search_list import check_listed
 from resift.reranker.limits import check_clause
-from resift.reranker.search.request import Search
 from resift.rewriting.request import Asked, asked_in
 from resift.rewriting.text import question_clause, telling_words
 
@@ -19,6 +19,23 @@ from resift.rewriting.text import question_clause, telling_words
 _HIGHLIGHTED = 100_000
 # What a body may hold alone that is not about a query. Whatever else is alone is taken for a query clause.
 _WITHOUT_QUERY = ("aggs", "aggregations", "suggest", "sort", "size", "from")
+
+
+class Search(SearchRequest, frozen=True, kw_only=True):
+    """A search with what its caller may do.
+
+    ``listed_only``: whether clauses and bodies may hold only what :mod:`resift.reranker.access.search_list` lists.
+    ``headers``: the caller's own HTTP headers, which the engine is asked with.
+    """
+
+    listed_only: bool = False
+    headers: Mapping[str, str] | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether all of it is within bounds, so that it may be sent to another node after one failed: texts, and what
+        is listed."""
+        return self.listed_only or (isinstance(self.query, str) and self.filter is None)
 
 
 def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float]) -> dict[str, Any]:

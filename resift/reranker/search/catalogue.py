@@ -95,9 +95,8 @@ class Catalogue:
         texts = [document_text(source, info.fields) for source in sources]
         titles = [_title(source, fields) or title(text) for source, text in zip(sources, texts, strict=True)]
         candidates = example_queries(titles, texts)
-        queries = [{"query": question_clause(one, info.fields), "size": 0} for one in candidates]
-        answers = self.engine.search_all(info.name, queries, headers=headers) if queries else []
-        totals = [answer.response["hits"]["total"]["value"] for answer in answers]
+        clauses = [question_clause(one, info.fields) for one in candidates]
+        totals = self.engine.document_counts(info.name, clauses, headers)
         found = [one for one, total in zip(candidates, totals, strict=True) if total][:MAX_EXAMPLES]
         return self._examples.put(key, found) if found else found
 

@@ -14,9 +14,8 @@ from typing import Any
 from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import document_text
+from resift.contracts.query_dsl import document_text, text_clause
 from resift.ranking.spelling import Speller
-from resift.rewriting.text import text_clause
 from resift.text import tokenize
 
 log = logging.getLogger(__name__)
@@ -106,16 +105,13 @@ class DidYouMean:
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
     ) -> list[str]:
         """Those of the words that the index finds a document for that matches the ``filter``, by its own analysis."""
-        if not words:
-            return []
         # zero_terms_query: a stop word is no mistake, though the analysis leaves nothing of it to search for
         conditions = [filter] if filter else []
-        queries: list[dict[str, Any]] = [
+        clauses: list[dict[str, Any]] = [
             {"bool": {"must": [text_clause(word, info.fields, zero_terms_query="all")], "filter": conditions}}
             for word in words
         ]
-        results = self.engine.search_all(info.name, [{"query": query, "size": 0} for query in queries], headers=headers)
-        totals = [result.response["hits"]["total"]["value"] for result in results]
+        totals = self.engine.document_counts(info.name, clauses, headers)
         return [word for word, total in zip(words, totals, strict=True) if total]
 
 

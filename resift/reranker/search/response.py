@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,23 @@ from resift.contracts.documents import SearchResult
 from resift.encoders.model import Model
 from resift.ranking.explain import reasons
 from resift.reranker.search.cards import CardFields
+from resift.rewriting.request import Rewritten
 from resift.rewriting.rewrite import score_factor
-from resift.rewriting.settings import Rewritten
+
+
+class Stopwatch:
+    """Runs from when it is made. ``seconds``: the time of each part that was noted, in their order."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Count the time since the last call to a ``part``."""
+        now = perf_counter()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._last
+        self._last = now
+
 
 Hits = list[dict[str, Any]]
 HitKey = tuple[str, str]

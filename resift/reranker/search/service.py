@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,32 +18,29 @@ from resift.contracts.query_dsl import MAX_RESULTS, VectorFields
 from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
-from resift.errors import ResiftError
+from resift.errors import IndexNotFound, ModelMismatch, ResiftError
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
-from resift.reranker.late_reranker import ServedReranker
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import asked_by, check_asked, search_body
+from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.late import LateReranking
-from resift.reranker.search.request import Search
+from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
     Answer,
+    Stopwatch,
     add_cards,
     add_engine_ranks,
     add_reasons,
     add_sub_scores,
 )
-from resift.reranker.search.stopwatch import Stopwatch
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, as_written, asked_in
+from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in
 from resift.rewriting.rewrite import as_it_is, rewrite
-from resift.rewriting.settings import RewriteSettings, Rewritten
 from resift.rewriting.text import find_text, telling_words
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
@@ -120,9 +118,17 @@ class Reranker:
         known = self._infos.get((index, str(headers)))
         if known is not None:
             return known
-        # before anything is said of an index: whose models differ, for instance
-        by_own_names = self.served_indices.require(index, lambda name: self.engine.resolve(name, headers))
-        return self._infos.put((index, str(headers)), ServedIndex(self.engine.info(index, headers), by_own_names))
+        found: list[IndexInfo] = []
+
+        def resolve(name: str) -> Sequence[str]:
+            with suppress(IndexNotFound, ModelMismatch):  # nothing is said of an index before it is known to be served
+                found.append(self.engine.info(name, headers))
+                return found[-1].indices
+            return self.engine.resolve(name, headers)
+
+        by_own_names = self.served_indices.require(index, resolve)
+        info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
+        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names))
 
     def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
