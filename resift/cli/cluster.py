@@ -158,6 +158,9 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 )
 @click.option("--no-adapt", is_flag=True, help="Learn nothing from the documents: use the packaged model.")
 @click.option(
+    "--graph", is_flag=True, help="Vectors with a graph, for k-NN over the whole index; INDEX needs index.knn."
+)
+@click.option(
     "--field", metavar="NAME", help="A knn_vector field of the index that already holds the vectors of --model."
 )
 @click.option(
@@ -175,7 +178,7 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 @click.option(
     "--copy-to",
     metavar="NEW",
-    help="Copy INDEX into a new index whose vectors have a graph, and put that in its place behind --alias.",
+    help="Copy INDEX, which has no index.knn, into one with a graph, and put that in its place behind --alias.",
 )
 @click.option(
     "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."

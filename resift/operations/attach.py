@@ -30,6 +30,7 @@ def attach(
     fields: Sequence[str] | None = None,
     model: str | None = None,
     adapt: bool = True,
+    graph: bool = False,
     field: str | None = None,
     out: str | None = None,
     raise_versions: bool = False,
@@ -45,15 +46,16 @@ def attach(
     Args:
         fields: the text fields to encode; by default the mapping's texts that hold some.
         model: the folder of a saved model; by default one is learned from the index, where ``adapt`` allows it.
+        graph: have vectors with a graph (``knn_vector``), which k-NN over the whole index needs, and not compact ones.
         field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
         out: where the model is saved that is learned; by default the folder ``INDEX-model``.
         raise_versions: attach even an index whose clients set versions (``version_type=external``).
-        copy_to: leave the index as it is, and copy it into a new one of this name whose vectors have a graph.
+        copy_to: leave an index without ``index.knn`` as it is, and copy it into one of this name that can have a graph.
         aliases: with ``copy_to``, the names that clients use for the index, which the copy takes over.
 
     Raises BadInput for what cannot be done, and UnsupportedCluster where OpenSearch is too old for it.
     """
-    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions, pipeline)
+    options = Options(fields, model, adapt, graph, field, out, default_pipelines, raise_versions, pipeline)
     if not vectors:
         _check_no_options(options, copy_to, aliases)
         return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
@@ -84,6 +86,7 @@ def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[s
         "--fields": options.fields,
         "--model": options.model,
         "--no-adapt": not options.adapt,
+        "--graph": options.graph,
         "--field": options.field,
         "--out": options.out,
         "--raise-versions": options.raise_versions,

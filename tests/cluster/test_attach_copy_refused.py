@@ -123,7 +123,7 @@ def test_a_copy_for_another_model_and_what_becomes_of_it(
     run("attach", shop.name, opensearch_url, "--model", own[1])
     run("attach", shop.name, opensearch_url, "--model", other[1], *flags)
     assert contents(copy) == contents(shop)
-    assert_right(copy, other[0], list(copy.engine.info(name).fields))
+    assert_right(copy, other[0], list(copy.engine.info(name).fields), "resift_vector")
     assert set(copy.aliases()[name]["aliases"]) == {alias}
     # it is not begun again, with this model or another one
     message = refused(shop, opensearch_url, own[1], *flags)

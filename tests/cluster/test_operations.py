@@ -27,7 +27,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
 def contents(index: Index) -> tuple[Any, ...]:
     """Everything that attaching might change, but the field that stays in the mapping."""
     mapping = index.mapping()
-    mapping["properties"].pop("resift_vector", None)
+    mapping["properties"].pop("resift_vector_int8", None)
     return mapping, index.settings(), index.aliases(), index.documents()
 
 
@@ -55,7 +55,7 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
     assert (verified.checked, verified.stale, verified.repaired, verified.in_order) == (COUNT, 1, 1, True)
     shop.write([1])
 
-    assert "resift_vector out of" in str(resift.detach(opensearch_url, shop.name))
+    assert "resift_vector_int8 out of" in str(resift.detach(opensearch_url, shop.name))
     detached = resift.detach(opensearch_url, shop.name).run()
     assert (detached.in_order, contents(shop)) == (True, before)
     with pytest.raises(BadInput, match="is not attached"):
