@@ -54,7 +54,7 @@ class CopyPlan(Plan):
         self.question = f"Copy {self.target.name} into {to}, and move {self._names} to it?"
         check_aliases(self.target, to, self.aliases)
         if self.copy is None:
-            check_templates(self.cluster, to)
+            check_templates(self.target, to)
         else:
             self._check_copy(self.copy)
 
@@ -110,7 +110,7 @@ class CopyPlan(Plan):
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
-        copy, is_new, fields = self.copy, self.copy is None, self.plan.entry.fields
+        copy, fields = self.copy, self.plan.entry.fields
         if copy is not None:
             _take_off(self.engine, copy, progress)
             if copy.in_service:
@@ -122,7 +122,8 @@ class CopyPlan(Plan):
         else:
             _put_out_of_service(copy)
         mirror = Mirror(self.engine, copy, index, self.to, stop, model, fields)
-        self._copy_all(mirror, is_new, progress)
+        mirror.changes(counting(progress, f"copying {index}", self.target.documents))
+        mirror.catch_up()
         end_if(stop, f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy")
         pipelines, hints = self._pipelines(copy, model)
         documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
@@ -138,22 +139,13 @@ class CopyPlan(Plan):
             hints=hints,
             in_order=not hints,
             lines=[
-                f"{documents} documents are alike in {index} and {self.to}",
+                f"{documents} documents are in {index} and {self.to}",
                 f"writes were refused for {blocked:.2f} s, and {self._names} stands for {self.to} now",
                 *(f"  {hint}" for hint in hints),
                 f"{index} is as it was; clients that use that name go on there, and nothing is copied any more",
                 f"undo: resift detach {self.to}",
             ],
         )
-
-    def _copy_all(self, mirror: Mirror, is_new: bool, progress: Progress) -> None:
-        """Copy all documents, and compare those of a copy that ``is_new``, until there is little left to do."""
-        total, stop = self.target.documents, mirror.stop
-        mirror.everything(not is_new, counting(progress, f"copying {self.target.name}", total))
-        if is_new and not stop.requested:
-            mirror.everything(True, counting(progress, f"comparing with {self.to}", total))
-        if not stop.requested:
-            mirror.catch_up()
 
     def _pipelines(self, copy: Copy, model: Model) -> tuple[list[str], list[str]]:
         """The kinds of pipelines that the copy has, and what to do about one that it should have."""
@@ -255,7 +247,7 @@ class ReturnPlan(Plan):
         index, name = self.index, self.copy.name
         lines = [f"{self._names} stands for {index} again; writes were refused for {seconds:.2f} s"]
         if documents is not None:
-            lines.insert(0, f"{documents} documents are alike in {name} and {index}")
+            lines.insert(0, f"{documents} documents are in {name} and {index}")
             if self.engine.info(index).model is not None:
                 lines.append(f"what was copied back has no vectors there: resift verify {index} --repair")
         lines.append(f"{name} is left: resift drop {name} deletes it")

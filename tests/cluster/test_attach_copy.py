@@ -13,10 +13,7 @@ from test_attach_running import COUNT, Killed, Traffic
 
 from resift import Model
 from resift.errors import EngineError
-from resift.ingest import copying
-from resift.ingest.copying import Census
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.scanning import scroll
 
 __all__ = ["other", "own"]
 
@@ -255,29 +252,6 @@ def test_vectors_of_the_index_itself_come_along_as_they_were_written(
         assert [hit["_id"] for hit in answer.hits] == ["v"]
     finally:
         copy.close()
-        index.close()
-
-
-def test_what_vanished_is_found_by_the_numbers_of_the_writes(
-    cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copying, "_STEP", 7)
-    index = Index(cluster, count=60)
-    try:
-        index.cluster.request("POST", f"/{index.name}/_refresh")
-        found = Census(index.cluster, index.name)
-        for shard in (0, 1):
-            body = {"seq_no_primary_term": True}
-            for hit in scroll(cluster.client, index.name, body, preference=f"_shards:{shard}"):
-                found.note(shard, hit)
-        assert list(found.vanished()) == []
-        for n in (3, 4, 59):
-            index.bulk([json.dumps({"delete": {"_id": str(n), **routed(n)}})])
-        index.write([9, 100])
-        index.cluster.request("POST", f"/{index.name}/_refresh")
-        hits = {(hit["_id"], hit.get("_routing")) for hit in found.vanished()}
-        assert hits == {(str(n), routed(n).get("routing")) for n in (3, 4, 59, 9)}
-    finally:
         index.close()
 
 

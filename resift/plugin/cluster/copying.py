@@ -17,7 +17,7 @@ from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, pipeline_name
-from resift.plugin.opensearch.mappings import ANALYSIS, GUARD_MAPPING, vector_mapping
+from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
 _META, _BLOCK = "resift_copy", "index.blocks.write"
@@ -34,8 +34,6 @@ _OWN = (
     "index.history.",
 )
 _DERIVED = "index.knn.derived_source.enabled"
-# What our own index template gives every index; a copy whose fields do not name it is none the worse.
-_OUR_ANALYSIS = tuple(f"index.analysis.{kind}.{name}." for kind, named in ANALYSIS.items() for name in named)
 Points = dict[str, list[Any]]  # of each shard its history, and the last of its writes that is meant
 
 
@@ -83,10 +81,7 @@ class Copy:
     def create(
         cls, target: Target, name: str, fields: Sequence[str], model: ModelDescription, aliases: Sequence[str]
     ) -> Copy:
-        """Make the copy of an index, without documents yet, with a field for the vectors of ``model`` and their graph.
-
-        Raises BadInput where an index template has it made otherwise: the new index is deleted again.
-        """
+        """Make the copy of an index, without documents, with a field for the vectors of ``model`` and their graph."""
         record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
         ours = {"resift": IndexInfo.made_by(model, fields).meta(), _META: record.meta()}
         fields_there = target.mapping.get("properties", {})
@@ -94,15 +89,8 @@ class Copy:
         added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
         others = {name: value for name, value in target.mapping.get("_meta", {}).items() if name not in ours}
         mapping = {**target.mapping, "properties": {**kept, **added}, "_meta": {**others, **ours}}
-        settings = _settings(target)
-        path = f"/{quote(check_name(name), safe='')}"
-        target.cluster.request("PUT", path, {"settings": settings, "mappings": mapping})
-        if difference := _difference(
-            target.cluster.request("GET", path, flat_settings="true")[name], mapping, settings
-        ):
-            target.cluster.request("DELETE", path)
-            message = f"an index template gives an index of the name {name!r} {difference}"
-            raise BadInput(message, value=name, expected="a name that no index template matches")
+        body = {"settings": _settings(target), "mappings": mapping}
+        target.cluster.request("PUT", f"/{quote(check_name(name), safe='')}", body)
         return cls(target.cluster, name, record)
 
     def write(self, **changes: Any) -> None:
@@ -199,18 +187,29 @@ def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
             raise BadInput(message, value=alias, expected=f"an alias of {target.name}, or a new one")
 
 
-def check_templates(cluster: Cluster, name: str) -> None:
-    """Raise BadInput where an index template would give a new index aliases, which clients would find it by."""
+def check_templates(target: Target, name: str) -> None:
+    """Raise BadInput where an index template would give the copy what the index has not: fields, settings, or aliases,
+    which clients would find it by."""
     path = f"/_index_template/_simulate_index/{quote(check_name(name), safe='')}"
     try:
-        aliases = cluster.request("POST", path).get("template", {}).get("aliases")
+        found = target.cluster.request("POST", path).get("template", {})
     except EngineError as error:
         if error.status == 400:  # no such name
             raise BadInput(error.message, value=name, expected="a name for a new index") from error
         raise
-    if aliases:
-        message = f"an index template gives an index of the name {name!r} the alias {', '.join(aliases)}"
+    given = [*_flat(found.get("aliases", {})), *_flat(found.get("mappings", {}))]
+    if given := given or [one for one in _flat(found.get("settings", {})) if one not in target.settings]:
+        message = f"an index template gives an index of the name {name!r} {given[0]}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> list[str]:
+    """The names of all values, with dots; of an empty object its own."""
+    if not values:
+        return [path.removesuffix(".")] if path else []
+    inner = [_flat(one, f"{path}{name}.") for name, one in values.items() if isinstance(one, Mapping)]
+    plain = [f"{path}{name}" for name, one in values.items() if not isinstance(one, Mapping)]
+    return [*plain, *(name for names in inner for name in names)]
 
 
 def _without_vectors(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,31 +239,3 @@ def _settings(target: Target) -> dict[str, Any]:
     if "knn_vector" in {kind for name, kind in target.fields.items() if not is_ours(name)}:
         settings = {_DERIVED: "false", **settings}
     return {**settings, "index.knn": "true", **dict.fromkeys(PIPELINES, NONE)}
-
-
-def _difference(made: Mapping[str, Any], mapping: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """What a new index has otherwise than it was meant to; "" if nothing."""
-    if made["aliases"]:
-        return f"the alias {', '.join(made['aliases'])}"
-    found, wanted = _comparable(made["mappings"]), _comparable(mapping)
-    for name in sorted({*found, *wanted}):
-        if found.get(name) != wanted.get(name):
-            return f"another mapping: {name} is {found.get(name)}, not {wanted.get(name)}"
-    for name, value in settings.items():
-        if made["settings"].get(name) != value:
-            return f"the setting {name}: {made['settings'].get(name)}, not {value}"
-    added = sorted(name for name in made["settings"] if name.startswith("index.analysis.") and name not in settings)
-    more = [name for name in added if not name.startswith(_OUR_ANALYSIS)]
-    return f"the setting {more[0]}" if more else ""
-
-
-def _comparable(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping as parts that can be compared: OpenSearch completes what fields of vectors say."""
-    properties = {name: _plain(field) for name, field in mapping.get("properties", {}).items()}
-    return {**{name: value for name, value in mapping.items() if name != "properties"}, **properties}
-
-
-def _plain(field: Mapping[str, Any]) -> Any:
-    if field.get("type") == "knn_vector":
-        return field["type"], field.get("dimension")
-    return {**field, **({"properties": _comparable(field)} if "properties" in field else {})}
