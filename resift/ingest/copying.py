@@ -15,10 +15,8 @@ from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
-from resift.arrays import Floats, batched
-from resift.contracts.documents import Document, Rejection
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text
-from resift.encoders.model import Model
+from resift.arrays import batched
+from resift.contracts.documents import Rejection
 from resift.errors import EngineError, EngineUnavailable
 from resift.ingest.retrying import Patience, patiently
 from resift.ingest.stopping import Stop
@@ -26,7 +24,6 @@ from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH
 from resift.plugin.cluster.copying import Copy, Points
 from resift.plugin.opensearch.client import error_reason
-from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.plugin.opensearch.scanning import ShardState, scroll
@@ -41,24 +38,14 @@ Hit = dict[str, Any]
 class Mirror:
     """Makes the index ``to`` like ``source``, of which one is the ``copy`` of the other.
 
-    Documents keep their ids, their routing and, where that can be, their versions; ``to`` is written to by nobody else.
-    With a ``model`` each gets the vector of its text ``fields``. Vectors of ours are not copied. Raises EngineError for
-    documents that ``to`` does not take, and EngineUnavailable where the cluster does not come back.
+    Documents keep their ids, their routing and, where that can be, their versions; nobody else writes to ``to``.
+    Vectors of ours are not copied. Raises EngineError for documents that ``to`` does not take, and EngineUnavailable
+    where the cluster does not come back.
     """
 
-    def __init__(
-        self,
-        engine: OpenSearchEngine,
-        copy: Copy,
-        source: str,
-        to: str,
-        stop: Stop,
-        model: Model | None = None,
-        fields: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, engine: OpenSearchEngine, copy: Copy, source: str, to: str, stop: Stop) -> None:
         self.source, self.to, self.stop = source, to, stop
         self._engine, self._cluster, self._copy = engine, copy.cluster, copy
-        self._model, self._fields = model, tuple(fields)
         self._seen: dict[int, ShardState] = {}
 
     def go_on_from(self, points: Points | None) -> None:
@@ -149,8 +136,7 @@ class Mirror:
         read = 0
         with BatchWriter(self._write, self._engine.writers, self.stop) as writer:
             for batch in batched(chain([first], hits), BATCH):
-                vectors = self._encode(batch)
-                writer.put([(hit["_id"], hit, vector) for hit, vector in zip(batch, vectors, strict=True)])
+                writer.put([(hit["_id"], hit, None) for hit in batch])
                 read += len(batch)
                 progress(read)
                 if self.stop.requested:
@@ -158,12 +144,7 @@ class Mirror:
         self._refuse(writer)
         return read
 
-    def _encode(self, hits: Sequence[Hit]) -> Sequence[Floats | None]:
-        if self._model is None:
-            return [None] * len(hits)
-        return list(self._model.encode([document_text(hit["_source"], self._fields) for hit in hits]))
-
-    def _write(self, batch: Sequence[tuple[str, Hit, Floats | None]]) -> list[Rejection]:
+    def _write(self, batch: Sequence[tuple[str, Hit, None]]) -> list[Rejection]:
         """Write documents with their versions; return what was refused."""
         refused = self._put(batch, exact=True)
         # The version is less than one that the document had here before: it was deleted meanwhile, and made anew.
@@ -172,13 +153,13 @@ class Mirror:
         others = [one for one in refused if one.status != 409]
         return others + [Rejection(positions[one.position], one.id, one.status, one.reason) for one in again]
 
-    def _put(self, batch: Sequence[tuple[str, Hit, Floats | None]], exact: bool) -> list[Rejection]:
+    def _put(self, batch: Sequence[tuple[str, Hit, None]], exact: bool) -> list[Rejection]:
         lines = []
-        for id, hit, vector in batch:
+        for id, hit, _ in batch:
             version = {"version": hit["_version"], "version_type": "external_gte"} if exact else {}
             lines.append(json.dumps({"index": {"_id": id, **_routing(hit), **version}}))
             try:
-                lines.append(stored_json(Document(id, hit["_source"], vector), VECTOR_FIELD))
+                lines.append(json.dumps(hit["_source"], allow_nan=False))
             except ValueError as error:  # a number that is too large for a float, in a field that is not indexed
                 raise EngineError(f"document {id} cannot be copied: {error}", status=400, value=id) from error
         return self._bulk([id for id, _, _ in batch], lines, "index")
@@ -195,22 +176,18 @@ class Mirror:
 
 
 @contextmanager
-def blocked(copy: Copy, index: str) -> Iterator[dict[str, Any]]:
-    """A block in which nobody writes to ``index``, and at whose end it can be written to again, however it ends.
-
-    Yields a dict for changes of the copy's record, which are written then.
-    """
-    notes: dict[str, Any] = {}
+def blocked(copy: Copy, index: str) -> Iterator[None]:
+    """A block in which nobody writes to ``index``, and at whose end it can be written to again, however it ends."""
     try:
         copy.block(index)
-        yield notes
+        yield
     finally:
-        unblock(copy, notes)
+        unblock(copy)
 
 
-def unblock(copy: Copy, notes: Mapping[str, Any] | None = None) -> str | None:
+def unblock(copy: Copy) -> str | None:
     """Let an index be written to again that a copy has blocked, however busy the cluster is; return its name."""
-    return patiently(lambda: copy.unblock(**(notes or {})), Patience(time.sleep))
+    return patiently(copy.unblock, Patience(time.sleep))
 
 
 def points_of(engine: OpenSearchEngine, index: str) -> Points:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from resift.encoders.model import Model
-from resift.encoders.registry import load_model
-from resift.errors import BadInput, EngineError, ResiftError
+from resift.errors import BadInput, EngineError
+from resift.ingest.attaching import fill
 from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
 from resift.ingest.stopping import Stop
-from resift.operations.attaching import NOT_INSTALLED, AttachPlan, learned_folder
+from resift.operations.attaching import NOT_INSTALLED, AttachPlan
 from resift.operations.index_plan import Options
-from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
-from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import FINAL
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import PIPELINES, Copy, check_aliases, check_templates
-from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
+from resift.plugin.cluster.copying import Copy, check_aliases, check_templates
+from resift.plugin.cluster.index_pipelines import pipelines_of
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, all_pipelines, pipeline_name, rewriters
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.vectors.packaged import DEFAULT
 
-_OUT_OF_SERVICE: dict[str, Any] = {"since": None, "left": None, "returning": None}
 _BLOCK = "get 403 (cluster_block_exception)"
 
 
@@ -37,14 +32,10 @@ class CopyPlan(Plan):
         self.engine, self.cluster, self.to = engine, Cluster(engine), to
         self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
         self.copy = Copy.find(self.cluster, to)
-        if self.copy is not None:
-            options = replace(options, model=self._begun_model(name))
-        elif self.cluster.find(f"/{to}/_mapping"):
+        if self.copy is None and self.cluster.find(f"/{to}/_mapping"):
             raise BadInput(f"index {to!r} exists, and is not a copy", value=to, expected="a name that is free")
         # A block that an earlier run has left is taken off when this one begins.
-        blocked = self.copy.record.blocked if self.copy else None
-        # The copy keeps the versions that the documents have, also those that clients give them.
-        self.attaching = AttachPlan(engine, name, replace(options, raise_versions=True), blocked)
+        self.attaching = AttachPlan(engine, name, options, self.copy.record.blocked if self.copy else None)
         if self.attaching.model is not None:
             self.attaching.model.require_documents()
         if len(self.attaching.targets) > 1:
@@ -55,28 +46,9 @@ class CopyPlan(Plan):
         check_aliases(self.target, to, self.aliases)
         if self.copy is None:
             check_templates(self.target, to)
-        else:
-            self._check_copy(self.copy)
-
-    def _begun_model(self, name: str) -> str:
-        """The folder of the model that the copy was begun with."""
-        info = self.engine.info(self.to)
-        given = self.options.model or (None if self.options.adapt else DEFAULT)
-        for folder in (given,) if given else (learned_folder(name, self.options), DEFAULT):
-            with suppress(ResiftError):
-                if load_model(folder).hash == info.model:
-                    return str(folder)
-        message = f"the copy {self.to!r} was begun with model {info.model_name} ({info.model})"
-        raise BadInput(message, value=info.model, expected=f"--model DIR, its folder, or resift drop {self.to} first")
-
-    def _check_copy(self, copy: Copy) -> None:
-        record = copy.record
-        if (record.of, record.uuid) != (self.target.name, self.target.settings["index.uuid"]):
-            message = f"{self.to!r} is a copy of {record.of}, or of an earlier index of that name"
-            raise BadInput(message, value=self.to, expected=f"another name, or resift drop {self.to} first")
-        if set(record.aliases) != set(self.aliases):
-            expected = f"--alias {' --alias '.join(record.aliases)}, or resift drop {self.to} first"
-            raise BadInput(f"{self.to!r} was begun for other aliases", value=list(self.aliases), expected=expected)
+        elif self.copy.record.uuid != self.target.settings["index.uuid"]:
+            message = f"{to!r} is a copy of {self.copy.record.of}, or of an earlier index of that name"
+            raise BadInput(message, value=to, expected=f"another name, or resift drop {to} first")
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -94,7 +66,7 @@ class CopyPlan(Plan):
         staying = ", ".join(sorted({*self.cluster.aliases(index)}.difference(self.aliases)))
         lines = [
             f"model: {saved if model is None else f'{model.name} ({model.hash})'}",
-            f"{index} -> {new}, {'which is there, and is gone on with' if self.copy else 'a new index'}",
+            f"{index} -> {new}, {'which an earlier run left, and is made anew' if self.copy else 'a new index'}",
             f"  texts       {', '.join(self.plan.entry.fields)}",
             f"  mapping     that of {index}, + the vectors with a graph (index.knn), which k-NN over all of it needs",
             "  settings    the same, pipelines and analysers among them",
@@ -110,23 +82,31 @@ class CopyPlan(Plan):
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
-        copy, fields = self.copy, self.plan.entry.fields
-        if copy is not None:
-            _take_off(self.engine, copy, progress)
-            if copy.in_service:
-                lines = [f"{self.to} is what {self._names} stands for already: nothing to do"]
+        if self.copy is not None:
+            _take_off(self.copy, progress)
+            if self.copy.in_service:
+                names = ", ".join(self.copy.record.aliases)
+                lines = [f"{self.to} is what {names} stands for already: nothing to do"]
                 return Result(lines, index=index, copy=self.to, aliases=self.aliases, documents=None)
+            if (since := self.copy.record.since) and is_written_since(self.engine, self.to, since):
+                message = f"{self.to!r} is a copy that was written to, and may have what {index!r} has not"
+                raise BadInput(message, value=self.to, expected=f"another name, or resift drop {self.to} first")
+            self.engine.drop(self.to)
         model = self.attaching.model or self.attaching.learned(progress, stop)
-        if copy is None:
-            copy = Copy.create(self.target, self.to, fields, model, self.aliases)
-        else:
-            _put_out_of_service(copy)
-        mirror = Mirror(self.engine, copy, index, self.to, stop, model, fields)
+        copy = Copy.create(self.target, self.to, self.aliases)
+        mirror = Mirror(self.engine, copy, index, self.to, stop)
         mirror.changes(counting(progress, f"copying {index}", self.target.documents))
         mirror.catch_up()
-        end_if(stop, f"interrupted: run it again, and it goes on; resift drop {self.to} deletes the copy")
-        pipelines, hints = self._pipelines(copy, model)
+        end_if(stop, f"interrupted: run it again, and it begins anew; resift drop {self.to} deletes the copy")
+        attached = self._attached(model, progress, stop)
+        pipelines = pipelines_of(self.cluster, self.to)
         documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
+        entry = self.engine.info(self.to).of(model)
+        fill(self.engine, model, entry, Stop(), counting(progress, "encoding what was written meanwhile", documents))
+        hints = [*attached.indices[0].hints]
+        if (self.options.default_pipelines or self._is_rewritten) and "search" not in pipelines:
+            command = f"resift install{self.attaching.folder_flag(model)} --reranker URL"
+            hints.append(f"{NOT_INSTALLED}: {command}, then resift attach {self.to} --vectors --default-pipelines")
         return Result(
             index=index,
             copy=self.to,
@@ -137,7 +117,7 @@ class CopyPlan(Plan):
             seconds=round(time.perf_counter() - started, 3),
             pipelines=pipelines,
             hints=hints,
-            in_order=not hints,
+            in_order=attached.in_order and not hints,
             lines=[
                 f"{documents} documents are in {index} and {self.to}",
                 f"writes were refused for {blocked:.2f} s, and {self._names} stands for {self.to} now",
@@ -147,23 +127,21 @@ class CopyPlan(Plan):
             ],
         )
 
-    def _pipelines(self, copy: Copy, model: Model) -> tuple[list[str], list[str]]:
-        """The kinds of pipelines that the copy has, and what to do about one that it should have."""
-        hints, installation = [], serving(self.cluster, model.hash)
+    def _attached(self, model: Model, progress: Progress, stop: Stop) -> Result:
+        """Attach the copy in place, with a graph, before anybody searches it."""
         used = self.target.settings.get(SEARCH)
-        try:
-            settle_pipelines(self.cluster, copy.name, search=False)
-            if installation and (found := self.cluster.named("models", f"{installation.name}-rewrite")):
-                base = used if used in all_pipelines(self.cluster) else None
-                Searches(self.cluster, copy.name, base).run(installation.name, found[0][0], model.hash)
-        except ResiftError as error:
-            hints.append(f"no pipeline was made: {error.message}")
-        kinds = pipelines_of(self.cluster, copy.name)
-        if (self.options.default_pipelines or self._is_rewritten) and "search" not in kinds:
-            command = f"resift install{self.attaching.folder_flag(model)} --reranker URL"
-            again = f"{command}, then resift attach {copy.name} --vectors --default-pipelines"
-            hints.append(f"{NOT_INSTALLED}: {again}")
-        return kinds, hints
+        options = replace(
+            self.options,
+            fields=list(self.plan.entry.fields),
+            graph=True,
+            out=self.attaching.out,
+            default_pipelines=False,
+            raise_versions=True,
+            pipeline=used if used in all_pipelines(self.cluster) else None,
+        )
+        plan = AttachPlan(self.engine, self.to, options)
+        plan.model = model
+        return plan.run(progress, stop)
 
     @property
     def _is_rewritten(self) -> bool:
@@ -202,8 +180,7 @@ class ReturnPlan(Plan):
             message = f"{copy.name!r} is a copy of {self.index!r} that {', '.join(record.aliases)} does not stand for"
             raise BadInput(message, value=copy.name, expected=f"resift drop {copy.name} deletes it")
         # What was written to the index by its own name cannot be told from what has been deleted in the copy.
-        is_untouched = record.returning is not None or _is_left_blocked(copy)
-        if copy_back and not is_untouched and is_written_since(engine, self.index, record.left or {}):
+        if copy_back and record.returning is None and is_written_since(engine, self.index, record.left or {}):
             message = f"{self.index!r} was written to by its own name since {copy.name} took its place"
             expected = f"--no-copy-back, with which what was written to {copy.name} since stays there alone"
             raise BadInput(message, value=self.index, expected=expected)
@@ -226,11 +203,11 @@ class ReturnPlan(Plan):
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         copy, index, stop = self.copy, self.index, stop or Stop()
-        _take_off(self.engine, copy, progress)
+        _take_off(copy, progress)
         if not self.copy_back:
             copy.change_settings(index, copy.record.returning or {})
             copy.move_aliases(copy.name, index)
-            copy.write(**_OUT_OF_SERVICE)
+            copy.write(returning=None)
             return self._result(None, 0.0)
         if copy.record.returning is None:
             copy.write(returning={FINAL: copy.settings(index).get(FINAL)})
@@ -262,34 +239,18 @@ def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[
     """
     started = time.perf_counter()
     mirror.stop = Stop()  # at a signal it is done sooner than it would be undone
-    with blocked(copy, mirror.source) as notes:
+    with blocked(copy, mirror.source):
         documents = mirror.finish()
         copy.change_settings(mirror.to, settings)
-        since, left = points_of(engine, mirror.to), points_of(engine, mirror.source)
+        since, left = points_of(engine, copy.name), points_of(engine, copy.record.of)
         if not copy.is_blocked(mirror.source):
             message = f"somebody let {mirror.source} be written to while its last changes were copied"
             raise EngineError(message, status=409, value=mirror.source, expected="one run at a time")
+        copy.write(since=since, left=left, returning=None)
         copy.move_aliases(mirror.source, mirror.to)
-        is_back = mirror.source == copy.name
-        notes |= _OUT_OF_SERVICE if is_back else {"since": since, "left": left}
     return documents, round(time.perf_counter() - started, 3)
 
 
-def _is_left_blocked(copy: Copy) -> bool:
-    """Whether a run was killed behind the move: so far nobody has written to the index by its own name."""
-    record = copy.record
-    return record.blocked == record.of and record.left is None and copy.in_service and copy.is_blocked(record.of)
-
-
-def _take_off(engine: OpenSearchEngine, copy: Copy, progress: Progress) -> None:
-    if _is_left_blocked(copy):
-        copy.write(left=points_of(engine, copy.record.of))
+def _take_off(copy: Copy, progress: Progress) -> None:
     if (index := unblock(copy)) is not None:
         progress(Step(f"{index} can be written to again: an earlier run had left its block"))
-
-
-def _put_out_of_service(copy: Copy) -> None:
-    """Have no pipeline run over what is copied, and undo what a way back has changed that was not finished."""
-    copy.change_settings(copy.record.of, copy.record.returning or {})
-    copy.write(**_OUT_OF_SERVICE)
-    copy.change_settings(copy.name, dict.fromkeys(PIPELINES, NONE))

@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.documents import IndexInfo, ModelDescription, check_name
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.contracts.documents import check_name
+from resift.contracts.query_dsl import is_ours
 from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, pipeline_name
-from resift.plugin.opensearch.mappings import GUARD_MAPPING, vector_mapping
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
 _META, _BLOCK = "resift_copy", "index.blocks.write"
@@ -42,16 +41,15 @@ class CopyRecord:
     """What a copy records about itself.
 
     ``of`` is the index that it is a copy of, ``uuid`` that index's own, and ``aliases`` are those that are moved.
-    ``blocked`` is the index whose writes are refused just now, if one is, and ``block_before`` what its setting said.
-    Since the aliases were moved: how far the writes of the copy (``since``) and of the index (``left``) were then. On
-    the way back ``returning`` holds the settings of the index that are changed meanwhile, with their values before.
+    ``blocked`` is the index whose writes are refused just now, if one is. When the aliases are moved: how far the
+    writes of the copy (``since``) and of the index (``left``) are. On the way back ``returning`` holds the settings of
+    the index that are changed meanwhile, with their values before.
     """
 
     of: str
     uuid: str
     aliases: tuple[str, ...]
     blocked: str | None = None
-    block_before: str | None = None
     since: Points | None = None
     left: Points | None = None
     returning: dict[str, Any] | None = None
@@ -78,17 +76,13 @@ class Copy:
         return None
 
     @classmethod
-    def create(
-        cls, target: Target, name: str, fields: Sequence[str], model: ModelDescription, aliases: Sequence[str]
-    ) -> Copy:
-        """Make the copy of an index, without documents, with a field for the vectors of ``model`` and their graph."""
+    def create(cls, target: Target, name: str, aliases: Sequence[str]) -> Copy:
+        """Make the copy of an index, without documents and vectors of ours; vectors have graphs in it."""
         record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
-        ours = {"resift": IndexInfo.made_by(model, fields).meta(), _META: record.meta()}
-        fields_there = target.mapping.get("properties", {})
-        kept = {name: _copied(field, target.has_graph) for name, field in fields_there.items() if not is_ours(name)}
-        added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-        others = {name: value for name, value in target.mapping.get("_meta", {}).items() if name not in ours}
-        mapping = {**target.mapping, "properties": {**kept, **added}, "_meta": {**others, **ours}}
+        there = target.mapping.get("properties", {})
+        kept = {name: _copied(field, target.has_graph) for name, field in there.items() if not is_ours(name)}
+        others = {key: value for key, value in target.mapping.get("_meta", {}).items() if key not in ("resift", _META)}
+        mapping = {**target.mapping, "properties": kept, "_meta": {**others, _META: record.meta()}}
         body = {"settings": _settings(target), "mappings": mapping}
         target.cluster.request("PUT", f"/{quote(check_name(name), safe='')}", body)
         return cls(target.cluster, name, record)
@@ -119,23 +113,20 @@ class Copy:
 
     def block(self, index: str) -> None:
         """Have writes to an index refused; those under way are done when this returns."""
-        self.write(blocked=index, block_before=self.settings(index).get(_BLOCK))
+        self.write(blocked=index)
         self.cluster.request("PUT", f"/{quote(index, safe='')}/_block/write")
 
     def is_blocked(self, index: str) -> bool:
         """Whether writes to an index are refused."""
         return bool(self.settings(index).get(_BLOCK) == "true")
 
-    def unblock(self, **changes: Any) -> str | None:
-        """Take off the block that the record says there is, if one; return the index that it was on.
-
-        The record is changed as ``changes`` say, too.
-        """
+    def unblock(self) -> str | None:
+        """Take off the block that the record says there is, if one; return the index that it was on."""
         index = self.record.blocked
         if index is not None:
             if self.cluster.find(f"/{quote(index, safe='')}/_mapping"):
-                self.change_settings(index, {_BLOCK: self.record.block_before})
-            self.write(blocked=None, block_before=None, **changes)
+                self.change_settings(index, {_BLOCK: None})
+            self.write(blocked=None)
         return index
 
     @property
