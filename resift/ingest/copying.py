@@ -1,7 +1,7 @@
-"""One index made like another one that clients write to, until both are alike and their alias can be moved.
+"""A copy made like an index that clients write to, until both are alike and it can take over.
 
 Each write of a shard has a number, so what was written since documents were read is read again. Nothing is kept of what
-was done: whoever begins again after a kill copies all of them again.
+was done: whoever begins again after a kill makes another copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resift.ingest.retrying import Patience, patiently
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH
-from resift.plugin.cluster.copying import Copy, Points
+from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.client import error_reason
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.packed_vectors import sent_body
@@ -36,24 +36,17 @@ Hit = dict[str, Any]
 
 
 class Mirror:
-    """Makes the index ``to`` like ``source``, of which one is the ``copy`` of the other.
+    """Makes a ``copy`` like its index.
 
-    Documents keep their ids, their routing and, where that can be, their versions; nobody else writes to ``to``.
-    Vectors of ours are not copied. Raises EngineError for documents that ``to`` does not take, and EngineUnavailable
-    where the cluster does not come back.
+    Documents keep their ids and their routing, not their versions; nobody else writes to the copy. Vectors of ours are
+    not copied. Raises EngineError for documents that the copy does not take, and EngineUnavailable where the cluster
+    does not come back.
     """
 
-    def __init__(self, engine: OpenSearchEngine, copy: Copy, source: str, to: str, stop: Stop) -> None:
-        self.source, self.to, self.stop = source, to, stop
+    def __init__(self, engine: OpenSearchEngine, copy: Copy, stop: Stop) -> None:
+        self.source, self.to, self.stop = copy.of, copy.name, stop
         self._engine, self._cluster, self._copy = engine, copy.cluster, copy
         self._seen: dict[int, ShardState] = {}
-
-    def go_on_from(self, points: Points | None) -> None:
-        """Take all that was written to the source before these points for copied."""
-        states = self._engine.shard_states(self.source)
-        known = {int(shard): point for shard, point in (points or {}).items()}
-        if all(shard in known and known[shard][0] == state.history for shard, state in states.items()):
-            self._seen = {shard: ShardState(state.history, known[shard][1], 0) for shard, state in states.items()}
 
     def changes(self, progress: Progress = lambda done: None) -> int:
         """Copy what was written since the last time, at first everything; return how many documents were read."""
@@ -123,7 +116,7 @@ class Mirror:
     def _hits(self, shard: int, after: int | None = None) -> Iterator[Hit]:
         """Documents of a shard of the source, or those written ``after`` one, without vectors of ours."""
         query = {"match_all": {}} if after is None else {"range": {"_seq_no": {"gt": after}}}
-        body = sent_body({"query": query, "version": True, "seq_no_primary_term": True}, None)
+        body = sent_body({"query": query}, None)
         return scroll(self._engine.client, self.source, body, preference=f"_shards:{shard}")
 
     def _copied(self, hits: Iterator[Hit], progress: Progress) -> int:
@@ -132,7 +125,7 @@ class Mirror:
         first = next(hits, None)
         if first is None:
             return 0
-        self._copy.follow_mapping(self.source, self.to)
+        self._copy.follow_mapping()
         read = 0
         with BatchWriter(self._write, self._engine.writers, self.stop) as writer:
             for batch in batched(chain([first], hits), BATCH):
@@ -145,19 +138,9 @@ class Mirror:
         return read
 
     def _write(self, batch: Sequence[tuple[str, Hit, None]]) -> list[Rejection]:
-        """Write documents with their versions; return what was refused."""
-        refused = self._put(batch, exact=True)
-        # The version is less than one that the document had here before: it was deleted meanwhile, and made anew.
-        positions = [one.position for one in refused if one.status == 409]
-        again = self._put([batch[position] for position in positions], exact=False) if positions else []
-        others = [one for one in refused if one.status != 409]
-        return others + [Rejection(positions[one.position], one.id, one.status, one.reason) for one in again]
-
-    def _put(self, batch: Sequence[tuple[str, Hit, None]], exact: bool) -> list[Rejection]:
         lines = []
         for id, hit, _ in batch:
-            version = {"version": hit["_version"], "version_type": "external_gte"} if exact else {}
-            lines.append(json.dumps({"index": {"_id": id, **_routing(hit), **version}}))
+            lines.append(json.dumps({"index": {"_id": id, **_routing(hit)}}))
             try:
                 lines.append(json.dumps(hit["_source"], allow_nan=False))
             except ValueError as error:  # a number that is too large for a float, in a field that is not indexed
@@ -176,29 +159,18 @@ class Mirror:
 
 
 @contextmanager
-def blocked(copy: Copy, index: str) -> Iterator[None]:
-    """A block in which nobody writes to ``index``, and at whose end it can be written to again, however it ends."""
+def blocked(copy: Copy) -> Iterator[None]:
+    """A block in which nobody writes to the index, and at whose end it can be written to again, however it ends."""
     try:
-        copy.block(index)
+        copy.block()
         yield
     finally:
         unblock(copy)
 
 
-def unblock(copy: Copy) -> str | None:
-    """Let an index be written to again that a copy has blocked, however busy the cluster is; return its name."""
-    return patiently(copy.unblock, Patience(time.sleep))
-
-
-def points_of(engine: OpenSearchEngine, index: str) -> Points:
-    """The last writes of an index that nobody writes to now, as a copy records them."""
-    return {str(shard): [state.history, state.highest] for shard, state in engine.shard_states(index).items()}
-
-
-def is_written_since(engine: OpenSearchEngine, index: str, points: Points) -> bool:
-    """Whether anything was written to an index since these points."""
-    now = points_of(engine, index)
-    return any(shard not in points or points[shard][1] < point[1] for shard, point in now.items())
+def unblock(copy: Copy) -> None:
+    """Let the index be written to again, however busy the cluster is."""
+    patiently(copy.unblock, Patience(time.sleep))
 
 
 def _add(progress: Progress, before: int, done: int) -> None:

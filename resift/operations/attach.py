@@ -8,13 +8,11 @@ from typing import Any
 from resift.contracts.documents import check_name
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.operations.attaching import AttachPlan
-from resift.operations.copying import CopyPlan, ReturnPlan
+from resift.operations.copying import CopyPlan
 from resift.operations.detaching import DetachPlan
 from resift.operations.index_plan import Options
 from resift.operations.installing import open_cluster
 from resift.operations.searching import SearchPlan
-from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
@@ -97,16 +95,13 @@ def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[s
         raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
 
 
-def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = True) -> DetachPlan | ReturnPlan:
+def detach(url: str, index: str, *, model: str | None = None) -> DetachPlan:
     """Plan to undo :func:`attach`: our processor in search pipelines, settings, vectors, and what records them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. ``model`` is the folder or
-    hash of the only one whose vectors are removed. Where ``index`` is a copy, the aliases go back to what it is a copy
-    of and, with ``copy_back``, what was written to it since. Raises BadInput for what cannot be done.
+    hash of the only one whose vectors are removed. Raises BadInput for what cannot be done.
     """
-    engine = open_cluster(url)
-    copy = Copy.find(Cluster(engine), index) if model is None else None
-    return DetachPlan(engine, index, model) if copy is None else ReturnPlan(engine, copy, copy_back)
+    return DetachPlan(open_cluster(url), index, model)
 
 
 def _check_copy_options(to: str | None, aliases: Sequence[str], others: dict[str, Any]) -> None:

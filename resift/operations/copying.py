@@ -1,4 +1,4 @@
-"""How an index is copied into one with a graph, which takes its place behind an alias, and how that is taken back."""
+"""How an index is copied into one with a graph, which takes its place behind an alias."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError
 from resift.ingest.attaching import fill
-from resift.ingest.copying import Mirror, blocked, is_written_since, points_of, unblock
+from resift.ingest.copying import Mirror, blocked, unblock
 from resift.ingest.stopping import Stop
 from resift.operations.attaching import NOT_INSTALLED, AttachPlan
 from resift.operations.index_plan import Options
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.plugin.cluster.attachment import FINAL
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import Copy, check_aliases, check_templates
+from resift.plugin.cluster.copying import PIPELINES, Copy, check_aliases, check_templates
 from resift.plugin.cluster.index_pipelines import pipelines_of
 from resift.plugin.cluster.search_pipelines import NONE, SEARCH, all_pipelines, pipeline_name, rewriters
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -33,9 +33,10 @@ class CopyPlan(Plan):
         self.options, self.aliases = options, tuple(dict.fromkeys(aliases))
         self.copy = Copy.find(self.cluster, to)
         if self.copy is None and self.cluster.find(f"/{to}/_mapping"):
-            raise BadInput(f"index {to!r} exists, and is not a copy", value=to, expected="a name that is free")
+            message = f"index {to!r} exists, and is no copy that was interrupted"
+            raise BadInput(message, value=to, expected="a name that is free")
         # A block that an earlier run has left is taken off when this one begins.
-        self.attaching = AttachPlan(engine, name, options, self.copy.record.blocked if self.copy else None)
+        self.attaching = AttachPlan(engine, name, options, self.copy.of if self.copy else None)
         if self.attaching.model is not None:
             self.attaching.model.require_documents()
         if len(self.attaching.targets) > 1:
@@ -46,8 +47,8 @@ class CopyPlan(Plan):
         check_aliases(self.target, to, self.aliases)
         if self.copy is None:
             check_templates(self.target, to)
-        elif self.copy.record.uuid != self.target.settings["index.uuid"]:
-            message = f"{to!r} is a copy of {self.copy.record.of}, or of an earlier index of that name"
+        elif self.copy.uuid != self.target.settings["index.uuid"]:
+            message = f"{to!r} is a copy of {self.copy.of}, or of an earlier index of that name"
             raise BadInput(message, value=to, expected=f"another name, or resift drop {to} first")
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class CopyPlan(Plan):
             f"  texts       {', '.join(self.plan.entry.fields)}",
             f"  mapping     that of {index}, + the vectors with a graph (index.knn), which k-NN over all of it needs",
             "  settings    the same, pipelines and analysers among them",
-            f"  documents   {self.target.documents}, with ids, routing and versions, past pipelines; clients go on",
+            f"  documents   {self.target.documents}, with ids and routing, past pipelines; clients go on",
             f"  writes      then {_BLOCK} while the last changes are copied: a second or two on a cluster",
             "              that is not overloaded; let clients try again",
             f"  alias       {self._names}: from {index} to {new} at once, with filter and routing as they are",
@@ -78,29 +79,28 @@ class CopyPlan(Plan):
         if staying:
             lines.append(f"  alias       {staying}: stays with {index}, which changes no more; --alias moves it, too")
         lines.append(f"  clients     that use the name {index} go on there, and what they write is not copied any more")
-        return [*lines, f"  undo        resift detach {new}; {index} stays as it is"]
+        return [*lines, f"  undo        resift detach {new}, which goes on serving; {index} stays as it is"]
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         stop, started, index = stop or Stop(), time.perf_counter(), self.target.name
-        if self.copy is not None:
-            _take_off(self.copy, progress)
-            if self.copy.in_service:
-                names = ", ".join(self.copy.record.aliases)
-                lines = [f"{self.to} is what {names} stands for already: nothing to do"]
+        if (copy := self.copy) is not None:
+            if copy.blocked:
+                unblock(copy)
+                progress(Step(f"{index} can be written to again: an earlier run had left its block"))
+            if copy.is_in_service(self.aliases):
+                copy.finish()
+                lines = [f"{self.to} is what {self._names} stands for already: nothing to do"]
                 return Result(lines, index=index, copy=self.to, aliases=self.aliases, documents=None)
-            if (since := self.copy.record.since) and is_written_since(self.engine, self.to, since):
-                message = f"{self.to!r} is a copy that was written to, and may have what {index!r} has not"
-                raise BadInput(message, value=self.to, expected=f"another name, or resift drop {self.to} first")
             self.engine.drop(self.to)
         model = self.attaching.model or self.attaching.learned(progress, stop)
-        copy = Copy.create(self.target, self.to, self.aliases)
-        mirror = Mirror(self.engine, copy, index, self.to, stop)
+        copy = Copy.create(self.target, self.to)
+        mirror = Mirror(self.engine, copy, stop)
         mirror.changes(counting(progress, f"copying {index}", self.target.documents))
         mirror.catch_up()
         end_if(stop, f"interrupted: run it again, and it begins anew; resift drop {self.to} deletes the copy")
         attached = self._attached(model, progress, stop)
         pipelines = pipelines_of(self.cluster, self.to)
-        documents, blocked = _moved(self.engine, mirror, copy, copy.pipelines(self._defaults(pipelines)))
+        documents, refused = self._take_over(copy, mirror, self._defaults(pipelines))
         entry = self.engine.info(self.to).of(model)
         fill(self.engine, model, entry, Stop(), counting(progress, "encoding what was written meanwhile", documents))
         hints = [*attached.indices[0].hints]
@@ -112,7 +112,7 @@ class CopyPlan(Plan):
             copy=self.to,
             aliases=self.aliases,
             documents=documents,
-            blocked_seconds=blocked,
+            blocked_seconds=refused,
             model=model.hash,
             seconds=round(time.perf_counter() - started, 3),
             pipelines=pipelines,
@@ -120,12 +120,29 @@ class CopyPlan(Plan):
             in_order=attached.in_order and not hints,
             lines=[
                 f"{documents} documents are in {index} and {self.to}",
-                f"writes were refused for {blocked:.2f} s, and {self._names} stands for {self.to} now",
+                f"writes were refused for {refused:.2f} s, and {self._names} stands for {self.to} now",
                 *(f"  {hint}" for hint in hints),
                 f"{index} is as it was; clients that use that name go on there, and nothing is copied any more",
                 f"undo: resift detach {self.to}",
             ],
         )
+
+    def _take_over(self, copy: Copy, mirror: Mirror, settings: dict[str, Any]) -> tuple[int, float]:
+        """Have the copy serve; the number of its documents, and how many seconds writes were refused.
+
+        If it fails, nothing has changed.
+        """
+        started = time.perf_counter()
+        mirror.stop = Stop()  # at a signal it is done sooner than it would be undone
+        with blocked(copy):
+            documents = mirror.finish()
+            self.cluster.set_index(self.to, settings)
+            if not copy.is_blocked:
+                message = f"somebody let {copy.of} be written to while its last changes were copied"
+                raise EngineError(message, status=409, value=copy.of, expected="one run at a time")
+            copy.take_over(self.aliases)
+        copy.finish()
+        return documents, round(time.perf_counter() - started, 3)
 
     def _attached(self, model: Model, progress: Progress, stop: Stop) -> Result:
         """Attach the copy in place, with a graph, before anybody searches it."""
@@ -148,109 +165,11 @@ class CopyPlan(Plan):
         found = rewriters(self.cluster).get(self.target.settings.get(SEARCH, NONE))
         return found is not None and found.index == self.target.name
 
-    def _defaults(self, found: list[str]) -> dict[str, str]:
-        """The settings that make our pipelines the copy's own, where they are wanted."""
-        is_encoded = self.target.settings.get(FINAL) == pipeline_name(self.target.name)
-        ours = {FINAL: ("ingest", is_encoded), SEARCH: ("search", self._is_rewritten)}
-        wanted = [
-            setting
-            for setting, (kind, is_used) in ours.items()
-            if kind in found and (self.options.default_pipelines or is_used)
-        ]
-        return dict.fromkeys(wanted, pipeline_name(self.to))
-
-
-class ReturnPlan(Plan):
-    """What detaching a copy that is in service is about to do: the aliases go back to its index.
-
-    What was written to the copy since goes there first, unless ``copy_back`` is false. Raises BadInput for what cannot
-    be done.
-    """
-
-    def __init__(self, engine: OpenSearchEngine, copy: Copy, copy_back: bool) -> None:
-        self.engine, self.copy, self.copy_back = engine, copy, copy_back
-        record, self.index = copy.record, copy.record.of
-        self._names = ", ".join(record.aliases)
-        self.question = f"Move {self._names} back to {self.index}?"
-        found = copy.cluster.find(f"/{self.index}/_settings", self.index)
-        if found is None or copy.settings(self.index)["index.uuid"] != record.uuid:
-            message = f"the index {self.index!r} that {copy.name} is a copy of is not there any more"
-            raise BadInput(message, value=copy.name, expected="nothing: the copy is what there is")
-        if not copy.in_service:
-            message = f"{copy.name!r} is a copy of {self.index!r} that {', '.join(record.aliases)} does not stand for"
-            raise BadInput(message, value=copy.name, expected=f"resift drop {copy.name} deletes it")
-        # What was written to the index by its own name cannot be told from what has been deleted in the copy.
-        if copy_back and record.returning is None and is_written_since(engine, self.index, record.left or {}):
-            message = f"{self.index!r} was written to by its own name since {copy.name} took its place"
-            expected = f"--no-copy-back, with which what was written to {copy.name} since stays there alone"
-            raise BadInput(message, value=self.index, expected=expected)
-
-    def lines(self) -> list[str]:
-        name = self.copy.name
-        kept = f"stays in {name} alone (--no-copy-back)"
-        lines = [
-            f"{name} is a copy of {self.index}:",
-            f"  alias       {self._names}: from {name} to {self.index} at once",
-            f"  documents   what was written to {name} since {'is copied back first' if self.copy_back else kept}",
-        ]
-        if self.copy_back:
-            lines.append(f"  writes      {_BLOCK} while the last changes are copied; let clients try again")
-        return [*lines, f"  {name} stays as it is then; resift drop {name} deletes it"]
-
-    def to_dict(self) -> dict[str, Any]:
-        aliases = self.copy.record.aliases
-        return {"copy": self.copy.name, "index": self.index, "aliases": aliases, "copy_back": self.copy_back}
-
-    def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
-        copy, index, stop = self.copy, self.index, stop or Stop()
-        _take_off(copy, progress)
-        if not self.copy_back:
-            copy.change_settings(index, copy.record.returning or {})
-            copy.move_aliases(copy.name, index)
-            copy.write(returning=None)
-            return self._result(None, 0.0)
-        if copy.record.returning is None:
-            copy.write(returning={FINAL: copy.settings(index).get(FINAL)})
-        if copy.settings(index).get(FINAL, NONE) != NONE:
-            copy.change_settings(index, {FINAL: NONE})  # they went through it on their way into the copy
-        mirror = Mirror(self.engine, copy, copy.name, index, stop)
-        mirror.go_on_from(copy.record.since)
-        mirror.catch_up()
-        end_if(stop, "interrupted: run it again, and it goes on")
-        documents, seconds = _moved(self.engine, mirror, copy, copy.record.returning or {})
-        return self._result(documents, seconds)
-
-    def _result(self, documents: int | None, seconds: float) -> Result:
-        index, name = self.index, self.copy.name
-        lines = [f"{self._names} stands for {index} again; writes were refused for {seconds:.2f} s"]
-        if documents is not None:
-            lines.insert(0, f"{documents} documents are in {name} and {index}")
-            if self.engine.info(index).model is not None:
-                lines.append(f"what was copied back has no vectors there: resift verify {index} --repair")
-        lines.append(f"{name} is left: resift drop {name} deletes it")
-        aliases = self.copy.record.aliases
-        return Result(lines, copy=name, index=index, aliases=aliases, documents=documents, blocked_seconds=seconds)
-
-
-def _moved(engine: OpenSearchEngine, mirror: Mirror, copy: Copy, settings: dict[str, Any]) -> tuple[int, float]:
-    """Make both indices alike, change ``settings`` of the one that is to serve, and move the aliases to it.
-
-    Returns the number of documents, and how many seconds writes were refused. If it fails, nothing was moved.
-    """
-    started = time.perf_counter()
-    mirror.stop = Stop()  # at a signal it is done sooner than it would be undone
-    with blocked(copy, mirror.source):
-        documents = mirror.finish()
-        copy.change_settings(mirror.to, settings)
-        since, left = points_of(engine, copy.name), points_of(engine, copy.record.of)
-        if not copy.is_blocked(mirror.source):
-            message = f"somebody let {mirror.source} be written to while its last changes were copied"
-            raise EngineError(message, status=409, value=mirror.source, expected="one run at a time")
-        copy.write(since=since, left=left, returning=None)
-        copy.move_aliases(mirror.source, mirror.to)
-    return documents, round(time.perf_counter() - started, 3)
-
-
-def _take_off(copy: Copy, progress: Progress) -> None:
-    if (index := unblock(copy)) is not None:
-        progress(Step(f"{index} can be written to again: an earlier run had left its block"))
+    def _defaults(self, made: Sequence[str]) -> dict[str, str | None]:
+        """The pipelines that the copy is to have: those of the index, and in place of ours, or of none, its own."""
+        values, always = {name: self.target.settings.get(name) for name in PIPELINES}, self.options.default_pipelines
+        for name, kind, is_used in ((FINAL, "ingest", False), (SEARCH, "search", self._is_rewritten)):
+            is_free = values[name] in (None, NONE) or kind == "search"
+            if is_used or values[name] == pipeline_name(self.target.name) or (always and is_free):
+                values[name] = pipeline_name(self.to) if kind in made else None
+        return values

@@ -1,13 +1,13 @@
-"""A copy of an index under another name, and the aliases that are moved between the two.
+"""A copy of an index under another name, which takes over its aliases.
 
-The copy records in the ``_meta`` of its mapping what it is a copy of, and which index may not be written to just now
-because of it: whoever begins again after a kill takes that block off.
+Until it has, it records in the ``_meta`` of its mapping what it is a copy of, and whether that may not be written to
+just now because of it: whoever begins again after a kill takes that block off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +16,7 @@ from resift.contracts.query_dsl import is_ours
 from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.search_pipelines import NONE, SEARCH, pipeline_name
+from resift.plugin.cluster.search_pipelines import NONE, SEARCH
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
 _META, _BLOCK = "resift_copy", "index.blocks.write"
@@ -33,133 +33,91 @@ _OWN = (
     "index.history.",
 )
 _DERIVED = "index.knn.derived_source.enabled"
-Points = dict[str, list[Any]]  # of each shard its history, and the last of its writes that is meant
 
 
-@dataclass(frozen=True)
-class CopyRecord:
-    """What a copy records about itself.
+@dataclass
+class Copy:
+    """The index ``name``, which becomes a copy of the index ``of``, by its ``uuid``; ``blocked``: whether that one's
+    writes are refused just now."""
 
-    ``of`` is the index that it is a copy of, ``uuid`` that index's own, and ``aliases`` are those that are moved.
-    ``blocked`` is the index whose writes are refused just now, if one is. When the aliases are moved: how far the
-    writes of the copy (``since``) and of the index (``left``) are. On the way back ``returning`` holds the settings of
-    the index that are changed meanwhile, with their values before.
-    """
-
+    cluster: Cluster
+    name: str
     of: str
     uuid: str
-    aliases: tuple[str, ...]
-    blocked: str | None = None
-    since: Points | None = None
-    left: Points | None = None
-    returning: dict[str, Any] | None = None
-
-    def meta(self) -> dict[str, Any]:
-        """The record as it is written."""
-        return {**asdict(self), "aliases": list(self.aliases)}
-
-
-class Copy:
-    """The index ``name``, which is or becomes a copy."""
-
-    def __init__(self, cluster: Cluster, name: str, record: CopyRecord) -> None:
-        self.cluster, self.name, self.record = cluster, name, record
+    blocked: bool = False
 
     @classmethod
     def find(cls, cluster: Cluster, name: str) -> Copy | None:
-        """The copy that a name or an alias stands for; None if that is no copy, or several indices."""
-        found = cluster.find(f"/{quote(name, safe='')}/_mapping") or {}
-        for own, entry in found.items():
-            record = entry["mappings"].get("_meta", {}).get(_META)
-            if record is not None and len(found) == 1:
-                return cls(cluster, own, CopyRecord(**{**record, "aliases": tuple(record["aliases"])}))
-        return None
+        """The copy of this name that has not taken over yet; None if there is none."""
+        found = cluster.find(f"/{quote(name, safe='')}/_mapping", name) or {}
+        record = found.get("mappings", {}).get("_meta", {}).get(_META)
+        return record and cls(cluster, name, record["of"], record["uuid"], bool(record["blocked"]))
 
     @classmethod
-    def create(cls, target: Target, name: str, aliases: Sequence[str]) -> Copy:
+    def create(cls, target: Target, name: str) -> Copy:
         """Make the copy of an index, without documents and vectors of ours; vectors have graphs in it."""
-        record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
+        copy = cls(target.cluster, name, target.name, target.settings["index.uuid"])
         there = target.mapping.get("properties", {})
         kept = {name: _copied(field, target.has_graph) for name, field in there.items() if not is_ours(name)}
         others = {key: value for key, value in target.mapping.get("_meta", {}).items() if key not in ("resift", _META)}
-        mapping = {**target.mapping, "properties": kept, "_meta": {**others, _META: record.meta()}}
+        mapping = {**target.mapping, "properties": kept, "_meta": {**others, **copy._record()}}
         body = {"settings": _settings(target), "mappings": mapping}
         target.cluster.request("PUT", f"/{quote(check_name(name), safe='')}", body)
-        return cls(target.cluster, name, record)
+        return copy
 
-    def write(self, **changes: Any) -> None:
-        """Change what the copy records about itself."""
-        self.record = replace(self.record, **changes)
+    def _record(self) -> dict[str, Any]:
+        return {_META: {"of": self.of, "uuid": self.uuid, "blocked": self.blocked}}
+
+    def _write(self, record: Mapping[str, Any]) -> None:
         path = f"/{quote(self.name, safe='')}/_mapping"
         now = self.cluster.request("GET", path)[self.name]["mappings"].get("_meta", {})
-        self.cluster.request("PUT", path, {"_meta": {**now, _META: self.record.meta()}})
+        others = {name: value for name, value in now.items() if name != _META}
+        self.cluster.request("PUT", path, {"_meta": {**others, **record}})
 
-    def follow_mapping(self, source: str, to: str) -> None:
-        """Map in ``to`` what ``source`` maps, as it does there, and not as OpenSearch would guess from documents."""
-        mapping = self.cluster.request("GET", f"/{quote(source, safe='')}/_mapping")[source]["mappings"]
+    def follow_mapping(self) -> None:
+        """Map what the index maps, as it does there, and not as OpenSearch would guess from documents."""
+        mapping = self.cluster.request("GET", f"/{quote(self.of, safe='')}/_mapping")[self.of]["mappings"]
         properties = _without_vectors(mapping.get("properties", {}))
-        self.cluster.request("PUT", f"/{quote(to, safe='')}/_mapping", {"properties": properties})
+        self.cluster.request("PUT", f"/{quote(self.name, safe='')}/_mapping", {"properties": properties})
 
-    def settings(self, index: str) -> Mapping[str, Any]:
-        """The settings of an index by their flat names."""
-        return self.cluster.index_settings(index)[index]
-
-    def change_settings(self, index: str, values: Mapping[str, Any]) -> None:
-        """Change those settings of an index that are other ones; None unsets one."""
-        now = self.settings(index)
-        changed = {name: value for name, value in values.items() if now.get(name) != value}
-        if changed:
-            self.cluster.set_index(index, changed)
-
-    def block(self, index: str) -> None:
-        """Have writes to an index refused; those under way are done when this returns."""
-        self.write(blocked=index)
-        self.cluster.request("PUT", f"/{quote(index, safe='')}/_block/write")
-
-    def is_blocked(self, index: str) -> bool:
-        """Whether writes to an index are refused."""
-        return bool(self.settings(index).get(_BLOCK) == "true")
-
-    def unblock(self) -> str | None:
-        """Take off the block that the record says there is, if one; return the index that it was on."""
-        index = self.record.blocked
-        if index is not None:
-            if self.cluster.find(f"/{quote(index, safe='')}/_mapping"):
-                self.change_settings(index, {_BLOCK: None})
-            self.write(blocked=None)
-        return index
+    def block(self) -> None:
+        """Have writes to the index refused; those under way are done when this returns."""
+        self.blocked = True
+        self._write(self._record())
+        self.cluster.request("PUT", f"/{quote(self.of, safe='')}/_block/write")
 
     @property
-    def in_service(self) -> bool:
-        """Whether the aliases were moved to the copy."""
-        return all(name in self.cluster.aliases(self.name) for name in self.record.aliases)
+    def is_blocked(self) -> bool:
+        """Whether writes to the index are refused."""
+        return bool(self.cluster.index_settings(self.of)[self.of].get(_BLOCK) == "true")
 
-    def move_aliases(self, source: str, to: str) -> None:
-        """Move the aliases from one index to the other at once, each as it is; those that are not there are made."""
-        found = self.cluster.aliases(source)
+    def unblock(self) -> None:
+        """Let the index be written to again."""
+        self.cluster.set_index(self.of, {_BLOCK: None})
+        self.blocked = False
+        self._write(self._record())
+
+    def is_in_service(self, aliases: Sequence[str]) -> bool:
+        """Whether the aliases were moved to the copy."""
+        return {*aliases} <= {*self.cluster.aliases(self.name)}
+
+    def take_over(self, aliases: Sequence[str]) -> None:
+        """Move the aliases to the copy at once, each as it is; those that are not there are made."""
+        found = self.cluster.aliases(self.of)
         actions: list[dict[str, Any]] = []
-        for name in self.record.aliases:
+        for name in aliases:
             if name in found:
-                actions.append({"remove": {"index": source, "alias": name, "must_exist": True}})
-            actions.append({"add": {"index": to, "alias": name, **found.get(name, {})}})
+                actions.append({"remove": {"index": self.of, "alias": name, "must_exist": True}})
+            actions.append({"add": {"index": self.name, "alias": name, **found.get(name, {})}})
         self.cluster.request("POST", "/_aliases", {"actions": actions})
 
-    def pipelines(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """The pipelines that the copy is to have: those of the index, ours under its own name, and the ``wanted``."""
-        settings = self.settings(self.record.of)
-        values: dict[str, Any] = {name: settings.get(name) for name in PIPELINES}
-        for name, value in values.items():
-            if value == pipeline_name(self.record.of):
-                values[name] = wanted.get(name)
-            elif value in (None, NONE) or name == SEARCH:  # ours has what is in that of the index
-                values[name] = wanted.get(name, value)
-        return values
+    def finish(self) -> None:
+        """Forget that it was a copy: from now on it is an index as any other."""
+        self._write({})
 
 
 def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
     """Raise BadInput for aliases that cannot be moved from an index to its copy ``name``."""
-    if name == target.name:
-        raise BadInput(f"{name!r} is the index itself", value=name, expected="the name of a new index")
     if target.name.startswith(".ds-"):
         message = f"{target.name} is a backing index of a data stream, which no alias can replace"
         raise BadInput(message, value=target.name, expected="an index; resift attach --vectors works in place there")
@@ -179,8 +137,7 @@ def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
 
 
 def check_templates(target: Target, name: str) -> None:
-    """Raise BadInput where an index template would give the copy what the index has not: fields, settings, or aliases,
-    which clients would find it by."""
+    """Raise BadInput where an index template would give the copy other fields, or aliases that clients find it by."""
     path = f"/_index_template/_simulate_index/{quote(check_name(name), safe='')}"
     try:
         found = target.cluster.request("POST", path).get("template", {})
@@ -188,19 +145,9 @@ def check_templates(target: Target, name: str) -> None:
         if error.status == 400:  # no such name
             raise BadInput(error.message, value=name, expected="a name for a new index") from error
         raise
-    given = [*_flat(found.get("aliases", {})), *_flat(found.get("mappings", {}))]
-    if given := given or [one for one in _flat(found.get("settings", {})) if one not in target.settings]:
-        message = f"an index template gives an index of the name {name!r} {given[0]}"
+    if given := {**found.get("aliases", {}), **found.get("mappings", {})}:
+        message = f"an index template gives an index of the name {name!r} {', '.join(given)}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
-
-
-def _flat(values: Mapping[str, Any], path: str = "") -> list[str]:
-    """The names of all values, with dots; of an empty object its own."""
-    if not values:
-        return [path.removesuffix(".")] if path else []
-    inner = [_flat(one, f"{path}{name}.") for name, one in values.items() if isinstance(one, Mapping)]
-    plain = [f"{path}{name}" for name, one in values.items() if not isinstance(one, Mapping)]
-    return [*plain, *(name for names in inner for name in names)]
 
 
 def _without_vectors(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class IndexRecord:
         """The record in the ``_meta`` of an index; an empty one if there is none."""
         ours: Mapping[str, Any] = meta.get("resift") or {}
         info, attached = IndexInfo.read(index, ours), ours.get("attached")
+        if ours and attached is None and "resift_copy" in meta:  # a copy that an earlier version has made
+            attached = {"fields": [info.vector_field]}
         details: Mapping[str, Any] = attached or {}
         filling = IndexInfo.read(index, details["filling"]) if details.get("filling") else None
         current = None if info.model is None else replace(info, others=())
