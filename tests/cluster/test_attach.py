@@ -155,6 +155,7 @@ def scores(index: Index, model: Model) -> dict[str, float]:
     return {hit["_id"]: hit["_score"] for hit in hits}
 
 
+@pytest.mark.since(3, "2.19.1 lets no knn_vector join an index without index.knn, and versions before refused it there")
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     shop: Index, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch, is_interrupted: bool
@@ -183,6 +184,7 @@ def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
     assert shop.documents() == documents
 
 
+@pytest.mark.since(3, "2.19.1 lets no knn_vector join an index without index.knn, and versions before refused it there")
 def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_replaced(
     shop: Index, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
