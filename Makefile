@@ -53,6 +53,7 @@ papers: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/compact_vectors.py --collections ""
 
 bench-quick: .venv/dev
 	$(BIN)/python benchmarks/speed.py --quick --floors $(FLOORS)

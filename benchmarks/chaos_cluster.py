@@ -17,7 +17,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import node
-from attached_index import attachable
 from served_reranker import Reranker
 
 from resift import Model, load_model
@@ -147,7 +146,7 @@ def _create(cluster: Cluster) -> None:
     indices = cluster.engine.client.indices
     texts = {"properties": {name: {"type": "text", "analyzer": "english"} for name in FIELDS}}
     for index in (INDEX, TWIN, LATER):
-        indices.create(index=index, body={"settings": {**SHARDS, **attachable(cluster.engine)}, "mappings": texts})
+        indices.create(index=index, body={"settings": SHARDS, "mappings": texts})
     notes = {"number_of_shards": 1, "auto_expand_replicas": "0-1"}
     indices.create(index=TWIN_SESSIONS, body={"settings": notes})
 

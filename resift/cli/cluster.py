@@ -158,6 +158,9 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 )
 @click.option("--no-adapt", is_flag=True, help="Learn nothing from the documents: use the packaged model.")
 @click.option(
+    "--graph", is_flag=True, help="Vectors with a graph, for k-NN over the whole index; INDEX needs index.knn."
+)
+@click.option(
     "--field", metavar="NAME", help="A knn_vector field of the index that already holds the vectors of --model."
 )
 @click.option(
@@ -175,7 +178,7 @@ def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
 @click.option(
     "--copy-to",
     metavar="NEW",
-    help="Copy INDEX into a new index whose vectors have a graph, and put that in its place behind --alias.",
+    help="Copy INDEX, which has no index.knn, into one with a graph, and put that in its place behind --alias.",
 )
 @click.option(
     "--alias", "aliases", metavar="NAME", multiple=True, help="With --copy-to: the name that clients use for INDEX."
@@ -220,22 +223,17 @@ def attach(
 @click.command(epilog="Example: resift detach products --dry-run")
 @click.argument("index")
 @click.option("--model", metavar="DIR|HASH", help="Remove only the vectors of this model.")
-@click.option("--no-copy-back", is_flag=True, help="For a copy: do not copy back what was written to it.")
 @dry_run_option
 @yes_option
 @cluster_option
 @json_option
-def detach(
-    index: str, model: str | None, no_copy_back: bool, url: str, dry_run: bool, yes: bool, as_json: bool
-) -> None:
+def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Undo resift attach: our processor in search pipelines, settings, vectors and what INDEX records of them.
 
-    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. Where INDEX is a copy that
-    attach --copy-to has made, the aliases go back to what it is a copy of, and what was written to it since is copied
-    back.
+    OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty.
 
     The exit status is 3 if documents kept their vectors.
     """
     from resift.operations.attach import detach as plan_detach
 
-    carry_out(plan_detach(url, index, model=model, copy_back=not no_copy_back), dry_run, yes, as_json)
+    carry_out(plan_detach(url, index, model=model), dry_run, yes, as_json)

@@ -167,7 +167,7 @@ class IndexInfo:
             raise ModelMismatch(
                 f"{name!r} names indices of different models, {first.name!r} and {other.name!r}",
                 value=other.name,
-                expected="one model's indices",
+                expected="one model's indices, attached alike",
             )
         return replace(common[0], others=tuple(common[1:]), mapped=_agreed([info.mapped for info in infos]))
 

@@ -11,6 +11,7 @@ from resift.errors import BadInput
 
 Body = dict[str, Any]  # a search body, or a clause of one
 VECTOR_FIELD = "resift_vector"  # where nothing says otherwise
+COMPACT_FIELD = f"{VECTOR_FIELD}_int8"  # where attaching puts one (resift.vectors.compact)
 CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier version of Resift wrote
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
@@ -215,6 +216,11 @@ def without_vector(spec: Any) -> Any:
 def is_ours(field: str) -> bool:
     """Whether a field holds what belongs to a vector of ours: other models' vectors are in ``resift_vector_HASH``."""
     return field in HIDDEN or bool(_VECTOR.fullmatch(field))
+
+
+def is_compact(field: str) -> bool:
+    """Whether a field is one of vectors in a byte a number: each model has one, as it has of other vectors."""
+    return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 
 def names_vector(spec: Any) -> bool:

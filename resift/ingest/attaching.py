@@ -11,19 +11,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from resift.arrays import batched
 from resift.contracts.documents import IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.encoders.model import Model
-from resift.ingest.retrying import ATTEMPTS
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.scanning import scroll
 
-_PAGE, _BATCH = 3000, 500
+_BATCH, _PASSES = 500, 20
 _WRITERS = 3
 _REMOVE = "for (String name : params.fields) { ctx._source.remove(name); }"
 
@@ -76,26 +75,28 @@ def empty(cluster: Cluster, index: str, fields: Sequence[str], stop: Stop, progr
     By updates of single documents, not ``_update_by_query``: that would have the index's ingest pipelines run, ours and
     the user's. Raises EngineUnavailable where the cluster does not come back.
     """
-    report, idle, path = Written(), 0, f"/{quote(index, safe='')}"
+    report = Written()
     script = json.dumps({"script": {"lang": "painless", "source": _REMOVE, "params": {"fields": list(fields)}}})
+    having = {"bool": {"should": [{"exists": {"field": name}} for name in fields], "minimum_should_match": 1}}
 
     def send(batch: Sequence[tuple[str, dict[str, Any], None]]) -> list[Rejection]:
         lines = [line for _, action, _ in batch for line in (json.dumps({"update": action}), script)]
         return cluster.engine.bulk_lines([id for id, _, _ in batch], index, lines, "update")
 
-    while fields and not stop.requested and idle < ATTEMPTS:
-        cluster.request("POST", f"{path}/_refresh")
-        hits, report.left = _holders(cluster, path, fields, [one.id for one in report.refused])
-        if not hits:
-            break
+    for _ in range(_PASSES if fields else 0):
+        cluster.engine.refresh(index)
+        hits = scroll(cluster.engine.client, index, {"query": having, "_source": False, "seq_no_primary_term": True})
         with BatchWriter(send, _WRITERS, stop) as writer:
             for batch in batched(hits, _BATCH):
                 writer.put([(hit["_id"], _as_read(hit), None) for hit in batch])
+                progress(report.documents + writer.written)
+                if stop.requested:
+                    break
         report.documents += writer.written
-        report.refused += writer.refused
-        # Where none was written, clients have changed all of them since they were read, and they come again.
-        idle = 0 if writer.written else idle + 1
-        progress(report.documents)
+        # what clients have changed since it was read comes again
+        report.refused, report.left = writer.refused, len(writer.changed)
+        if stop.requested or not report.left:
+            break
     return report
 
 
@@ -103,14 +104,3 @@ def _as_read(hit: dict[str, Any]) -> dict[str, Any]:
     """The head of an update of a document that is to be as it was read."""
     routed = {"routing": hit["_routing"]} if "_routing" in hit else {}
     return {"_id": hit["_id"], "if_seq_no": hit["_seq_no"], "if_primary_term": hit["_primary_term"], **routed}
-
-
-def _holders(
-    cluster: Cluster, path: str, fields: Sequence[str], without: Sequence[str]
-) -> tuple[list[dict[str, Any]], int]:
-    """Some of the documents that have one of the ``fields``, and how many there are."""
-    having = [{"exists": {"field": name}} for name in fields]
-    query = {"bool": {"should": having, "must_not": [{"ids": {"values": list(without)}}], "minimum_should_match": 1}}
-    body = {"query": query, "size": _PAGE, "_source": False, "seq_no_primary_term": True, "sort": ["_doc"]}
-    answer = cluster.request("POST", f"{path}/_search", {**body, "search_pipeline": "_none", "track_total_hits": True})
-    return answer["hits"]["hits"], answer["hits"]["total"]["value"]

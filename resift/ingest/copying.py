@@ -1,13 +1,13 @@
-"""One index made like another one that clients write to, until both are alike and their alias can be moved.
+"""A copy made like an index that clients write to, until both are alike and it can take over.
 
-Nothing is kept of what was done: documents are compared, and whoever begins again after a kill does the rest.
+Each write of a shard has a number, so what was written since documents were read is read again. Nothing is kept of what
+was done: whoever begins again after a kill makes another copy.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,142 +15,49 @@ from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
-
-from resift.arrays import Floats, batched
-from resift.contracts.documents import Document, Rejection
-from resift.contracts.query_dsl import VECTOR_FIELD, document_text
-from resift.encoders.model import Model
+from resift.arrays import batched
+from resift.contracts.documents import Rejection
 from resift.errors import EngineError, EngineUnavailable
 from resift.ingest.retrying import Patience, patiently
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
-from resift.ingest.verify import BATCH, is_right
-from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import Copy, Points
+from resift.ingest.verify import BATCH
+from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.client import error_reason
-from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
+from resift.plugin.opensearch.packed_vectors import sent_body
 from resift.plugin.opensearch.scanning import ShardState, scroll
 
 SMALL = 1000  # documents that may have been written since the round before when the last one begins
 _ROUNDS = 10
 _IDS = 5000  # documents of which the ids alone are read together
-_STEP = 5000  # numbers that are counted together
 Progress = Callable[[int], None]  # is told how many documents are done
 Hit = dict[str, Any]
 
 
-class Census:
-    """Which documents an index had when it was read, by shard and number, and which of them it has no longer.
-
-    Each write of a shard has a number of its own (``_seq_no``), and a document that was written again has another one.
-    So the numbers that have vanished are those of documents that were written again or deleted.
-    """
-
-    def __init__(self, cluster: Cluster, index: str) -> None:
-        self._cluster, self._index = cluster, index
-        self._numbers: dict[int, array[int]] = {}
-        self._documents: dict[int, list[str | tuple[str, str]]] = {}  # ids, and routing where a document has one
-
-    def note(self, shard: int, hit: dict[str, Any]) -> None:
-        """Remember a document that was read with its number."""
-        self._numbers.setdefault(shard, array("q")).append(hit["_seq_no"])
-        key = (hit["_id"], hit["_routing"]) if "_routing" in hit else hit["_id"]
-        self._documents.setdefault(shard, []).append(key)
-
-    def vanished(self) -> Iterator[dict[str, Any]]:
-        """The documents, as hits of a search, that were written again or deleted since they were noted."""
-        for shard, noted in self._numbers.items():
-            numbers = np.frombuffer(noted, np.int64)
-            steps, counts = np.unique(np.unique(numbers) // _STEP, return_counts=True)
-            now = self._counts(shard)
-            for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
-                if now.get(step, 0) != count:
-                    yield from self._missing(shard, step, numbers)
-
-    def _counts(self, shard: int) -> dict[int, int]:
-        """How many documents of a shard have numbers of each step."""
-        histogram = {"field": "_seq_no", "interval": _STEP, "min_doc_count": 1}
-        body = {"size": 0, "track_total_hits": False, "aggs": {"steps": {"histogram": histogram}}}
-        path = f"/{quote(self._index, safe='')}/_search"
-        whole = {"preference": f"_shards:{shard}", "allow_partial_search_results": "false"}
-        answer = self._cluster.request("POST", path, {**body, "search_pipeline": "_none"}, **whole)
-        buckets = answer["aggregations"]["steps"]["buckets"]
-        return {int(bucket["key"]) // _STEP: bucket["doc_count"] for bucket in buckets}
-
-    def _missing(self, shard: int, step: int, numbers: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
-        within = {"range": {"_seq_no": {"gte": step * _STEP, "lt": (step + 1) * _STEP}}}
-        body = {"query": within, "_source": False, "seq_no_primary_term": True, "size": _STEP}
-        preference = f"_shards:{shard}"
-        hits = scroll(self._cluster.engine.client, self._index, body, preference=preference)
-        live = [hit["_seq_no"] for hit in hits]
-        noted = np.flatnonzero(numbers // _STEP == step)
-        for place in noted[~np.isin(numbers[noted], live)].tolist():
-            key = self._documents[shard][place]
-            yield {"_id": key} if isinstance(key, str) else {"_id": key[0], "_routing": key[1]}
-
-
 class Mirror:
-    """Makes the index ``to`` like ``source``, of which one is the ``copy`` of the other.
+    """Makes a ``copy`` like its index.
 
-    Documents keep their ids, their routing and, where that can be, their versions; ``to`` is written to by nobody else.
-    With a ``model`` each gets the vector of its text ``fields``. Vectors of ours are not copied. Raises EngineError for
-    documents that ``to`` does not take, and EngineUnavailable where the cluster does not come back.
+    Documents keep their ids and their routing, not their versions; nobody else writes to the copy. Vectors of ours are
+    not copied. Raises EngineError for documents that the copy does not take, and EngineUnavailable where the cluster
+    does not come back.
     """
 
-    def __init__(
-        self,
-        engine: OpenSearchEngine,
-        copy: Copy,
-        source: str,
-        to: str,
-        stop: Stop,
-        model: Model | None = None,
-        fields: Sequence[str] = (),
-    ) -> None:
-        self.source, self.to, self.stop = source, to, stop
+    def __init__(self, engine: OpenSearchEngine, copy: Copy, stop: Stop) -> None:
+        self.source, self.to, self.stop = copy.of, copy.name, stop
         self._engine, self._cluster, self._copy = engine, copy.cluster, copy
-        self._model, self._fields = model, tuple(fields)
         self._seen: dict[int, ShardState] = {}
-        self._census = Census(self._cluster, source)
 
-    def go_on_from(self, points: Points | None) -> None:
-        """Take all that was written to the source before these points for copied."""
-        states = self._engine.shard_states(self.source)
-        known = {int(shard): point for shard, point in (points or {}).items()}
-        if all(shard in known and known[shard][0] == state.history for shard, state in states.items()):
-            self._seen = {shard: ShardState(state.history, known[shard][1], 0) for shard, state in states.items()}
-
-    def everything(self, compare: bool, progress: Progress) -> int:
-        """Copy all documents; with ``compare`` those that are not alike. Return how many were written."""
+    def changes(self, progress: Progress = lambda done: None) -> int:
+        """Copy what was written since the last time, at first everything; return how many documents were read."""
         states = self._engine.shard_states(self.source)  # before anything is read: what comes later is read again
-        for index in (self.source, self.to):
-            self._engine.refresh(index)
-        self._census = Census(self._cluster, self.source)
-        read = written = 0
-        for shard in states:
-            done, more = self._copied(self._hits(shard), compare, partial(_add, progress, read))
-            read, written = read + done, written + more
-        if not self.stop.requested:
-            self._seen = states
-        return written
-
-    def changes(self) -> int:
-        """Copy what was written since all was read before; return how many documents were read for that."""
-        states = self._engine.shard_states(self.source)
-        if any(shard not in self._seen or self._seen[shard].history != now.history for shard, now in states.items()):
-            return self.everything(True, lambda done: None)
-        behind = {
-            shard: self._seen[shard].settled for shard, now in states.items() if now.highest > self._seen[shard].settled
-        }
-        for index in (self.source, self.to) if behind else ():
-            self._engine.refresh(index)
         read = 0
-        for shard, after in behind.items():
-            read += self._copied(self._hits(shard, after), True, lambda done: None)[0]
+        for shard, now in states.items():
+            seen = self._seen.get(shard)
+            after = seen.settled if seen and seen.history == now.history else None
+            if after is None or now.highest > after:
+                self._engine.refresh(self.source)
+                read += self._copied(self._hits(shard, after), partial(_add, progress, read))
         if not self.stop.requested:
             self._seen = states
         return read
@@ -168,14 +75,13 @@ class Mirror:
         Raises EngineError where they are not alike then.
         """
         self.changes()
-        for remove in (lambda: self._remove(self._census.vanished()), self.remove_gone, None):
-            there, copied = self._count(self.source), self._count(self.to)
-            if there == copied:
-                return there
-            if remove:
-                remove()
-        message = f"{self.source} has {there} documents, and {self.to} {copied}"
-        raise EngineError(message, status=409, value=copied, expected="that nobody writes to the copy")
+        there = self._count(self.source)
+        if there != self._count(self.to):  # all that the source has is there, and what it has no longer
+            self.remove_gone()
+        if there != (copied := self._count(self.to)):
+            message = f"{self.source} has {there} documents, and {self.to} {copied}"
+            raise EngineError(message, status=409, value=copied, expected="that nobody writes to the copy")
+        return there
 
     def _count(self, index: str) -> int:
         self._engine.refresh(index)
@@ -184,9 +90,7 @@ class Mirror:
     def remove_gone(self) -> None:
         """Delete the documents that the source has no longer."""
         self._engine.refresh(self.to)
-        self._remove(scroll(self._engine.client, self.to, {"_source": False, "size": _IDS}))
-
-    def _remove(self, hits: Iterator[Hit]) -> None:
+        hits = scroll(self._engine.client, self.to, {"_source": False, "size": _IDS})
         with BatchWriter(self._delete, self._engine.writers, self.stop) as writer:
             for batch in batched(hits, _IDS):
                 asked = [{"_id": hit["_id"], **_routing(hit)} for hit in batch]
@@ -212,75 +116,33 @@ class Mirror:
     def _hits(self, shard: int, after: int | None = None) -> Iterator[Hit]:
         """Documents of a shard of the source, or those written ``after`` one, without vectors of ours."""
         query = {"match_all": {}} if after is None else {"range": {"_seq_no": {"gt": after}}}
-        body = sent_body({"query": query, "version": True, "seq_no_primary_term": True}, None)
-        for hit in scroll(self._engine.client, self.source, body, preference=f"_shards:{shard}"):
-            self._census.note(shard, hit)
-            yield hit
+        body = sent_body({"query": query}, None)
+        return scroll(self._engine.client, self.source, body, preference=f"_shards:{shard}")
 
-    def _copied(self, hits: Iterator[Hit], compare: bool, progress: Progress) -> tuple[int, int]:
-        """Write the documents, with ``compare`` those that are not alike; return how many were read and written."""
+    def _copied(self, hits: Iterator[Hit], progress: Progress) -> int:
+        """Write the documents; return how many they were."""
         # All that is read is as it was when the first page was, and the mapping that is read after it knows all of it.
         first = next(hits, None)
         if first is None:
-            return 0, 0
-        self._copy.follow_mapping(self.source, self.to)
+            return 0
+        self._copy.follow_mapping()
         read = 0
         with BatchWriter(self._write, self._engine.writers, self.stop) as writer:
             for batch in batched(chain([first], hits), BATCH):
-                vectors = self._encode(batch)
-                alike = self._alike(batch, vectors) if compare else set()
-                wanted = [
-                    (hit["_id"], hit, vector)
-                    for hit, vector in zip(batch, vectors, strict=True)
-                    if _key(hit) not in alike
-                ]
-                if wanted:
-                    writer.put(wanted)
+                writer.put([(hit["_id"], hit, None) for hit in batch])
                 read += len(batch)
                 progress(read)
                 if self.stop.requested:
                     break
         self._refuse(writer)
-        return read, writer.written
+        return read
 
-    def _encode(self, hits: Sequence[Hit]) -> Sequence[Floats | None]:
-        if self._model is None:
-            return [None] * len(hits)
-        return list(self._model.encode([document_text(hit["_source"], self._fields) for hit in hits]))
-
-    def _alike(self, hits: Sequence[Hit], vectors: Sequence[Floats | None]) -> set[tuple[str, str | None]]:
-        """Those documents that the other index has as they are, with the vectors that they should have."""
-        query = {"ids": {"values": [hit["_id"] for hit in hits]}}
-        body = {"query": query, "size": len(hits), "version": True, "search_pipeline": "_none"}
-        sent = sent_body({**body, "track_total_hits": False}, None if self._model is None else VECTOR_FIELD)
-        found = self._read(f"{_path(self.to)}/_search", sent)["hits"]["hits"]
-        stored = take_vectors(found, VECTOR_FIELD)
-        known = {_key(hit): (hit, vector) for hit, vector in zip(found, stored, strict=True)}
-        alike = set()
-        for hit, right in zip(hits, vectors, strict=True):
-            other, vector = known.get(_key(hit), (None, None))
-            if other is None or other["_source"] != hit["_source"] or other["_version"] < hit["_version"]:
-                continue
-            if right is None or is_right(vector, right):
-                alike.add(_key(hit))
-        return alike
-
-    def _write(self, batch: Sequence[tuple[str, Hit, Floats | None]]) -> list[Rejection]:
-        """Write documents with their versions; return what was refused."""
-        refused = self._put(batch, exact=True)
-        # The version is less than one that the document had here before: it was deleted meanwhile, and made anew.
-        positions = [one.position for one in refused if one.status == 409]
-        again = self._put([batch[position] for position in positions], exact=False) if positions else []
-        others = [one for one in refused if one.status != 409]
-        return others + [Rejection(positions[one.position], one.id, one.status, one.reason) for one in again]
-
-    def _put(self, batch: Sequence[tuple[str, Hit, Floats | None]], exact: bool) -> list[Rejection]:
+    def _write(self, batch: Sequence[tuple[str, Hit, None]]) -> list[Rejection]:
         lines = []
-        for id, hit, vector in batch:
-            version = {"version": hit["_version"], "version_type": "external_gte"} if exact else {}
-            lines.append(json.dumps({"index": {"_id": id, **_routing(hit), **version}}))
+        for id, hit, _ in batch:
+            lines.append(json.dumps({"index": {"_id": id, **_routing(hit)}}))
             try:
-                lines.append(stored_json(Document(id, hit["_source"], vector), VECTOR_FIELD))
+                lines.append(json.dumps(hit["_source"], allow_nan=False))
             except ValueError as error:  # a number that is too large for a float, in a field that is not indexed
                 raise EngineError(f"document {id} cannot be copied: {error}", status=400, value=id) from error
         return self._bulk([id for id, _, _ in batch], lines, "index")
@@ -297,33 +159,18 @@ class Mirror:
 
 
 @contextmanager
-def blocked(copy: Copy, index: str) -> Iterator[dict[str, Any]]:
-    """A block in which nobody writes to ``index``, and at whose end it can be written to again, however it ends.
-
-    Yields a dict for changes of the copy's record, which are written then.
-    """
-    notes: dict[str, Any] = {}
+def blocked(copy: Copy) -> Iterator[None]:
+    """A block in which nobody writes to the index, and at whose end it can be written to again, however it ends."""
     try:
-        copy.block(index)
-        yield notes
+        copy.block()
+        yield
     finally:
-        unblock(copy, notes)
+        unblock(copy)
 
 
-def unblock(copy: Copy, notes: Mapping[str, Any] | None = None) -> str | None:
-    """Let an index be written to again that a copy has blocked, however busy the cluster is; return its name."""
-    return patiently(lambda: copy.unblock(**(notes or {})), Patience(time.sleep))
-
-
-def points_of(engine: OpenSearchEngine, index: str) -> Points:
-    """The last writes of an index that nobody writes to now, as a copy records them."""
-    return {str(shard): [state.history, state.highest] for shard, state in engine.shard_states(index).items()}
-
-
-def is_written_since(engine: OpenSearchEngine, index: str, points: Points) -> bool:
-    """Whether anything was written to an index since these points."""
-    now = points_of(engine, index)
-    return any(shard not in points or points[shard][1] < point[1] for shard, point in now.items())
+def unblock(copy: Copy) -> None:
+    """Let the index be written to again, however busy the cluster is."""
+    patiently(copy.unblock, Patience(time.sleep))
 
 
 def _add(progress: Progress, before: int, done: int) -> None:
@@ -336,8 +183,3 @@ def _path(index: str) -> str:
 
 def _routing(hit: Mapping[str, Any]) -> dict[str, str]:
     return {"routing": hit["_routing"]} if "_routing" in hit else {}
-
-
-def _key(hit: Mapping[str, Any]) -> tuple[str, str | None]:
-    """What tells documents of one index apart: those of two shards may have one id."""
-    return hit["_id"], hit.get("_routing")

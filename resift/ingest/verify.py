@@ -16,11 +16,12 @@ import numpy as np
 from resift.arrays import Floats, batched
 from resift.contracts.documents import IndexInfo, Rejection, StoredDocument
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import document_text, is_ours
+from resift.contracts.query_dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.encoders.model import Model
 from resift.errors import IndexNotFound
 from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import VectorWriter
+from resift.vectors.compact import HALF_UNIT
 
 TOLERANCE = 1e-4
 BATCH = 500
@@ -107,10 +108,10 @@ def verify(
 ) -> Verification:
     """Encode every text of one index again and compare. With ``repair`` write the right vectors.
 
-    Components may differ by 1e-4 of the largest one, or of 1. A repair writes vectors alone, and only over the version
-    that was read, so that what others write at the same time stays; what they changed is read again. ``progress`` is
-    called after each batch. Where a ``stop`` is requested, the report is of what was checked until then. Raises
-    ModelMismatch if the index has no vectors of the model.
+    Components may differ by 1e-4 of the largest one, or of 1; compact ones by half a unit more. A repair writes vectors
+    alone, and only over the version that was read, so that what others write at the same time stays; what they changed
+    is read again. ``progress`` is called after each batch. Where a ``stop`` is requested, the report is of what was
+    checked until then. Raises ModelMismatch if the index has no vectors of the model.
     """
     info = engine.info(index).of(model)
     if fault := engine.vector_fault(info):
@@ -162,7 +163,7 @@ def _check(
             found.checked += len(batch)
             expected = model.encode([document_text(document.source, info.fields) for document in batch])
             for document, right in zip(batch, expected, strict=True):
-                if not is_right(document.vector, right):
+                if not is_right(document.vector, right, info.vector_field):
                     found.note(document)
                     wrong.append((document.id, document.version, right))
             # Few are wrong as a rule: one request for each batch that was read would be many small ones.
@@ -196,13 +197,16 @@ def stale_share(engine: Engine, model: Model, info: IndexInfo, size: int) -> tup
         if vector is not None
     ]
     expected = model.encode([document_text(source, info.fields) for source, _ in pairs])
-    wrong = sum(not is_right(vector, right) for (_, vector), right in zip(pairs, expected, strict=True))
+    vectors = [vector for _, vector in pairs]
+    wrong = sum(not is_right(*both, info.vector_field) for both in zip(vectors, expected, strict=True))
     return len(pairs), wrong
 
 
-def is_right(vector: Floats | None, right: Floats) -> bool:
-    """Whether a stored vector is the one that its text has."""
+def is_right(vector: Floats | None, right: Floats, field: str = VECTOR_FIELD) -> bool:
+    """Whether a vector that is stored in a ``field`` is the one that its text has."""
     if vector is None or vector.shape != right.shape:
         return False
     # What is read may be rounded in proportion to its largest number, which is beyond 1 in vectors for fuzzy Jaccard.
-    return bool(np.abs(vector - right).max() <= TOLERANCE * max(1, np.abs(right).max()))
+    most = float(np.abs(right).max())
+    tolerance = TOLERANCE * max(1, most) + (HALF_UNIT * most if is_compact(field) else 0)
+    return bool(np.abs(vector - right).max() <= tolerance)

@@ -8,13 +8,11 @@ from typing import Any
 from resift.contracts.documents import check_name
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.operations.attaching import AttachPlan
-from resift.operations.copying import CopyPlan, ReturnPlan
+from resift.operations.copying import CopyPlan
 from resift.operations.detaching import DetachPlan
 from resift.operations.index_plan import Options
 from resift.operations.installing import open_cluster
 from resift.operations.searching import SearchPlan
-from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.copying import Copy
 from resift.plugin.opensearch.engine import OpenSearchEngine
 
 _PLANS = 5  # at most, of an alias or a data stream that gets other indices meanwhile
@@ -30,6 +28,7 @@ def attach(
     fields: Sequence[str] | None = None,
     model: str | None = None,
     adapt: bool = True,
+    graph: bool = False,
     field: str | None = None,
     out: str | None = None,
     raise_versions: bool = False,
@@ -45,15 +44,16 @@ def attach(
     Args:
         fields: the text fields to encode; by default the mapping's texts that hold some.
         model: the folder of a saved model; by default one is learned from the index, where ``adapt`` allows it.
+        graph: have vectors with a graph (``knn_vector``), which k-NN over the whole index needs, and not compact ones.
         field: a ``knn_vector`` field of the index that already holds the vectors of ``model``.
         out: where the model is saved that is learned; by default the folder ``INDEX-model``.
         raise_versions: attach even an index whose clients set versions (``version_type=external``).
-        copy_to: leave the index as it is, and copy it into a new one of this name whose vectors have a graph.
+        copy_to: leave an index without ``index.knn`` as it is, and copy it into one of this name that can have a graph.
         aliases: with ``copy_to``, the names that clients use for the index, which the copy takes over.
 
     Raises BadInput for what cannot be done, and UnsupportedCluster where OpenSearch is too old for it.
     """
-    options = Options(fields, model, adapt, field, out, default_pipelines, raise_versions, pipeline)
+    options = Options(fields, model, adapt, graph, field, out, default_pipelines, raise_versions, pipeline)
     if not vectors:
         _check_no_options(options, copy_to, aliases)
         return SearchPlan(open_cluster(url), index, pipeline, default_pipelines)
@@ -84,6 +84,7 @@ def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[s
         "--fields": options.fields,
         "--model": options.model,
         "--no-adapt": not options.adapt,
+        "--graph": options.graph,
         "--field": options.field,
         "--out": options.out,
         "--raise-versions": options.raise_versions,
@@ -94,16 +95,13 @@ def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[s
         raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
 
 
-def detach(url: str, index: str, *, model: str | None = None, copy_back: bool = True) -> DetachPlan | ReturnPlan:
+def detach(url: str, index: str, *, model: str | None = None) -> DetachPlan:
     """Plan to undo :func:`attach`: our processor in search pipelines, settings, vectors, and what records them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty. ``model`` is the folder or
-    hash of the only one whose vectors are removed. Where ``index`` is a copy, the aliases go back to what it is a copy
-    of and, with ``copy_back``, what was written to it since. Raises BadInput for what cannot be done.
+    hash of the only one whose vectors are removed. Raises BadInput for what cannot be done.
     """
-    engine = open_cluster(url)
-    copy = Copy.find(Cluster(engine), index) if model is None else None
-    return DetachPlan(engine, index, model) if copy is None else ReturnPlan(engine, copy, copy_back)
+    return DetachPlan(open_cluster(url), index, model)
 
 
 def _check_copy_options(to: str | None, aliases: Sequence[str], others: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, EngineError, MissingExtra, ResiftError
 from resift.files import why_not_folder
-from resift.ingest.attaching import Written, fill
+from resift.ingest.attaching import Written, empty, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
@@ -28,9 +28,9 @@ from resift.operations.searching import Searches
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
+from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.versions import require_plain_vectors
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -88,11 +88,8 @@ class AttachPlan(Plan):
         return Searches(self.cluster, self.name, self.options.pipeline, self.options.default_pipelines)
 
     def check(self) -> None:
-        """Raise UnsupportedCluster for indices that this version of OpenSearch does not stand to be attached, and
-        BadInput where their searches cannot be."""
+        """Raise BadInput where the searches cannot be attached."""
         self.searches.lines()
-        if any(not (plan.is_own or plan.target.has_graph) for plan in self.plans):
-            require_plain_vectors(self.engine.ping().split()[1])
 
     @property
     def is_current(self) -> bool:
@@ -136,9 +133,14 @@ class AttachPlan(Plan):
             message = f"{self.name!r} stands for other indices by now, as after a rollover"
             raise EngineError(message, status=409, value=self.name, expected="the same again, which plans for them")
         model, found = self.model or self.learned(progress, stop), []
-        for target in self.targets:
-            found.append(_Attaching(self, target, model, progress).run(stop))
-            end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.names}")
+        attaching = [_Attaching(self, target, model, progress) for target in self.targets]
+        again = f"interrupted: run it again, and it goes on with what is left of {self.names}"
+        for one in attaching:
+            found.append(one.run(stop))
+            end_if(stop, again)
+        for one in attaching:  # until now all of them could be searched together by what some have still
+            one.empty_replaced(stop)
+            end_if(stop, again)
         lines = [line for one in found for line in one.lines]
         pipeline, folder = self._attach_searches(model), self.folder_flag(model)
         if pipeline is not None:
@@ -207,6 +209,21 @@ class _Attaching:
         hints = self._set_defaults(target, pipelines)
         verified = None if self.plan.is_own else self._verify(entry, stop)
         return self._result(written, verified, pipelines, hints)
+
+    def empty_replaced(self, stop: Stop) -> None:
+        """Take those vectors out of the documents in whose place others have come."""
+        entry = self.plan.entry
+        target = self.target.change_record(
+            lambda record: record.without(record.replaced_by(entry)) if record.current == entry else record
+        )
+        if not (fields := target.record.abandoned):
+            return
+        self._settle()
+        total = sum(target.count({"exists": {"field": name}}) for name in fields)
+        told = counting(self.progress, f"emptying {', '.join(fields)}", total)
+        emptied = empty(self.cluster, target.name, fields, stop, told)
+        if not stop.requested and not emptied.left:
+            target.change_record(IndexRecord.emptied)
 
     def _settle(self) -> list[str]:
         """Make the index's pipelines as they should be; return their kinds."""

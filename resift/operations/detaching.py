@@ -196,9 +196,9 @@ def _entries(target: Target, model: str | None) -> list[IndexInfo]:
     if not record.is_attached(entry):
         expected = f"resift drop {target.name} deletes the index"
         raise BadInput(f"index {target.name!r} was made with model {model}", value=model, expected=expected)
-    if entry == record.current and record.others:
+    if entry == record.current and any(one.model != model for one in record.others):
         message = f"index {target.name!r} is searched by the vectors of model {model}"
         raise BadInput(
             message, value=model, expected=f"resift attach {target.name} --vectors --model, with another one, first"
         )
-    return [entry]
+    return [one for one in found if one.model == model]

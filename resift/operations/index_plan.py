@@ -14,6 +14,7 @@ from resift.ingest.fields import guess_fields
 from resift.plugin.cluster.attachment import Target
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.vectors.compact import json_length
 
 _SAMPLE = 500  # documents that fields are guessed from
 _PAGE, _PAGES = 10_000, 5  # documents that a model is learned from, where not all of an index are read
@@ -28,6 +29,7 @@ class Options:
     fields: Sequence[str] | None = None
     model: str | None = None
     adapt: bool = True
+    graph: bool = False
     field: str | None = None
     out: str | None = None
     default_pipelines: bool = False
@@ -46,11 +48,12 @@ class IndexPlan:
     def __init__(
         self, engine: OpenSearchEngine, target: Target, model: Model, options: Options, own: str | None
     ) -> None:
-        self.target, sources, known = target, sampled_sources(engine, target), target.record.of(model.hash)
-        had = known or target.record.current
+        self.target, sources, known = target, sampled_sources(engine, target), target.known(model, options.graph)
+        had = known or target.record.of(model.hash) or target.record.current
         chosen = options.fields or (had.fields if had else ()) or guessed_fields(target, sources)
         _check_fields(target, chosen, sources)
-        self.entry = target.entry(model, chosen if options.fields or known is None else (), own)
+        self.entry = target.entry(model, chosen if options.fields or known is None else (), own, options.graph)
+        self.replaced = target.record.replaced_by(self.entry)
         self.lacking = 0 if self.is_own else target.documents
         if known is not None and self.lacking:
             self.lacking = target.count({"bool": {"must_not": [{"exists": {"field": self.entry.vector_field}}]}})
@@ -72,7 +75,8 @@ class IndexPlan:
             "to_encode": self.lacking,
             "fields": list(self.entry.fields),
             "vector_field": self.entry.vector_field,
-            "graph": self.target.has_graph,
+            "graph": self.entry.graph,
+            "replaced": [one.vector_field for one in self.replaced],
             "settings": self.defaults,
             "hints": self.hints,
         }
@@ -84,15 +88,20 @@ class IndexPlan:
         if self.is_own:
             lines.append(f"  vectors     those in {entry.vector_field}, which stay as they are; nothing is encoded")
         else:
-            graph = "with a graph" if self.target.has_graph else "without a graph, which only index.knn gives"
+            kind, each = "binary with doc values", f", {json_length(entry.vector_field, entry.dim or 0)} bytes a hit,"
+            if entry.graph:
+                kind, each = "knn_vector with a graph", ""
             lines += [
-                f"  mapping     + {entry.vector_field}: knn_vector, {entry.dim} dimensions, {graph}",
+                f"  mapping     + {entry.vector_field}: {kind}, {entry.dim} dimensions",
                 f"  documents   {self.lacking} get a vector, by an update each that runs no ingest pipeline and "
                 "raises _version by 1",
-                f"  _source     has {entry.vector_field} in answers to GET, and to searches not through Resift",
+                f"  _source     has {entry.vector_field}{each} in answers to GET, and to searches not through Resift",
                 "  clients     that refuse unknown fields, as opensearch-java does with classes, must ignore it first",
                 f"  pipeline    {pipeline_name(name)} encodes what is written through it, where one is installed",
             ]
+            for one in self.replaced:
+                graph = ", and with them the graph (--graph keeps it)" if one.graph else ""
+                lines.append(f"  replaced    then the vectors in {one.vector_field} are taken out{graph}")
         lines += [f"  setting     {setting} = {value}" for setting, value in self.defaults.items()]
         return [*lines, *(f"  note        {hint}" for hint in self.hints)]
 

@@ -8,5 +8,5 @@ from importlib.resources import files
 
 @cache
 def read_resource(name: str) -> str:
-    """The text of one file of the folder, such as ``packed_vector.painless``."""
+    """The text of one file of the folder, such as ``tidy_up.painless``."""
     return (files("resift.plugin") / "resources" / name).read_text("utf-8")

@@ -11,6 +11,7 @@ import orjson
 from resift.arrays import Floats
 from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, vector_field_names
 
+_READER = "stored_vector"
 SCRIPTS = {"cosine": "masked_cosine", "jaccard": "fuzzy_jaccard"}
 # A nearest document scores this times its k-NN score (1 + product), beside BM25's scores of texts: about as one that
 # has a word of the query.
@@ -71,8 +72,9 @@ def similarity_clause(
 
 @cache
 def script_source(name: str) -> str:
-    """The text of one of our Painless files, such as ``masked_cosine``."""
-    return (files("resift.rewriting") / "scripts" / f"{name}.painless").read_text("utf-8")
+    """The text of one of our Painless files, such as ``masked_cosine``, behind the function that they all read by."""
+    texts = [(files("resift.rewriting") / "scripts" / f"{one}.painless").read_text("utf-8") for one in (_READER, name)]
+    return "".join(texts)
 
 
 def fixed_score(documents: Body, score: float) -> Body:

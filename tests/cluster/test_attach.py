@@ -11,15 +11,20 @@ import pytest
 from attached_index import COUNT, MAPPINGS, Index, assert_right, other, own, run, shop
 
 from resift import Model
+from resift.contracts.documents import IndexInfo
 from resift.errors import BadInput
+from resift.ingest.attaching import fill
+from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import targets
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.rewriting.similarity import similarity_clause
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 
 __all__ = ["other", "own", "shop"]
 
 
-def stored(index: Index, field: str = "resift_vector") -> dict[str, Any]:
+def stored(index: Index, field: str = "resift_vector_int8") -> dict[str, Any]:
     """The vector of each document, None where it has none."""
     index.cluster.request("POST", f"/{index.name}/_refresh")
     return {one.id: one.vector for one in index.engine.scan(index.name, field)}
@@ -37,14 +42,14 @@ def test_attached_and_detached_leaves_everything_as_it_was(
     assert_right(shop, model, report["fields"])
     mapping = shop.mapping()
     assert {**mapping["_meta"], "resift": None} == {**MAPPINGS["_meta"], "resift": None}
-    field = mapping["properties"].pop("resift_vector")
-    assert (field["type"], field["dimension"]) == ("knn_vector", 8)
+    field = mapping["properties"].pop("resift_vector_int8")
+    assert field == {"type": "binary", "doc_values": True}
     assert mapping["properties"] == before[0]["properties"]
     assert (shop.settings(), shop.aliases()) == before[1:3]
     assert shop.engine.info(shop.name).model == model.hash
     assert "nothing" not in run("detach", shop.name, opensearch_url).output
     mapping = shop.mapping()
-    assert mapping["properties"].pop("resift_vector")["type"] == "knn_vector"
+    assert mapping["properties"].pop("resift_vector_int8")["type"] == "binary"
     assert json.dumps(mapping) == json.dumps(before[0])
     assert (shop.settings(), shop.aliases(), shop.documents()) == before[1:]
     assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output
@@ -69,10 +74,10 @@ def test_a_dry_run_changes_nothing_and_nobody_is_asked_without_a_terminal(
     before = shop.mapping(), shop.settings()
     plan = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run", "--json")
     (planned,) = json.loads(plan.stdout)["indices"]
-    assert (planned["documents"], planned["to_encode"], planned["vector_field"]) == (COUNT, COUNT, "resift_vector")
+    assert (planned["documents"], planned["to_encode"], planned["vector_field"]) == (COUNT, COUNT, "resift_vector_int8")
     told = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
-    assert "+ resift_vector: knn_vector, 8 dimensions, with" in told
-    assert "resift_vector in answers to GET, and to searches not through Resift\n  clients     that refuse" in told
+    assert "+ resift_vector_int8: binary with doc values, 8 dimensions\n" in told
+    assert "  _source     has resift_vector_int8, 40 bytes a hit, in answers to GET, and to searches not" in told
     assert (shop.mapping(), shop.settings()) == before
 
 
@@ -85,7 +90,7 @@ def test_a_get_that_leaves_the_vector_out_is_as_before(
     before = got()
     run("attach", shop.name, opensearch_url, "--model", own[1])
     assert got("?_source_excludes=resift_vector*") == before
-    assert set(got()) == {*before, "resift_vector"}
+    assert set(got()) == {*before, "resift_vector_int8"}
 
 
 def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
@@ -95,10 +100,10 @@ def test_of_two_who_attach_at_once_nobody_loses_what_the_other_has_recorded(
     (first,), (second,) = (targets(shop.cluster, shop.name) for _ in range(2))
     mine, theirs = first.entry(own[0], FIELDS), second.entry(other[0], FIELDS)
     first = first.begin(mine, own[0])
-    with pytest.raises(BadInput, match="have got into resift_vector of") as refused:
+    with pytest.raises(BadInput, match="have got into resift_vector_int8 of") as refused:
         second.begin(theirs, other[0])
     assert refused.value.expected == "the same command again"
-    theirs = replace(theirs, vector_field=f"resift_vector_{other[0].hash[:8]}")
+    theirs = replace(theirs, vector_field=f"resift_vector_int8_{other[0].hash[:8]}")
     second.begin(theirs, other[0])
     first.switch(mine)
     (found,) = targets(shop.cluster, shop.name)
@@ -116,7 +121,7 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     run("attach", shop.name, opensearch_url, "--model", own[1])
     shop.cluster.request("PUT", f"/{shop.name}/_mapping", {"_meta": {"owner": "shop"}})
     planned = run("attach", shop.name, opensearch_url, "--model", own[1], "--dry-run").stdout
-    told = f"resift_vector has vectors already, of which _meta tells nothing any more: resift detach {shop.name}"
+    told = f"resift_vector_int8 has vectors already, of which _meta tells nothing any more: resift detach {shop.name}"
     assert told in planned
     assert "what attaching recorded in _meta is lost" in run("detach", shop.name, opensearch_url).output
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
@@ -130,3 +135,71 @@ def test_an_index_whose_meta_a_client_has_replaced_is_detached_all_the_same(
     run("detach", shop.name, opensearch_url)
     assert (shop.documents(), shop.mapping()["_meta"]) == (documents, {"owner": "shop"})
     assert "is not attached" in run("detach", shop.name, opensearch_url, status=2).output
+
+
+def attach_as_before(index: Index, model: Model) -> None:
+    """Attach as earlier versions did: vectors as floats, in a field without a graph."""
+    (target,) = targets(index.cluster, index.name)
+    entry = replace(IndexInfo.made_by(model, FIELDS, index.name), graph=False)
+    floats = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
+    target = target.change_record(lambda record: record.begun(entry), floats)
+    fill(index.engine, model, entry, Stop(), lambda done: None)
+    target.switch(entry)
+
+
+def scores(index: Index, model: Model) -> dict[str, float]:
+    """How similar documents are to a query by the vectors that the index has."""
+    info = index.engine.info(index.name).of(model)
+    clause = similarity_clause("cosine", info.searched, model.encode_one("forest river"), None, 1.0)
+    hits = index.engine.search(index.name, {"query": clause, "size": COUNT}).hits
+    return {hit["_id"]: hit["_score"] for hit in hits}
+
+
+@pytest.mark.since(3, "2.19.1 lets no knn_vector join an index without index.knn, and versions before refused it there")
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_vectors_of_an_earlier_version_are_read_until_they_are_replaced(
+    shop: Index, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch, is_interrupted: bool
+) -> None:
+    model, folder = own
+    documents = shop.documents()
+    attach_as_before(shop, model)
+    assert_right(shop, model, FIELDS, "resift_vector")
+    before = scores(shop, model)
+    flags = ("--model", folder)
+    told = run("attach", shop.name, opensearch_url, *flags, "--dry-run").stdout
+    assert "  replaced    then the vectors in resift_vector are taken out\n" in told
+    if is_interrupted:  # where the compact ones are there, and the others still are, too
+        with monkeypatch.context() as patched:
+            patched.setattr("resift.operations.attaching.empty", lambda *_: sys.exit(9))
+            run("attach", shop.name, opensearch_url, *flags, status=9)
+        assert [one.vector_field for one in targets(shop.cluster, shop.name)[0].record.known] == ["resift_vector_int8"]
+        assert {one is None for one in stored(shop, "resift_vector").values()} == {False}
+    run("attach", shop.name, opensearch_url, *flags)
+    assert_right(shop, model, FIELDS)
+    assert set(stored(shop, "resift_vector").values()) == {None}
+    record = targets(shop.cluster, shop.name)[0].record
+    assert [one.vector_field for one in record.known] == ["resift_vector_int8"] == list(record.added)
+    assert scores(shop, model) == pytest.approx(before, abs=0.02)
+    run("detach", shop.name, opensearch_url)
+    assert shop.documents() == documents
+
+
+@pytest.mark.since(3, "2.19.1 lets no knn_vector join an index without index.knn, and versions before refused it there")
+def test_indices_of_one_alias_are_searched_together_while_their_vectors_are_replaced(
+    shop: Index, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, found = Index(cluster, 30), []
+    both = f"{shop.name},{second.name}"
+
+    def look(self: object) -> list[str]:
+        found.append(cluster.info(both).of(own[0]).vector_field)
+        return []
+
+    try:
+        for index in (shop, second):
+            attach_as_before(index, own[0])
+        monkeypatch.setattr("resift.operations.attaching._Attaching._settle", look)
+        run("attach", both, opensearch_url, "--model", own[1])
+    finally:
+        second.close()
+    assert found == ["resift_vector", *["resift_vector_int8"] * 3]

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attached_index import Index, attachable, other, own, run, shop
+from attached_index import Index, other, own, run, shop
 from engine_documents import CONTENT_WORDS
 from flask.testing import FlaskClient
 from reranker_app import ids, post
 
 from resift import Model, WordVectors, load_model
+from resift.contracts.query_dsl import COMPACT_FIELD
 from resift.errors import EngineError
 from resift.operations import attaching
 from resift.plugin.cluster.client import Cluster
@@ -108,7 +109,7 @@ def test_texts_that_are_only_kept_and_cannot_be_searched_are_no_texts_of_an_inde
 ) -> None:
     texts = {"title": "Fire in the hills", "kept": "Crews fight the fire in the forest west of the city."}
     mapped = {"properties": {**TEXTS, "kept": {"type": "text", "index": False}}}
-    name = made({"settings": attachable(cluster), "mappings": mapped}, [texts])
+    name = made({"mappings": mapped}, [texts])
     told = run("attach", name, opensearch_url, "--fields", "title,kept", "--model", own[1], status=2).output
     assert "where kept is not indexed" in told
     assert "its text fields: text, title\n" in told
@@ -135,7 +136,7 @@ def test_an_index_for_k_nn_gets_a_graph_and_keeps_a_field_that_has_our_name(
     documents = [{"text": word, "resift_vector": [1, 2]} for word in CONTENT_WORDS]
     name = made(body, documents)
     field = f"resift_vector_{model.hash[:8]}"
-    run("attach", name, opensearch_url, "--model", folder, "--fields", "text")
+    run("attach", name, opensearch_url, "--model", folder, "--fields", "text", "--graph")
     properties = Cluster(cluster).request("GET", f"/{name}/_mapping")[name]["mappings"]["properties"]
     assert properties[field]["method"]["engine"] == "lucene"
     query = {"knn": {field: {"vector": model.encode(["forest"])[0].tolist(), "k": 1}}}
@@ -174,8 +175,6 @@ def test_vectors_of_the_indexs_own_are_used_and_left_alone(
 def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str, tmp_path: Path, field: str
 ) -> None:
-    if attachable(cluster):
-        pytest.skip("an index without a graph cannot be attached in this version")
     model, folder = own
     # for the index's own vectors the mapping alone does not say whether they have a graph
     dense = {"dense": {"type": "knn_vector", "dimension": model.dim}}
@@ -186,7 +185,7 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}
     mapped = {**TEXTS, "dense": {**dense["dense"], "method": method}}
     graph = made({"settings": {"index.knn": True}, "mappings": {"properties": mapped}}, documents)
-    run("attach", graph, opensearch_url, *flags)
+    run("attach", graph, opensearch_url, *flags, *(["--graph"] if field != "dense" else []))
 
     def client(knn: int) -> FlaskClient:
         config = Config(store=str(tmp_path / "sessions.db"), knn=knn)
@@ -207,10 +206,10 @@ def test_nearest_documents_are_left_out_where_vectors_have_no_graph(
     assert answers[0]["hits"] == answers[1]["hits"]
     assert answers[0]["resift"] == answers[1]["resift"]
     # of several indices one without a graph would be missing from the answer
-    for index in (plain, f"{plain},{graph}"):
+    for index in (plain, *([f"{plain},{graph}"] if field == "dense" else [])):
         said = post(wide, "/v1/search", query="fire", index=index, knn=3)
         assert len(ids(said)) == index.count(",") + 1
-        reason = f"knn: the vectors of {index!r} have no graph, as a copy has (resift attach --vectors --copy-to)"
+        reason = f"knn: the vectors of {index!r} have no graph (resift attach --vectors --graph)"
         assert (said["resift"]["reranked"], said["resift"]["reason"]) == (True, reason)
         assert rewritten(index, knn=3) == (False, {"rewritten": True, "outcome": "in_part", "reason": reason})
 
@@ -222,7 +221,7 @@ def stream(cluster: OpenSearchEngine) -> Iterator[str]:
     template = {
         "index_patterns": [f"{name}-*"],
         "data_stream": {},
-        "template": {"mappings": {"properties": TEXTS}, "settings": attachable(cluster)},
+        "template": {"mappings": {"properties": TEXTS}},
     }
     rest.request("PUT", f"/_index_template/{name}", {**template, "priority": 7})
     for n, word in enumerate(CONTENT_WORDS):
@@ -243,7 +242,7 @@ def test_a_data_stream_and_a_pattern_stand_for_their_indices(
     assert len(backing) == 2
     assert cluster.info(stream).model == own[0].hash
     for index in backing:
-        assert all(one.vector is not None for one in cluster.scan(index))
+        assert all(one.vector is not None for one in cluster.scan(index, COMPACT_FIELD))
     Cluster(cluster).request("POST", f"/{stream}/_rollover")
     (new,) = set(cluster.resolve(stream)) - set(backing)
     assert f"{new}: without vectors of ours, and left alone" in run("detach", stream, opensearch_url).output
@@ -311,7 +310,7 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(
 def test_versions_that_clients_set_are_told_of(
     made: Any, cluster: OpenSearchEngine, own: tuple[Model, str], opensearch_url: str
 ) -> None:
-    name = made({"mappings": {"properties": TEXTS}, "settings": attachable(cluster)})
+    name = made({"mappings": {"properties": TEXTS}})
     rest = Cluster(cluster)
 
     def put(version: int, kind: str = "external") -> None:
@@ -335,7 +334,7 @@ def test_documents_that_cannot_be_updated_are_named_and_switch_nothing_if_there_
     limit = "index.mapping.nested_objects.limit"
     mapped = {**TEXTS, "parts": {"type": "nested", "properties": {"says": {"type": "text"}}}}
     large = {"text": "fire in the forest", "parts": [{"says": "smoke"}] * 3}
-    body = {"settings": attachable(cluster), "mappings": {"properties": mapped}}
+    body = {"mappings": {"properties": mapped}}
     name, rest = made(body, [large, large]), Cluster(cluster)
     rest.request("PUT", f"/{name}/_settings", {limit: 2})
     flags = ["--model", own[1], "--fields", "text"]
@@ -355,10 +354,7 @@ def test_default_pipelines_come_with_what_scrolls_and_searches_of_several_indice
 ) -> None:
     mapped = {"properties": {"text": {"type": "text"}}}
     alias = f"several-{uuid.uuid4().hex[:8]}"
-    bodies = [
-        {"settings": {"number_of_shards": n, **attachable(cluster)}, "mappings": mapped, "aliases": {alias: {}}}
-        for n in (1, 2)
-    ]
+    bodies = [{"settings": {"number_of_shards": n}, "mappings": mapped, "aliases": {alias: {}}} for n in (1, 2)]
     one, two = (made(body, [{"text": "fire in the forest"}]) for body in bodies)
 
     def told(name: str, *flags: str) -> str:

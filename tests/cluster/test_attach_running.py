@@ -100,7 +100,7 @@ def without_vectors(index: Index) -> dict[str, str]:
     """Every document as a client wrote it."""
     found = {id: json.loads(text) for id, text in index.documents().items()}
     for _, fields in found.values():
-        fields.pop("resift_vector", None)
+        fields.pop("resift_vector_int8", None)
     return {id: json.dumps(value) for id, value in found.items()}
 
 
@@ -191,5 +191,5 @@ def test_attaching_and_detaching_go_on_after_kills(
     assert not traffic.failed
     assert index.documents() == twin.documents()
     mapping = index.mapping()
-    del mapping["properties"]["resift_vector"]
+    del mapping["properties"]["resift_vector_int8"]
     assert (mapping, index.settings()) == before

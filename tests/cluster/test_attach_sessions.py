@@ -538,7 +538,7 @@ def test_what_version_0_1_has_attached_keeps_its_vectors_and_is_taken_back(
             as_in_version_0_1(shop, own, opensearch_url, served.installer)
         assert "back to unset" in resift_command("detach", shop.name, opensearch_url).output
         mapping = shop.mapping()
-        mapping["properties"].pop("resift_vector")
+        mapping["properties"].pop("resift_vector_int8")
         assert (mapping, shop.settings(), shop.documents()) == before
         assert pipeline(shop, name) is None
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attached_index import Index, attachable, own, remove_pipelines, run, shop
+from attached_index import Index, own, remove_pipelines, run, shop
 from click.testing import CliRunner
 from test_attach_models import QUERY, Served, old
 
 from resift.cli.main import main
-from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields
+from resift.contracts.query_dsl import COMPACT_FIELD, JoinedFields
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -107,7 +107,7 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
 ) -> None:
     copy, alias, request = f"{shop.name}-copy", f"{shop.name}-posts", shop.cluster.request
     run("attach", shop.name, opensearch_url, "--model", old.folder)
-    request("PUT", f"/{copy}", {"settings": attachable(cluster), "aliases": {alias: {}}})
+    request("PUT", f"/{copy}", {"aliases": {alias: {}}})
     try:
         request("POST", "/_reindex", {"source": {"index": shop.name}, "dest": {"index": copy}}, refresh="true")
         plain = {hit["_id"] for hit in request("POST", f"/{alias}/_search", QUERY)["hits"]["hits"]}
@@ -116,15 +116,15 @@ def test_searches_go_on_in_a_copy_without_the_mapping_of_the_vectors(
         assert {hit["_id"] for hit in through} == plain
         vector = np.ones(old.model.dim, np.float32)
         for similarity, fields, score in (
-            ("cosine", VECTOR_FIELD, np.exp(2)),
-            ("cosine", JoinedFields((VECTOR_FIELD,), (old.model.dim,), (1.0,)), np.exp(2)),
-            ("jaccard", VECTOR_FIELD, 1.0),
+            ("cosine", COMPACT_FIELD, np.exp(2)),
+            ("cosine", JoinedFields((COMPACT_FIELD,), (old.model.dim,), (1.0,)), np.exp(2)),
+            ("jaccard", COMPACT_FIELD, 1.0),
         ):
             body = {"query": similarity_clause(similarity, fields, vector, None, 2.0)}
             hits = request("POST", f"/{copy}/_search", body)["hits"]["hits"]
             assert [hit["_score"] for hit in hits] == pytest.approx([score] * 10)
-        wrong = StatusRow("index", copy, "resift_vector is float, not knn_vector", f"resift attach {copy} --vectors")
-        assert rows(old, copy)["index"] == wrong
+        state = "resift_vector_int8 is text, not binary with doc values"
+        assert rows(old, copy)["index"] == StatusRow("index", copy, state, f"resift attach {copy} --vectors")
         run("attach", copy, opensearch_url, "--model", old.folder)
         assert rows(old, copy)["index"].state == "ok"
     finally:

@@ -300,6 +300,6 @@ def test_a_model_is_learned_beside_static_queries(
     run("attach", name, opensearch_url, "--no-adapt")
     info = cluster.info(name)
     assert info.searched_by(resift.load_model(), queries).searched == JoinedFields(
-        ("resift_vector", "embedding"), (256, DIM), lengths_of((ALPHA, QUERY_ALPHA))
+        ("resift_vector_int8", "embedding"), (256, DIM), lengths_of((ALPHA, QUERY_ALPHA))
     )
     cluster.drop(name)

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from resift.contracts.documents import IndexInfo, ModelDescription
-from resift.contracts.query_dsl import PIPELINE_PREFIX, VECTOR_FIELD, is_ours
+from resift.contracts.query_dsl import COMPACT_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_compact, is_ours
 from resift.errors import BadInput, EngineError, IndexNotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import is_foreign
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import SEARCH, Rewriter, pipeline_name
-from resift.plugin.opensearch.mappings import vector_mapping
+from resift.plugin.opensearch.mappings import COMPACT_MAPPING, vector_mapping
 
 TEXTS = ("text", "match_only_text")
 FINAL = "index.final_pipeline"
@@ -71,23 +71,24 @@ class Target:
         """The index's path in requests."""
         return f"/{quote(self.name, safe='')}"
 
-    def vector_mapping(self, model: ModelDescription) -> dict[str, Any]:
-        """The mapping of a field for the vectors of ``model``."""
-        # Without index.knn, which cannot be changed later, OpenSearch takes the field only without a method.
-        return vector_mapping(model) if self.has_graph else {"type": "knn_vector", "dimension": model.dim}
-
-    def entry(self, model: ModelDescription, fields: Sequence[str], own: str | None = None) -> IndexInfo:
+    def entry(
+        self, model: ModelDescription, fields: Sequence[str], own: str | None = None, graph: bool = False
+    ) -> IndexInfo:
         """The record of the vectors of ``model``: the one that there is, or a new one with these text ``fields``.
 
-        ``own`` names a field of the index's own that has them already. Raises BadInput where the index has those of
-        ``model`` in another field or of other texts, and where ``own`` is no such field.
+        ``own`` names a field of the index's own that has them already. Vectors with a ``graph`` and compact ones
+        replace each other. Raises BadInput where the index has those of ``model`` in another field or of other texts,
+        where ``own`` is no such field, and for a graph where ``index.knn`` is not set.
         """
-        found = self.record.of(model.hash)
+        found = self.known(model, graph)
         if own is not None:
             self._check_own(own, model)
+        if graph and not self.has_graph:
+            message = f"index {self.name!r} can have no graph: index.knn is not set, which is final"
+            raise BadInput(message, value=self.name, expected="--copy-to NEW --alias NAME instead of --graph")
         if found is None:
-            made = IndexInfo.made_by(model, fields, self.name, own or self._free_field(model))
-            return replace(made, graph=self.has_graph)
+            made = IndexInfo.made_by(model, fields, self.name, own or self._free_field(model, graph))
+            return replace(made, graph=graph or (own is not None and self.has_graph))
         if own not in (None, found.vector_field):
             message = f"index {self.name!r} has vectors of this model in {found.vector_field!r}"
             raise BadInput(message, value=own, expected=f"that field, or resift detach {self.name} first")
@@ -96,6 +97,14 @@ class Target:
             raise BadInput(message, value=list(fields), expected=f"no --fields, or resift detach {self.name} first")
         return found
 
+    def known(self, model: ModelDescription, graph: bool) -> IndexInfo | None:
+        """What the index records of the vectors of ``model``, unless attaching is to replace them."""
+        for one in self.record.known:
+            is_own = not (is_ours(one.vector_field) and self.record.is_attached(one))
+            if one.model == model.hash and (is_own or is_compact(one.vector_field) != graph):
+                return one
+        return None
+
     def _check_own(self, field: str, model: ModelDescription) -> None:
         mapped = _mapped(self.mapping, field)
         if is_ours(field) or mapped.get("type") != "knn_vector" or mapped.get("dimension") != model.dim:
@@ -103,11 +112,12 @@ class Target:
             expected = f"a knn_vector of {model.dim} dimensions that the index has by itself"
             raise BadInput(f"{field!r} is {found} in index {self.name!r}", value=field, expected=expected)
 
-    def _free_field(self, model: ModelDescription) -> str:
-        """The name of a field for the vectors of ``model``, which no other model has used."""
-        wanted, own = self.vector_mapping(model), f"{VECTOR_FIELD}_{model.hash[:_HASH_DIGITS]}"
+    def _free_field(self, model: ModelDescription, graph: bool) -> str:
+        """The name of a field for the vectors of ``model``, which no others have used."""
+        first = VECTOR_FIELD if graph else COMPACT_FIELD
+        wanted, own = _vector_mapping(first, model), f"{first}_{model.hash[:_HASH_DIGITS]}"
         properties, taken = self.mapping.get("properties", {}), {one.vector_field for one in self.record.encoded}
-        for name in (VECTOR_FIELD, own):
+        for name in (first, own):
             mapped = properties.get(name)
             if name in taken or (mapped is not None and not _is_like(mapped, wanted)):
                 continue
@@ -127,7 +137,8 @@ class Target:
 
         Raises BadInput where somebody else has begun to write vectors of another model there meanwhile.
         """
-        field = {entry.vector_field: self.vector_mapping(model)} if is_ours(entry.vector_field) else {}
+        name = entry.vector_field
+        field = {name: _vector_mapping(name, model)} if is_ours(name) else {}
         return self.change_record(lambda record: _begun(record, entry), field)
 
     def switch(self, entry: IndexInfo) -> Target:
@@ -155,7 +166,7 @@ class Target:
         """The fields that hold vectors of ours of which the index records nothing: a client has replaced its _meta."""
         if self.record != IndexRecord.read(self.name, {}):
             return []
-        ours = (name for name, kind in self.fields.items() if kind == "knn_vector" and is_ours(name))
+        ours = (name for name, kind in self.fields.items() if kind in ("knn_vector", "binary") and is_ours(name))
         return [name for name in ours if self.count({"exists": {"field": name}})]
 
     def final_pipeline(self) -> tuple[dict[str, str], list[str]]:
@@ -330,8 +341,9 @@ def _mapped(mapping: Mapping[str, Any], field: str) -> Mapping[str, Any]:
 
 def _is_like(mapped: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     method, other = mapped.get("method", {}), wanted.get("method", {})
-    return (
-        mapped.get("type") == "knn_vector"
-        and mapped.get("dimension") == wanted["dimension"]
-        and all(method.get(key) == value for key, value in other.items())
-    )
+    alike = all(mapped.get(key) == wanted.get(key) for key in ("type", "dimension", "doc_values"))
+    return alike and all(method.get(key) == value for key, value in other.items())
+
+
+def _vector_mapping(field: str, model: ModelDescription) -> dict[str, Any]:
+    return COMPACT_MAPPING if is_compact(field) else vector_mapping(model)

@@ -1,23 +1,22 @@
-"""A copy of an index under another name, and the aliases that are moved between the two.
+"""A copy of an index under another name, which takes over its aliases.
 
-The copy records in the ``_meta`` of its mapping what it is a copy of, and which index may not be written to just now
-because of it: whoever begins again after a kill takes that block off.
+Until it has, it records in the ``_meta`` of its mapping what it is a copy of, and whether that may not be written to
+just now because of it: whoever begins again after a kill takes that block off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.documents import IndexInfo, ModelDescription, check_name
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.contracts.documents import check_name
+from resift.contracts.query_dsl import is_ours
 from resift.errors import BadInput, EngineError
 from resift.plugin.cluster.attachment import FINAL, Target
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.cluster.search_pipelines import NONE, SEARCH, pipeline_name
-from resift.plugin.opensearch.mappings import ANALYSIS, GUARD_MAPPING, vector_mapping
+from resift.plugin.cluster.search_pipelines import NONE, SEARCH
 
 PIPELINES = ("index.default_pipeline", FINAL, SEARCH)
 _META, _BLOCK = "resift_copy", "index.blocks.write"
@@ -34,153 +33,91 @@ _OWN = (
     "index.history.",
 )
 _DERIVED = "index.knn.derived_source.enabled"
-# What our own index template gives every index; a copy whose fields do not name it is none the worse.
-_OUR_ANALYSIS = tuple(f"index.analysis.{kind}.{name}." for kind, named in ANALYSIS.items() for name in named)
-Points = dict[str, list[Any]]  # of each shard its history, and the last of its writes that is meant
 
 
-@dataclass(frozen=True)
-class CopyRecord:
-    """What a copy records about itself.
+@dataclass
+class Copy:
+    """The index ``name``, which becomes a copy of the index ``of``, by its ``uuid``; ``blocked``: whether that one's
+    writes are refused just now."""
 
-    ``of`` is the index that it is a copy of, ``uuid`` that index's own, and ``aliases`` are those that are moved.
-    ``blocked`` is the index whose writes are refused just now, if one is, and ``block_before`` what its setting said.
-    Since the aliases were moved: how far the writes of the copy (``since``) and of the index (``left``) were then. On
-    the way back ``returning`` holds the settings of the index that are changed meanwhile, with their values before.
-    """
-
+    cluster: Cluster
+    name: str
     of: str
     uuid: str
-    aliases: tuple[str, ...]
-    blocked: str | None = None
-    block_before: str | None = None
-    since: Points | None = None
-    left: Points | None = None
-    returning: dict[str, Any] | None = None
-
-    def meta(self) -> dict[str, Any]:
-        """The record as it is written."""
-        return {**asdict(self), "aliases": list(self.aliases)}
-
-
-class Copy:
-    """The index ``name``, which is or becomes a copy."""
-
-    def __init__(self, cluster: Cluster, name: str, record: CopyRecord) -> None:
-        self.cluster, self.name, self.record = cluster, name, record
+    blocked: bool = False
 
     @classmethod
     def find(cls, cluster: Cluster, name: str) -> Copy | None:
-        """The copy that a name or an alias stands for; None if that is no copy, or several indices."""
-        found = cluster.find(f"/{quote(name, safe='')}/_mapping") or {}
-        for own, entry in found.items():
-            record = entry["mappings"].get("_meta", {}).get(_META)
-            if record is not None and len(found) == 1:
-                return cls(cluster, own, CopyRecord(**{**record, "aliases": tuple(record["aliases"])}))
-        return None
+        """The copy of this name that has not taken over yet; None if there is none."""
+        found = cluster.find(f"/{quote(name, safe='')}/_mapping", name) or {}
+        record = found.get("mappings", {}).get("_meta", {}).get(_META)
+        return record and cls(cluster, name, record["of"], record["uuid"], bool(record["blocked"]))
 
     @classmethod
-    def create(
-        cls, target: Target, name: str, fields: Sequence[str], model: ModelDescription, aliases: Sequence[str]
-    ) -> Copy:
-        """Make the copy of an index, without documents yet, with a field for the vectors of ``model`` and their graph.
+    def create(cls, target: Target, name: str) -> Copy:
+        """Make the copy of an index, without documents and vectors of ours; vectors have graphs in it."""
+        copy = cls(target.cluster, name, target.name, target.settings["index.uuid"])
+        there = target.mapping.get("properties", {})
+        kept = {name: _copied(field, target.has_graph) for name, field in there.items() if not is_ours(name)}
+        others = {key: value for key, value in target.mapping.get("_meta", {}).items() if key not in ("resift", _META)}
+        mapping = {**target.mapping, "properties": kept, "_meta": {**others, **copy._record()}}
+        body = {"settings": _settings(target), "mappings": mapping}
+        target.cluster.request("PUT", f"/{quote(check_name(name), safe='')}", body)
+        return copy
 
-        Raises BadInput where an index template has it made otherwise: the new index is deleted again.
-        """
-        record = CopyRecord(target.name, target.settings["index.uuid"], tuple(aliases))
-        ours = {"resift": IndexInfo.made_by(model, fields).meta(), _META: record.meta()}
-        fields_there = target.mapping.get("properties", {})
-        kept = {name: _copied(field, target.has_graph) for name, field in fields_there.items() if not is_ours(name)}
-        added = {VECTOR_FIELD: vector_mapping(model), GUARD_FIELD: GUARD_MAPPING}
-        others = {name: value for name, value in target.mapping.get("_meta", {}).items() if name not in ours}
-        mapping = {**target.mapping, "properties": {**kept, **added}, "_meta": {**others, **ours}}
-        settings = _settings(target)
-        path = f"/{quote(check_name(name), safe='')}"
-        target.cluster.request("PUT", path, {"settings": settings, "mappings": mapping})
-        if difference := _difference(
-            target.cluster.request("GET", path, flat_settings="true")[name], mapping, settings
-        ):
-            target.cluster.request("DELETE", path)
-            message = f"an index template gives an index of the name {name!r} {difference}"
-            raise BadInput(message, value=name, expected="a name that no index template matches")
-        return cls(target.cluster, name, record)
+    def _record(self) -> dict[str, Any]:
+        return {_META: {"of": self.of, "uuid": self.uuid, "blocked": self.blocked}}
 
-    def write(self, **changes: Any) -> None:
-        """Change what the copy records about itself."""
-        self.record = replace(self.record, **changes)
+    def _write(self, record: Mapping[str, Any]) -> None:
         path = f"/{quote(self.name, safe='')}/_mapping"
         now = self.cluster.request("GET", path)[self.name]["mappings"].get("_meta", {})
-        self.cluster.request("PUT", path, {"_meta": {**now, _META: self.record.meta()}})
+        others = {name: value for name, value in now.items() if name != _META}
+        self.cluster.request("PUT", path, {"_meta": {**others, **record}})
 
-    def follow_mapping(self, source: str, to: str) -> None:
-        """Map in ``to`` what ``source`` maps, as it does there, and not as OpenSearch would guess from documents."""
-        mapping = self.cluster.request("GET", f"/{quote(source, safe='')}/_mapping")[source]["mappings"]
+    def follow_mapping(self) -> None:
+        """Map what the index maps, as it does there, and not as OpenSearch would guess from documents."""
+        mapping = self.cluster.request("GET", f"/{quote(self.of, safe='')}/_mapping")[self.of]["mappings"]
         properties = _without_vectors(mapping.get("properties", {}))
-        self.cluster.request("PUT", f"/{quote(to, safe='')}/_mapping", {"properties": properties})
+        self.cluster.request("PUT", f"/{quote(self.name, safe='')}/_mapping", {"properties": properties})
 
-    def settings(self, index: str) -> Mapping[str, Any]:
-        """The settings of an index by their flat names."""
-        return self.cluster.index_settings(index)[index]
-
-    def change_settings(self, index: str, values: Mapping[str, Any]) -> None:
-        """Change those settings of an index that are other ones; None unsets one."""
-        now = self.settings(index)
-        changed = {name: value for name, value in values.items() if now.get(name) != value}
-        if changed:
-            self.cluster.set_index(index, changed)
-
-    def block(self, index: str) -> None:
-        """Have writes to an index refused; those under way are done when this returns."""
-        self.write(blocked=index, block_before=self.settings(index).get(_BLOCK))
-        self.cluster.request("PUT", f"/{quote(index, safe='')}/_block/write")
-
-    def is_blocked(self, index: str) -> bool:
-        """Whether writes to an index are refused."""
-        return bool(self.settings(index).get(_BLOCK) == "true")
-
-    def unblock(self, **changes: Any) -> str | None:
-        """Take off the block that the record says there is, if one; return the index that it was on.
-
-        The record is changed as ``changes`` say, too.
-        """
-        index = self.record.blocked
-        if index is not None:
-            if self.cluster.find(f"/{quote(index, safe='')}/_mapping"):
-                self.change_settings(index, {_BLOCK: self.record.block_before})
-            self.write(blocked=None, block_before=None, **changes)
-        return index
+    def block(self) -> None:
+        """Have writes to the index refused; those under way are done when this returns."""
+        self.blocked = True
+        self._write(self._record())
+        self.cluster.request("PUT", f"/{quote(self.of, safe='')}/_block/write")
 
     @property
-    def in_service(self) -> bool:
-        """Whether the aliases were moved to the copy."""
-        return all(name in self.cluster.aliases(self.name) for name in self.record.aliases)
+    def is_blocked(self) -> bool:
+        """Whether writes to the index are refused."""
+        return bool(self.cluster.index_settings(self.of)[self.of].get(_BLOCK) == "true")
 
-    def move_aliases(self, source: str, to: str) -> None:
-        """Move the aliases from one index to the other at once, each as it is; those that are not there are made."""
-        found = self.cluster.aliases(source)
+    def unblock(self) -> None:
+        """Let the index be written to again."""
+        self.cluster.set_index(self.of, {_BLOCK: None})
+        self.blocked = False
+        self._write(self._record())
+
+    def is_in_service(self, aliases: Sequence[str]) -> bool:
+        """Whether the aliases were moved to the copy."""
+        return {*aliases} <= {*self.cluster.aliases(self.name)}
+
+    def take_over(self, aliases: Sequence[str]) -> None:
+        """Move the aliases to the copy at once, each as it is; those that are not there are made."""
+        found = self.cluster.aliases(self.of)
         actions: list[dict[str, Any]] = []
-        for name in self.record.aliases:
+        for name in aliases:
             if name in found:
-                actions.append({"remove": {"index": source, "alias": name, "must_exist": True}})
-            actions.append({"add": {"index": to, "alias": name, **found.get(name, {})}})
+                actions.append({"remove": {"index": self.of, "alias": name, "must_exist": True}})
+            actions.append({"add": {"index": self.name, "alias": name, **found.get(name, {})}})
         self.cluster.request("POST", "/_aliases", {"actions": actions})
 
-    def pipelines(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """The pipelines that the copy is to have: those of the index, ours under its own name, and the ``wanted``."""
-        settings = self.settings(self.record.of)
-        values: dict[str, Any] = {name: settings.get(name) for name in PIPELINES}
-        for name, value in values.items():
-            if value == pipeline_name(self.record.of):
-                values[name] = wanted.get(name)
-            elif value in (None, NONE) or name == SEARCH:  # ours has what is in that of the index
-                values[name] = wanted.get(name, value)
-        return values
+    def finish(self) -> None:
+        """Forget that it was a copy: from now on it is an index as any other."""
+        self._write({})
 
 
 def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
     """Raise BadInput for aliases that cannot be moved from an index to its copy ``name``."""
-    if name == target.name:
-        raise BadInput(f"{name!r} is the index itself", value=name, expected="the name of a new index")
     if target.name.startswith(".ds-"):
         message = f"{target.name} is a backing index of a data stream, which no alias can replace"
         raise BadInput(message, value=target.name, expected="an index; resift attach --vectors works in place there")
@@ -199,17 +136,17 @@ def check_aliases(target: Target, name: str, aliases: Sequence[str]) -> None:
             raise BadInput(message, value=alias, expected=f"an alias of {target.name}, or a new one")
 
 
-def check_templates(cluster: Cluster, name: str) -> None:
-    """Raise BadInput where an index template would give a new index aliases, which clients would find it by."""
+def check_templates(target: Target, name: str) -> None:
+    """Raise BadInput where an index template would give the copy other fields, or aliases that clients find it by."""
     path = f"/_index_template/_simulate_index/{quote(check_name(name), safe='')}"
     try:
-        aliases = cluster.request("POST", path).get("template", {}).get("aliases")
+        found = target.cluster.request("POST", path).get("template", {})
     except EngineError as error:
         if error.status == 400:  # no such name
             raise BadInput(error.message, value=name, expected="a name for a new index") from error
         raise
-    if aliases:
-        message = f"an index template gives an index of the name {name!r} the alias {', '.join(aliases)}"
+    if given := {**found.get("aliases", {}), **found.get("mappings", {})}:
+        message = f"an index template gives an index of the name {name!r} {', '.join(given)}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
 
 
@@ -240,31 +177,3 @@ def _settings(target: Target) -> dict[str, Any]:
     if "knn_vector" in {kind for name, kind in target.fields.items() if not is_ours(name)}:
         settings = {_DERIVED: "false", **settings}
     return {**settings, "index.knn": "true", **dict.fromkeys(PIPELINES, NONE)}
-
-
-def _difference(made: Mapping[str, Any], mapping: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """What a new index has otherwise than it was meant to; "" if nothing."""
-    if made["aliases"]:
-        return f"the alias {', '.join(made['aliases'])}"
-    found, wanted = _comparable(made["mappings"]), _comparable(mapping)
-    for name in sorted({*found, *wanted}):
-        if found.get(name) != wanted.get(name):
-            return f"another mapping: {name} is {found.get(name)}, not {wanted.get(name)}"
-    for name, value in settings.items():
-        if made["settings"].get(name) != value:
-            return f"the setting {name}: {made['settings'].get(name)}, not {value}"
-    added = sorted(name for name in made["settings"] if name.startswith("index.analysis.") and name not in settings)
-    more = [name for name in added if not name.startswith(_OUR_ANALYSIS)]
-    return f"the setting {more[0]}" if more else ""
-
-
-def _comparable(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping as parts that can be compared: OpenSearch completes what fields of vectors say."""
-    properties = {name: _plain(field) for name, field in mapping.get("properties", {}).items()}
-    return {**{name: value for name, value in mapping.items() if name != "properties"}, **properties}
-
-
-def _plain(field: Mapping[str, Any]) -> Any:
-    if field.get("type") == "knn_vector":
-        return field["type"], field.get("dimension")
-    return {**field, **({"properties": _comparable(field)} if "properties" in field else {})}

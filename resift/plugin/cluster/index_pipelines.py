@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from resift.contracts.query_dsl import PIPELINE_PREFIX
+from resift.contracts.query_dsl import PIPELINE_PREFIX, is_compact
 from resift.errors import BadInput, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, records
@@ -45,8 +45,12 @@ class IngestPipeline(Pipeline):
 
     def __init__(self, cluster: Cluster, index: str, encoders: list[dict[str, Any]]) -> None:
         template = json.loads(read_resource("index-encoder.json"))
-        scripts = {name: read_resource(f"{name}.painless") for name in ("gather_text", "tidy_up")}
-        processors = [one for values in encoders for one in fill(template, {**values, **scripts})]
+        names = ("gather_text", "compact_vector", "tidy_up")
+        scripts = {name: read_resource(f"{name}.painless") for name in names}
+        processors: list[dict[str, Any]] = []
+        for values in encoders:
+            steps = fill(template, {**values, **scripts})
+            processors += steps if is_compact(values["vector_field"]) else [*steps[:-2], steps[-1]]
         self.index, self.owners = index, frozenset(values["name"] for values in encoders)
         rendered = render("index-ingest-pipeline", {**encoders[0], "processors": processors})
         super().__init__(cluster, "ingest", pipeline_name(index), *rendered)

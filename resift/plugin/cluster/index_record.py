@@ -41,6 +41,8 @@ class IndexRecord:
         """The record in the ``_meta`` of an index; an empty one if there is none."""
         ours: Mapping[str, Any] = meta.get("resift") or {}
         info, attached = IndexInfo.read(index, ours), ours.get("attached")
+        if ours and attached is None and "resift_copy" in meta:  # a copy that an earlier version has made
+            attached = {"fields": [info.vector_field]}
         details: Mapping[str, Any] = attached or {}
         filling = IndexInfo.read(index, details["filling"]) if details.get("filling") else None
         current = None if info.model is None else replace(info, others=())
@@ -66,6 +68,11 @@ class IndexRecord:
         """The vectors of the model that has this hash, whether all of them are written or not; None if it has none."""
         return next((one for one in self.known if one.model == model), None)
 
+    def replaced_by(self, entry: IndexInfo) -> list[IndexInfo]:
+        """The vectors of the same model that came by attaching, too, and that those of ``entry`` make superfluous."""
+        same = [one for one in self.ready if one.model == entry.model and one.vector_field != entry.vector_field]
+        return [one for one in same if is_ours(entry.vector_field) and one.vector_field in self.added]
+
     def is_attached(self, entry: IndexInfo) -> bool:
         """Whether these vectors came by attaching, and not with the index."""
         return entry.vector_field in self.added or not is_ours(entry.vector_field)
@@ -77,7 +84,7 @@ class IndexRecord:
 
     def switched(self, entry: IndexInfo) -> IndexRecord:
         """The record once the index is searched by the vectors of ``entry``."""
-        others = tuple(one for one in self.ready if one.model != entry.model)
+        others = tuple(one for one in self.ready if (one.model, one.vector_field) != (entry.model, entry.vector_field))
         filling = None if self.filling and self.filling.model == entry.model else self.filling
         # a client may have replaced _meta since they were begun
         begun = self if entry in self.ready else self.begun(entry)

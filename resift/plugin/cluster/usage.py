@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from resift.contracts.documents import ModelDescription
-from resift.contracts.query_dsl import GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
+from resift.contracts.query_dsl import COMPACT_FIELD, GUARD_FIELD, PIPELINE_PREFIX, VECTOR_FIELD, is_ours
 from resift.errors import EngineError
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT
@@ -181,7 +181,7 @@ def _is_detached(cluster: Cluster, index: str, mapping: dict[str, Any]) -> bool:
     """Whether the vectors of an index were taken back: OpenSearch takes no field out of a mapping."""
     properties = mapping.get("properties", {})
     mapped = {field.get("type") for field in properties.values()}  # none, or ours and the guard's among them
-    if mapping.get("_meta", {}).get("resift") or mapped != {"knn_vector"}:
+    if mapping.get("_meta", {}).get("resift") or not mapped or mapped - {"knn_vector", "binary"}:
         return False
     query = {"bool": {"should": [{"exists": {"field": field}} for field in properties]}}
     try:
@@ -200,6 +200,12 @@ def _fault(
     return state, fix
 
 
+def _unrecorded_field(properties: Mapping[str, Any], written: bool) -> str:
+    """The field of ours in an index that records nothing of it, or that in which an installation writes vectors."""
+    is_compact = COMPACT_FIELD in properties and VECTOR_FIELD not in properties
+    return COMPACT_FIELD if is_compact and not written else VECTOR_FIELD
+
+
 def _vector_fault(
     record: IndexRecord, mapping: dict[str, Any], name: str, model: ModelDescription, written: bool
 ) -> tuple[str, str]:
@@ -209,7 +215,7 @@ def _vector_fault(
     if entry is None and known is not None:
         change = f"resift attach {record.index} --vectors --model DIR, that of {model.name} ({model.hash})"
         return f"other model {known.model}", f"use model {known.model_name} ({known.model}), or {change}"
-    field = VECTOR_FIELD if entry is None else entry.vector_field
+    field = entry.vector_field if entry else _unrecorded_field(properties, written)
     if not is_ours(field):
         return "ok", ""  # the index's own, which OpenSearch looks after
     if wrong := vector_fault(mapping, field, model.dim):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES, IndexInfo, ModelDescription, VectorField
-from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_ours
+from resift.contracts.query_dsl import GUARD_FIELD, VECTOR_FIELD, is_compact, is_ours
 
 # How texts become words in the indices that Resift creates: as OpenSearch's analysers english and standard make them,
 # except that compound names (os.path, read_csv) are several words, as they are for the encoders. Indices of other
@@ -69,6 +69,9 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
     # on the first write to such a field.
     method = {"name": "hnsw", "engine": "lucene", "space_type": model.space_type}
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
+
+
+COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
 
 
 def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "english") -> dict[str, Any]:
@@ -166,6 +169,8 @@ def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
     found = mapping.get("properties", {}).get(field)
     if found is None:
         return f"no {field}{_CONSEQUENCES.get(str(mapping.get('dynamic', 'true')), '')}"
+    if is_compact(field):
+        return "" if found == COMPACT_MAPPING else f"{field} is {found.get('type')}, not binary with doc values"
     if found.get("type") != "knn_vector":
         return f"{field} is {found.get('type')}, not knn_vector"
     if found.get("dimension") != dim:

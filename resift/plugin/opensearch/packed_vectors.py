@@ -12,7 +12,7 @@ from resift.arrays import Floats
 from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.errors import BadInput
 from resift.plugin.opensearch.documents import stored_vector
-from resift.plugin.resource_files import read_resource
+from resift.rewriting.similarity import script_source
 from resift.vectors.similarity import joined
 
 _NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
@@ -30,7 +30,7 @@ def sent_body(body: Body, vectors: VectorFields | None) -> Body:
     # Of what is no object OpenSearch says itself what is wrong.
     if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
         packed = {
-            name: {"script": {"source": read_resource("packed_vector.painless"), "params": {"field": field}}}
+            name: {"script": {"source": script_source("packed_vector"), "params": {"field": field}}}
             for name, field in _scripted(vectors)
             if not _names(body.get("_source"), field)
         }
@@ -157,7 +157,7 @@ def _column(hits: Sequence[dict[str, Any]], name: str, field: str) -> list[Float
 
 
 def unpacked(packed: Sequence[str]) -> list[Floats]:
-    """The vectors (K,) that ``packed_vector.painless`` packed, each of them base64 of 4 + 2 K bytes."""
+    """The vectors (K,) that ``packed_vector.painless`` packs, each of them base64 of 4 + 2 K bytes."""
     raw = [a2b_base64(one) for one in packed]
     if len({len(one) for one in raw}) != 1:  # none, or of several indices, one of which is not ours
         return [vector for one in packed for vector in unpacked([one])]

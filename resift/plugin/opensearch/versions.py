@@ -12,24 +12,6 @@ OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search'
 _EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are tested"
 
 
-_MENDED = (2, 19, 6)  # 2.19.1 is not
-
-
-def require_plain_vectors(number: str) -> None:
-    """Raise UnsupportedCluster for a version with which vectors must not join an index without ``index.knn``.
-
-    There each later change of the index's mapping, a new field of a document among them, has its shards fail and start
-    anew: for about a second nothing of them is found.
-    """
-    if tuple(int(part) for part in re.findall(r"\d+", number)[:3]) < _MENDED:
-        raise UnsupportedCluster(
-            f"the shards of an index without index.knn that has vectors fail in OpenSearch {number} whenever its "
-            "mapping changes",
-            value=number,
-            expected="OpenSearch 2.19.6 or later, an index with index.knn, or --copy-to",
-        )
-
-
 def supported_version(info: Mapping[str, Any]) -> str:
     """The name and version of the cluster that answers ``GET /`` with ``info``.
 

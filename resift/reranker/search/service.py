@@ -234,7 +234,7 @@ class Reranker:
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
         if asked.widen and asked.knn and not info.graph:
-            note = f"knn: the vectors of {info.name!r} have no graph, as a copy has (resift attach --vectors --copy-to)"
+            note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
         return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback))
 

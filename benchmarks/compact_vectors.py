@@ -1,0 +1,164 @@
+"""What the vectors of ``resift attach --vectors`` cost: ``python benchmarks/compact_vectors.py [--documents 20000]``.
+
+Prints one JSON object a line. The first is of short documents in OpenSearch (that of OPENSEARCH_URL, or a node of its
+own), once as they are and once attached: bytes that a vector adds to a document once segments are merged, documents
+attached a second, and the median of searches against the same ones of the index without vectors, in turn: ``plain``
+shows ten whole documents, ``titles`` the titles of a hundred, and ``meaning`` is a search of a hundred titles as
+Resift rewrites it. ``float`` is the same of floats in a knn_vector without a graph, as versions before had them.
+
+With RESIFT_DATA the others are nDCG@10 x 100 of the served search by vectors as they are and by compact ones, of its
+collections (--collections). Needs the extra ``bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scale_vectors import store_bytes
+from speed_cluster import FIELDS, Client, hits_body, opensearch_url
+from speed_data import pieces
+from speed_timing import seconds
+
+import resift
+from resift import Model, load_model
+from resift.arrays import Floats, batched
+from resift.cli.lab.served_search import ServedSearch
+from resift.contracts.documents import Document, IndexInfo
+from resift.ingest.attaching import fill
+from resift.ingest.stopping import Stop
+from resift.lab.evaluation.data import read_collection
+from resift.lab.evaluation.protocol import run_hybrid
+from resift.lab.evaluation.registry import build_system
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.reranker import Config, create_app
+from resift.vectors.compact import compact, expanded
+
+QUERIES = ("space shuttle launch", "graphics card driver", "fire of the army", "encryption key", "hockey team wins")
+COLLECTIONS = "cranfield,cisi,medline,vaswani,squad-train-part,wiki-titles,mtrag-clapnq,mtrag-govt,mtrag-fiqa,chorus"
+_SYNCED = 35.0  # seconds: what updates have replaced is kept until shards have agreed that no copy needs it
+INDEX, ATTACHED, FLOATS = "compact-plain", "compact-attached", "compact-floats"
+
+
+def cost(url: str, documents: Sequence[tuple[str, str]], rounds: int) -> dict[str, Any]:
+    """What vectors cost in a cluster."""
+    engine, model = OpenSearchEngine(url, timeout=300), load_model()
+    try:
+        for index in (INDEX, ATTACHED, FLOATS):
+            _index(engine, index, documents)
+        start = time.perf_counter()
+        done = resift.attach(url, ATTACHED, vectors=True, adapt=False, fields=FIELDS).run()
+        whole, (found,) = time.perf_counter() - start, done.indices
+        _attach_floats(engine, model)
+        time.sleep(_SYNCED)
+        sizes = {index: store_bytes(engine.client, index) for index in (INDEX, ATTACHED, FLOATS)}
+        return {
+            "documents": len(documents),
+            "dimensions": model.dim,
+            "bytes a document": round((sizes[ATTACHED] - sizes[INDEX]) / len(documents)),
+            "written a second": round(found.documents / found.seconds),
+            "seconds of all": round(whole, 1),
+            **_searches(engine, url, model, ATTACHED, rounds),
+            "float": {
+                "bytes a document": round((sizes[FLOATS] - sizes[INDEX]) / len(documents)),
+                **_searches(engine, url, model, FLOATS, rounds),
+            },
+        }
+    finally:
+        for index in (INDEX, ATTACHED, FLOATS):
+            engine.drop_if_exists(index)
+        engine.close()
+
+
+def _index(engine: OpenSearchEngine, index: str, documents: Sequence[tuple[str, str]]) -> None:
+    engine.drop_if_exists(index)
+    texts = {name: {"type": "text", "analyzer": "english"} for name in FIELDS}
+    settings = {"number_of_shards": 1, "number_of_replicas": 0}
+    engine.client.indices.create(index=index, body={"settings": settings, "mappings": {"properties": texts}})
+    for batch in batched(enumerate(documents), 1000):
+        engine.bulk(index, [Document(str(id), {"title": title, "text": text}) for id, (title, text) in batch])
+    engine.refresh(index)
+
+
+def _attach_floats(engine: OpenSearchEngine, model: Model) -> None:
+    entry = IndexInfo.made_by(model, FIELDS, FLOATS)
+    mapped = {entry.vector_field: {"type": "knn_vector", "dimension": model.dim}}
+    body = {"properties": mapped, "_meta": {"resift": {**entry.meta(), "graph": False}}}
+    engine.client.indices.put_mapping(index=FLOATS, body=body)
+    fill(engine, model, entry, Stop(), lambda done: None)
+
+
+def _searches(engine: OpenSearchEngine, url: str, model: Model, index: str, rounds: int) -> dict[str, float]:
+    """Medians of searches of an index to those of the index without vectors."""
+    client = Client(url)
+    with tempfile.TemporaryDirectory() as folder:
+        app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=model).test_client()
+        asked = [{"index": index, "body": hits_body(query)} for query in QUERIES]
+        bodies = [app.post("/v1/rewrite", json=one).get_json()["body"] for one in asked]
+    plain = [{"query": hits_body(query)["query"]} for query in QUERIES]
+    titles = [hits_body(query) for query in QUERIES]
+    assert all("rescore" in body for body in bodies)
+
+    def searches(of: str, sent: Sequence[dict[str, Any]]) -> Callable[[], Any]:
+        return lambda: [client.post(f"/{of}/_search?search_pipeline=_none", body) for body in sent]
+
+    kinds = {"plain": (plain, plain), "titles": (titles, titles), "meaning": (titles, bodies)}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
+    for turn in range(rounds + rounds // 5):
+        for name, (before, after) in kinds.items():
+            both = [(INDEX, before), (index, after)]
+            order = (0, 1) if turn % 2 else (1, 0)
+            found = {at: seconds(searches(*both[at])) for at in order}
+            if turn >= rounds // 5:  # the first ones are compiled
+                taken[name].append((found[0], found[1]))
+    return {
+        name: round(float(np.median([b for _, b in pairs]) / np.median([a for a, _ in pairs])), 3)
+        for name, pairs in taken.items()
+    }
+
+
+def rounded(vectors: Floats) -> Floats:
+    """Vectors (N, K) as an index gives them back."""
+    found = [expanded(compact(vector)) for vector in vectors]
+    return np.array([vector for vector in found if vector is not None])
+
+
+def quality(data: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """nDCG@10 by vectors as they are, and by compact ones."""
+    for name in names:
+        collection = read_collection(data / name)
+        point: dict[str, Any] = {"collection": name}
+        for kind in ("mean", "boew:256", "sfbow"):
+            for label, change in (("", None), (" compact", rounded)):
+
+                def serve(texts: Any, vectors: Any, *more: Any, change: Any = change) -> ServedSearch:
+                    return ServedSearch(texts, change(vectors) if change else vectors, *more)
+
+                run, *_ = run_hybrid(build_system(kind), collection, None, serve)
+                point[kind + label] = round(100 * run.means()["ndcg@10"], 2)
+        yield point
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--collections", default=COLLECTIONS)
+    asked = parser.parse_args()
+    if asked.documents:
+        print(json.dumps(cost(opensearch_url(), pieces(asked.documents), asked.rounds)), flush=True)
+    if data := os.environ.get("RESIFT_DATA"):
+        for point in quality(Path(data), [one for one in asked.collections.split(",") if one]):
+            print(json.dumps(point), flush=True)
+
+
+if __name__ == "__main__":
+    main()
