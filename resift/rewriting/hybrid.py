@@ -122,7 +122,9 @@ class _Change:
         for clause in vector_clauses(query) if knowledge.feedback is not None else ():
             found = VectorQuery.read(clause) or SparseQuery.read(clause)
             if found is not None:
-                self.moves[id(clause)] = found.moved(knowledge.own)
+                # words alone are carried over from another query
+                own = knowledge.feedback is not None and knowledge.feedback.own.evidence
+                self.moves[id(clause)] = found.moved(knowledge.own) if own else Moved(clause)
 
     @property
     def share(self) -> float:

@@ -225,7 +225,9 @@ class KnowledgeLoader:
         if needs is None or feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
-        return replace(known, gone=max(0, gone), own=self.fields.load(info, needs, feedback, documents, here, headers))
+        return replace(
+            known, gone=max(0, gone), own=self.fields.load(info, needs, feedback.own, documents, here, headers)
+        )
 
     def _judgements(
         self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers
