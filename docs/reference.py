@@ -23,10 +23,9 @@ from resift.schema import Field, fields_of, schema_of
 DOCS = Path(__file__).resolve().parent
 OPENAPI = DOCS.parent / "resift" / "reranker" / "openapi.json"
 PAGES = ("http.md", "serving.md")
-_REQUESTS = ("RewriteRequest", "FeedbackRequest", "RerankRequest", "ScoreRequest", "EmbeddingsRequest")
 _DECLARED: dict[str, type[msgspec.Struct]] = {
     "SearchRequest": SearchRequest,
-    **{name: getattr(request_bodies, name) for name in _REQUESTS},
+    "FeedbackRequest": request_bodies.FeedbackRequest,
 }
 _TABLE = re.compile(r"(<!-- docs/reference.py: (\w+) -->\n)(?:\|.*\n)*")
 

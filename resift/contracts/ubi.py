@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+END = 1e11  # Unix seconds, in the year 5138
 LATEST = 200  # events of a client that are read: some ten searches with their impressions
 EVENTS, QUERIES = KINDS = ("events", "queries")
 UNITS = (1, 1000, 1_000_000)  # that a time as a number may count, in a second
-_EARLIEST_TIME, _LATEST_TIME = 1e8, 1e11  # Unix seconds; the latest one is as milliseconds the earliest one
+_EARLIEST_TIME, _LATEST_TIME = 1e8, END  # Unix seconds; the latest one is as milliseconds the earliest one
 _NUMBER = re.compile(r"\d{10,17}(\.\d+)?")  # of fewer digits it may be a date: 20241210
 _OFFSET = re.compile(r"([+-]\d\d):?(\d\d)$")
 
@@ -106,8 +107,20 @@ class UbiLog(ABC):
         """Queries by their ids; those that are not known are left out. It does not wait either."""
 
     @abstractmethod
-    def scan(self) -> Iterator[tuple[UbiEvent, UbiQuery | None]]:
-        """All events, in no particular order, each with its query if that is known."""
+    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+        """All events between two times (Unix seconds), in no particular order."""
+
+    @abstractmethod
+    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+        """The queries of an application between two times, as they were added, in no particular order."""
+
+    @abstractmethod
+    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+        """By kind, all documents of whoever has this client id, session id or user id, as they were added."""
+
+    @abstractmethod
+    def forget(self, client: str) -> int:
+        """Delete the same documents; return how many there were."""
 
     @abstractmethod
     def close(self) -> None:

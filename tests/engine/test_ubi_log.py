@@ -132,11 +132,44 @@ def test_a_log_that_is_not_there_is_empty(ubi_log: UbiLog) -> None:
     assert (ubi_log.events("anna", *LONG), ubi_log.queries(["q1"]), list(ubi_log.scan())) == ([], {}, [])
 
 
-def test_all_events_come_with_their_queries(ubi_log: UbiLog, refresh: Refresh) -> None:
-    ubi_log.add(EVENTS, [event("click", "A1", 1), event("click", "B2", 1, query_id="unknown")])
-    ubi_log.add(QUERIES, [query()])
-    found = {one.object: asked for one, asked in ubi_log.scan()}
-    assert found == {"A1": UbiQuery("fire"), "B2": None}
+def test_all_events_come_or_those_between_two_times(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ubi_log.add(EVENTS, [event("click", "A1", 1, NOW - 9), event("click", "B2", 1, query_id="unknown")])
+    assert {one.object for one in ubi_log.scan()} == {"A1", "B2"}
+    assert {one.object for one in ubi_log.scan(NOW - 5, NOW)} == {"B2"}
+
+
+def test_the_queries_of_an_application_come_as_they_were_added(ubi_log: UbiLog, refresh: Refresh) -> None:
+    ours = query("war", "q2", application="trial", query_attributes={"teams": "ab"})
+    ubi_log.add(QUERIES, [query(), ours, {**ours, "timestamp": timestamp_of(NOW - 9)}])
+    refresh()
+    assert ubi_log.asked("trial", NOW - 5, NOW + 5) == [ours]
+    assert ubi_log.asked("tria", NOW - 5, NOW + 5) == []
+
+
+def test_a_client_is_shown_and_forgotten_and_nobody_else(ubi_log: UbiLog, refresh: Refresh) -> None:
+    mine = [event("click", "A1"), event("view", "B2", client_id="", user_id="anna"), event("view", client_id=17)]
+    others = [event("click", "C3", client_id="anna 2", session_id="anna-2"), event("click", "D4", client_id="an")]
+    ubi_log.add(EVENTS, [*mine, *others])
+    ubi_log.add(QUERIES, [query(), query(id="q2", client_id="bob")])
+    refresh()
+    assert ubi_log.of_client("anna") == {EVENTS: mine[:2], QUERIES: [query()]}
+    assert ubi_log.of_client("17") == {EVENTS: [mine[2]], QUERIES: []}
+    assert ubi_log.forget("anna") == 3
+    assert ubi_log.forget("anna") == ubi_log.forget("nobody") == 0
+    assert {one.object for one in ubi_log.scan()} == {"", "C3", "D4"}
+    assert set(ubi_log.queries(["q1", "q2"])) == {"q2"}
+
+
+def test_in_an_index_that_nobody_mapped_only_the_very_client_is_forgotten(
+    cluster: OpenSearchEngine, opensearch_url: str, cluster_names: tuple[str, str]
+) -> None:
+    """There an id is a text that is cut into words."""
+    for client in ("anna", "anna-2"):
+        cluster.client.index(index=cluster_names[0], body=event("click", "A1", client_id=client), refresh=True)
+    log = OpenSearchUbiLog(opensearch_url, *cluster_names)
+    assert log.forget("anna") == 1
+    assert [one.client for one in log.scan()] == ["anna-2"]
+    log.close()
 
 
 def test_odd_events_are_stored_and_read_back(ubi_log: UbiLog, refresh: Refresh) -> None:
@@ -213,7 +246,7 @@ def test_an_event_that_the_index_refuses_is_counted_and_the_others_are_stored(
     log = OpenSearchUbiLog(opensearch_url, *cluster_names)
     wrong = event("click", event_attributes={"position": {"ordinal": "first"}})
     assert log.add(EVENTS, [wrong, event("click", "A1", 1)]) == 1
-    assert [one.object for one, _ in log.scan()] == ["A1"]
+    assert [one.object for one in log.scan()] == ["A1"]
     log.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import Command, combined, engine_option, opened_store, service_settings, store_option
 from resift.contracts.engine import Engine
-from resift.contracts.ubi import UbiEvent, UbiLog, UbiQuery
+from resift.contracts.ubi import LATEST, UbiEvent, UbiLog, UbiQuery
 from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
 from resift.sessions.clicks import Object, graded_objects, ids_of_objects
@@ -52,21 +53,33 @@ def logged_judgements(log: UbiLog, engine: Engine, index: str, actions: Actions)
     What is of an unknown query or an unknown document is left out. Raises what the engine raises.
     """
     of_client: dict[str, list[UbiEvent]] = defaultdict(list)
-    queries: dict[str, UbiQuery] = {}
-    for event, query in log.scan():
+    for event in log.scan():
         of_client[event.client or event.session].append(event)
-        if query is not None:
-            queries[event.query_id] = query
+    queries = known_queries(log, (event for events in of_client.values() for event in events))
     graded = [(id, one) for id, events in of_client.items() for one in graded_objects(events, queries, actions)]
-    ids: dict[Object, str] = {}
-    for field in sorted({field for _, (_, (_, field), _) in graded}):
-        names = sorted({name for _, (_, (name, of_field), _) in graded if of_field == field})
-        for start in range(0, len(names), _TOGETHER):
-            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
-            ids |= {(name, field): id for name, id in found.items()}
+    ids = documents_of(engine, index, {name for _, (_, name, _) in graded})
     judged = ((id, text, ids.get(name), one) for id, (text, name, one) in graded)
     return [
         (id, Judgement(index, document, one.grade, text[:MAX_QUERY], one.at, source=one.source))
         for id, text, document, one in judged
         if text and document is not None
     ]
+
+
+def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery]:
+    """The queries of events by their ids, as far as the log has them."""
+    ids, queries = sorted({event.query_id for event in events if event.query_id}), dict[str, UbiQuery]()
+    for start in range(0, len(ids), LATEST // 2):
+        queries |= log.queries(ids[start : start + LATEST // 2])
+    return queries
+
+
+def documents_of(engine: Engine, index: str, objects: Collection[Object]) -> dict[Object, str]:
+    """The ids of the documents of an index that objects are; those that are unknown or ambiguous are left out."""
+    ids: dict[Object, str] = {}
+    for field in sorted({field for _, field in objects}):
+        names = sorted({name for name, of_field in objects if of_field == field})
+        for start in range(0, len(names), _TOGETHER):
+            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
+            ids |= {(name, field): id for name, id in found.items()}
+    return ids

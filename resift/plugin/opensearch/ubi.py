@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 import uuid
@@ -11,17 +10,17 @@ from typing import Any
 
 from resift.contracts.documents import check_name
 from resift.contracts.session_store import HURRIED_SECONDS
-from resift.contracts.ubi import EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery
+from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
 from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import call, connect, error_reason, to_json
 from resift.plugin.opensearch.scanning import scroll
 from resift.plugin.resource_files import read_resource
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
-_BATCH = 500
 # The UBI plugin leaves session_id to dynamic mapping, which makes it a text with a keyword; an index that nobody
 # mapped has client_id so as well.
-_CLIENT_FIELDS = ("client_id", "client_id.keyword", "session_id", "session_id.keyword")
+_CLIENT = ("client_id", "session_id")
+_PERSON = (*_CLIENT, "user_id")
 _SOURCE = (
     "action_name",
     "client_id",
@@ -33,6 +32,7 @@ _SOURCE = (
     "event_attributes.object.object_id_field",
     "event_attributes.position.ordinal",
 )
+_BATCH = 500
 _LATEST_FIRST = [{"timestamp": {"order": "desc", "unmapped_type": "date"}}]
 
 
@@ -94,11 +94,7 @@ class OpenSearchUbiLog(UbiLog):
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         body = {
             "query": {
-                "bool": {
-                    "should": [{"term": {field: client}} for field in _CLIENT_FIELDS],
-                    "minimum_should_match": 1,
-                    "filter": [{"bool": {"should": _between(since, until)}}],
-                }
+                "bool": {"filter": [_any_field(_CLIENT, client), {"bool": {"should": _between(since, until)}}]}
             },
             "sort": _LATEST_FIRST,
             "size": LATEST,
@@ -109,8 +105,7 @@ class OpenSearchUbiLog(UbiLog):
         return sorted(found, key=lambda event: event.at)  # times of several units are in another order in the index
 
     def queries(self, ids: Sequence[str]) -> dict[str, UbiQuery]:
-        should = [{"terms": {field: list(ids)}} for field in ("query_id", "query_id.keyword")]
-        body = {"query": {"bool": {"should": should, "minimum_should_match": 1}}, "size": LATEST, "sort": _LATEST_FIRST}
+        body = {"query": _any_field(("query_id",), *ids), "size": LATEST, "sort": _LATEST_FIRST}
         # of several of one id, as a second page makes one, the first
         hits = self._hits(QUERIES, body, ("query_id", "user_query", "query_response_hit_ids"))
         return {str(hit["_source"].get("query_id")): UbiQuery.read(hit["_source"]) for hit in hits}
@@ -128,23 +123,56 @@ class OpenSearchUbiLog(UbiLog):
         hits: list[dict[str, Any]] = answer["hits"]["hits"]
         return hits
 
-    def scan(self) -> Iterator[tuple[UbiEvent, UbiQuery | None]]:
+    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+        # an event's time may be in another unit, or be none that the index could read
+        times = [] if (since, until) == (0.0, END) else [{"bool": {"should": _between(since, until)}}]
+        hits = self._all(EVENTS, {"query": {"bool": {"filter": times}}, "_source": list(_SOURCE)})
+        return (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
+
+    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+        conditions = [{"bool": {"should": _between(since, until)}}, _any_field(("application",), application)]
+        return [hit["_source"] for hit in self._all(QUERIES, {"query": {"bool": {"filter": conditions}}})]
+
+    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+        return {kind: [hit["_source"] for hit in self._of_client(kind, client)] for kind in KINDS}
+
+    def forget(self, client: str) -> int:
+        forgotten = 0
+        # a page may be sending the next event, which is not to keep the others from being deleted
+        params = {"conflicts": "proceed", "refresh": "true", "request_timeout": 60}
+        for kind in KINDS:
+            ids = [hit["_id"] for hit in self._of_client(kind, client)]
+            for start in range(0, len(ids), _BATCH):
+                body = {"query": {"ids": {"values": ids[start : start + _BATCH]}}}
+                answer = call(self.client.delete_by_query, index=self.names[kind], body=body, params=params)
+                forgotten += answer["deleted"]
+        return forgotten
+
+    def _of_client(self, kind: str, client: str) -> Iterator[dict[str, Any]]:
+        # where an index has these as text alone, a term of one is not all of it
+        hits = self._all(kind, {"query": _any_field(_PERSON, client)})
+        return (hit for hit in hits if client in [text_of(hit["_source"].get(field)) for field in _PERSON])
+
+    def _all(self, kind: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """All hits of a search body; none where there is no such index."""
         try:
-            for kind in KINDS:
-                call(self.client.indices.refresh, index=self.names[kind], params={"ignore_unavailable": "true"})
-            hits = scroll(self.client, self.names[EVENTS], {"query": {"match_all": {}}, "_source": list(_SOURCE)})
-            events = (event for event in (UbiEvent.read(hit["_source"]) for hit in hits) if event is not None)
-            while batch := list(itertools.islice(events, _BATCH)):
-                known: dict[str, UbiQuery] = {}
-                ids = sorted({event.query_id for event in batch if event.query_id})
-                for start in range(0, len(ids), LATEST // 2):
-                    known |= self.queries(ids[start : start + LATEST // 2])
-                yield from ((event, known.get(event.query_id)) for event in batch)
+            self._refresh()
+            yield from scroll(self.client, self.names[kind], body)
         except IndexNotFound:
             return
 
+    def _refresh(self) -> None:
+        names = ",".join(self.names.values())
+        call(self.client.indices.refresh, index=names, params={"ignore_unavailable": "true"})
+
     def close(self) -> None:
         self.client.close()
+
+
+def _any_field(fields: Sequence[str], *values: str) -> dict[str, Any]:
+    """A clause for one of the values in one of the fields, as a keyword."""
+    should = [{"terms": {name: list(values)}} for field in fields for name in (field, f"{field}.keyword")]
+    return {"bool": {"should": should, "minimum_should_match": 1}}
 
 
 def _between(since: float, until: float) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.contracts.session_store import HURRIED_SECONDS
-from resift.contracts.ubi import EVENTS, LATEST, UbiEvent, UbiLog, UbiQuery, text_of
+from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, UbiEvent, UbiLog, UbiQuery, seconds_of, text_of
 from resift.errors import EngineUnavailable
 from resift.plugin.sqlite.database import Database
 
@@ -22,6 +22,7 @@ _SCHEMA = (
 )
 # of several rows of one query, as a second page makes one, the first
 _QUERY = "SELECT query, body FROM ubi_queries WHERE query IN (SELECT value FROM json_each(?)) ORDER BY number DESC"
+_PERSON = " OR ".join(f"json_extract(body, '$.{name}') || '' = ?1" for name in ("client_id", "session_id", "user_id"))
 
 
 class SqliteUbiLog(UbiLog):
@@ -55,15 +56,24 @@ class SqliteUbiLog(UbiLog):
             rows = db.execute(_QUERY, (json.dumps(list(ids)),)).fetchall()
         return {id: UbiQuery.read(json.loads(body)) for id, body in rows}
 
-    def scan(self) -> Iterator[tuple[UbiEvent, UbiQuery | None]]:
+    def scan(self, since: float = 0.0, until: float = END) -> Iterator[UbiEvent]:
+        rows = self._rows("SELECT body FROM ubi_events WHERE at BETWEEN ? AND ?", since, until)
+        return (event for event in map(UbiEvent.read, rows) if event is not None)
+
+    def asked(self, application: str, since: float, until: float) -> list[dict[str, Any]]:
+        rows = self._rows("SELECT body FROM ubi_queries WHERE json_extract(body, '$.application') = ?", application)
+        return [row for row in rows if since <= (seconds_of(row.get("timestamp")) or 0.0) <= until]
+
+    def of_client(self, client: str) -> dict[str, list[dict[str, Any]]]:
+        return {kind: self._rows(f"SELECT body FROM ubi_{kind} WHERE {_PERSON}", client) for kind in KINDS}
+
+    def forget(self, client: str) -> int:
+        with self._database.transaction() as db:
+            return sum(db.execute(f"DELETE FROM ubi_{kind} WHERE {_PERSON}", (client,)).rowcount for kind in KINDS)
+
+    def _rows(self, sql: str, *values: Any) -> list[dict[str, Any]]:
         with self._database.transaction(write=False) as db:
-            rows = db.execute("SELECT body FROM ubi_events").fetchall()
-            known = dict(db.execute("SELECT query, body FROM ubi_queries ORDER BY number DESC").fetchall())
-        for (body,) in rows:
-            event = UbiEvent.read(json.loads(body))
-            if event is not None:
-                query = known.get(event.query_id)
-                yield event, None if query is None else UbiQuery.read(json.loads(query))
+            return [json.loads(body) for (body,) in db.execute(sql, values).fetchall()]
 
     def close(self) -> None:
         self._database.close()
