@@ -137,7 +137,7 @@ class _Change:
         feedback = self.knowledge.feedback
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
-        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
+        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.own.evidence)
 
     def whole(self, query: Body) -> Body:
         """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""

@@ -99,7 +99,7 @@ class Knowledge:
     def sinking(self) -> float:
         """What the scores of documents that were marked irrelevant to this very query are multiplied with where nothing
         else sinks them: 1 - e / (1 + e) for an evidence of e."""
-        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.evidence)
+        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.own.evidence)
 
     def judged_here(self, sign: int) -> list[str]:
         """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
