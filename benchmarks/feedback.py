@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from autograd_mask import autograd_mask
 
-from resift.ranking.feedback import Feedback, bag_of_words
+from resift.ranking.feedback import Feedback
 from resift.ranking.mask import ITERATIONS, learn_mask
+from resift.ranking.words import bag_of_words
 
 
 def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str, float]:

@@ -19,9 +19,6 @@ expanded query.
 
 from __future__ import annotations
 
-import re
-import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,8 +32,7 @@ from resift.errors import BadInput
 from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
-from resift.stop_words import FUNCTION_WORDS
-from resift.text import tokenize
+from resift.ranking.words import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
@@ -44,9 +40,8 @@ RIDGE_PRIOR = 0.3
 MAX_TERMS, TERM_WEIGHTS = 60, (4.0, 3.0)
 HALF = 3.0  # the evidence with which words and similarity have half of the weight that they come near to
 # the relevance scope at another query: from how many standard deviations above other documents to how many a judgement
-# begins to count, and what it counts then
-SCOPE_DEVIATIONS, SCOPE_WEIGHT = (1.0, 3.0), 0.2
-_ENDINGS = re.compile(r"(?<=\w)(?:['’](?:s|t|d|m|ll|re|ve)\b|\(e?s\))", re.IGNORECASE)
+# begins to count, what it counts then, and how many of the words of all such judgements are asked for
+SCOPE_DEVIATIONS, SCOPE_WEIGHT, SCOPE_TERMS = (1.0, 3.0), 0.15, 8
 _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 
@@ -71,23 +66,6 @@ DEFAULT_METHOD = "ridge+lexical"
 Bag = Mapping[str, float]
 
 
-def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
-    """A text's words, each weighing sqrt(count) · idf(word), scaled to length 1 (l2); empty for a text without words.
-
-    Function words ("the", "you") are left out: they tell how a text is written, not what it is about. So are the
-    ends of "court's", "don't" and "fee(s)"; elsewhere a letter is a word ("vitamin D").
-
-    >>> bag_of_words("the fire's " * 8 + "fire(s) " * 8 + "bush " * 9)
-    {'fire': 0.8, 'bush': 0.6}
-    """
-    counts = Counter(word for word in tokenize(_ENDINGS.sub("", text)) if word not in FUNCTION_WORDS)
-    # what emoji leave, a mark without a letter, is no word that anybody looks for
-    weights = {word: count**0.5 * idf(word) for word, count in counts.items() if any(map(str.isalnum, word))}
-    length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
-    # interned: the words of all documents are mostly the same, and those of many documents are kept
-    return {sys.intern(word): weight / length for word, weight in weights.items()}
-
-
 @dataclass(frozen=True)
 class Feedback:
     """What m judged documents teach about queries; make it by :meth:`learn` or :meth:`from_judged`.
@@ -98,6 +76,7 @@ class Feedback:
     ``positions``: where each of the m documents stood in what was learned from, from 0. ``known``: the part of each
     document's words, 0 to 1, that its vector stands for, or none if all of them have vectors. ``background``: documents
     of the index that is searched, from which the ridge regression tells the judged ones apart; None if none are known.
+    ``here``: which judgements are the search's own, and not carried over from another query; none where all are.
     """
 
     vectors: Floats
@@ -109,6 +88,7 @@ class Feedback:
     known: tuple[float, ...] = ()
     method: Method = field(default=METHODS[DEFAULT_METHOD])
     background: Background | None = None
+    here: tuple[bool, ...] = ()
 
     @classmethod
     def learn(
@@ -188,6 +168,8 @@ class Feedback:
         to 1, has vectors (:func:`resift.vectors.similarity.known_alpha`), and in the same proportion that of the judged
         documents' words takes its place. None: the weights count as they are.
         """
+        if self.own is not self:
+            return self.own.adjusted_alpha(alpha, max_alpha, known)
         learned = self.evidence / (HALF + self.evidence)
         # an alpha of 0 means the engine's scores alone, which feedback must not override
         weight = alpha and alpha + max(0.0, max_alpha - alpha) * learned
@@ -221,33 +203,38 @@ class Feedback:
         to compare with, such as a sample of the index.
 
         A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
-        documents count, by SCOPE_WEIGHT · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many standard
+        documents count, and only as words (:attr:`expansion_terms`): they move no vector. Each counts
+        SCOPE_WEIGHT · :func:`leaning` · clip((z - 1) / 2, 0, 1) (SCOPE_DEVIATIONS). Here z is how many standard
         deviations a document is more similar to the query than the others are on average: the mean of its own and the
         largest among those judged at the same query, since what was asked for there is one subject. With fewer than
-        five others none of them counts. A query of words that are all unknown, such as an article number, has no
-        direction: there a relevant document counts SCOPE_WEIGHT times the part of the query's words that it has, or
-        that it was judged for. To a query without any words all feedback applies.
+        five others, as in an index without vectors, or for a query of words that are all unknown, such as an article
+        number, the part of the query's words that a document has, or was judged for, stands in for clip(…). To a query
+        without any words all feedback applies.
         """
-        words = () if np.any(query) else bag_of_words(text)
-        if not len(self.grades) or not (np.any(query) or words):
+        words, here = bag_of_words(text), self._made_at(text)
+        if not len(self.grades) or here.all() or not (np.any(query) or words):
             return self
-        here = self._made_at(text)
-        scope = np.zeros(len(self.grades))
-        if words:
-            scope = SCOPE_WEIGHT * self._part_had(words) * (self.grades > 0)
-        elif len(others) >= _MIN_OTHERS and not here.all():
+        low, high = SCOPE_DEVIATIONS
+        if np.any(query) and len(others) >= _MIN_OTHERS:
             similarities = unit_rows(others) @ unit_rows(query)
-            low, high = SCOPE_DEVIATIONS
             deviation = max(float(similarities.std()), 1e-6)
-            distance = (self.vectors @ unit_rows(query) - similarities.mean()) / deviation
-            distance = (distance + self._largest_at_query(distance)) / 2
-            # what is irrelevant to one query says nothing of another
-            scope = SCOPE_WEIGHT * np.clip((distance - low) / (high - low), 0, 1) * (self.grades > 0)
-        scope[here] = 1
-        return self._weighted(scope)
+            near = ((self.vectors @ unit_rows(query) - similarities.mean()) / deviation - low) / (high - low)
+        else:
+            near = self._part_had(words)
+        # what is irrelevant to one query says nothing of another
+        near = np.clip((near + self._largest_at_query(near)) / 2, 0, 1) * (self.grades > 0)
+        scope = np.where(here, 1.0, SCOPE_WEIGHT * leaning(text) * near)
+        return self._weighted(scope, here)
+
+    @cached_property
+    def own(self) -> Feedback:
+        """The part that was judged for the search's own query: what was carried over moves no vectors or tokens."""
+        return self._weighted(np.array(self.here, float)) if self.here else self
 
     def _part_had(self, words: Collection[str]) -> NDArray[np.float64]:
         """Which part of the ``words`` each judged document has, or the query that it was judged for, (m,), 0 to 1."""
+        if not words:
+            return np.ones(len(self.grades))
         asked = [bag_of_words(query) for query in self.queries or ("",) * len(self.grades)]
         bags = self.bags or ({},) * len(self.grades)
         both = zip(asked, bags, strict=True)
@@ -262,20 +249,23 @@ class Feedback:
                 largest[query] = max(value, largest.get(query, value))
         return np.array([largest.get(query, value) for query, value in zip(queries, values.tolist(), strict=True)])
 
-    def _weighted(self, scope: NDArray[Any]) -> Feedback:
-        """Each judgement weighted by its ``scope`` (m,), 0 to 1; those of 0 are left out."""
+    def _weighted(self, scope: NDArray[Any], here: NDArray[np.bool_] | None = None) -> Feedback:
+        """Each judgement weighted by its ``scope`` (m,), 0 to 1; those of 0 are left out. ``here`` (m,): which are the
+        search's own; all, if it is not given."""
         if np.all(scope == 1):
-            return self
+            return replace(self, here=()) if self.here else self
         kept = np.flatnonzero(scope)
+        is_own = np.ones(len(kept), bool) if here is None else here[kept]
         found = replace(
             self,
             vectors=self.vectors[kept],
             grades=(self.grades * scope)[kept],
-            mask=self.mask if len(kept) else np.ones_like(self.mask),
+            mask=self.mask if is_own.any() else np.ones_like(self.mask),
             bags=tuple(self.bags[i] for i in kept) if self.bags else (),
             queries=tuple(self.queries[i] for i in kept) if self.queries else (),
             positions=tuple(self.positions[i] for i in kept),
             known=tuple(self.known[i] for i in kept) if self.known else (),
+            here=() if is_own.all() else tuple(is_own.tolist()),
         )
         vars(found)["_shrunk"] = self._shrunk[kept]  # not multiplied again in each search
         return found
@@ -320,6 +310,8 @@ class Feedback:
         apart, or that repeat others, add little. Each document x of the ``background`` joins the sum with a third and
         y = p·q·x: of what is not judged nothing is known but the query.
         """
+        if self.own is not self:
+            return self.own.transform_query(query)
         length = float(np.linalg.norm(query)) or 1.0
         if not len(self.grades):
             return np.asarray(query, np.float32)
@@ -335,14 +327,23 @@ class Feedback:
         """Words to ask the engine for beside a query whose own words have length 1 (l2), heaviest first, at most 60.
 
         4 · mean(relevant) - 3 · mean(irrelevant) of the documents' bags, each weighing as its judgement counts; both
-        times e / (3 + e) for an evidence of e on that side. Numbers, and words that come out below 0, are left out.
+        times e / (3 + e) for an evidence of e on that side. Numbers, and words that come out below 0, are left out. Of
+        judgements that were carried over to the query, which give weights of their own, the eight heaviest words are
+        added.
         """
+        here = self.here or (True,) * len(self.grades)
+        weights = self._word_weights(np.where(here, self.grades, 0))
+        carried = self._word_weights(np.where(here, 0, self.grades))
+        for word, weight in _heaviest(carried, SCOPE_TERMS).items():
+            weights[word] = weights.get(word, 0.0) + weight
+        return _heaviest(weights, MAX_TERMS)
+
+    def _word_weights(self, grades: NDArray[np.float64]) -> dict[str, float]:
+        """The weight of each word of the documents, if their judgements count ``grades`` (m,)."""
         weights: dict[str, float] = {}
         for side_weight, sign in zip(TERM_WEIGHTS, (1, -1), strict=True):
             side = [
-                (abs(grade), bag)
-                for grade, bag in zip(self.grades.tolist(), self.bags, strict=False)
-                if grade * sign > 0
+                (abs(grade), bag) for grade, bag in zip(grades.tolist(), self.bags, strict=False) if grade * sign > 0
             ]
             # mean times e / (3 + e) is the sum over 3 + e
             divisor = HALF + sum(grade for grade, _ in side)
@@ -350,10 +351,15 @@ class Feedback:
                 factor = sign * side_weight * grade / divisor
                 for word, value in bag.items():
                     weights[word] = weights.get(word, 0.0) + factor * value
-        # numbers are of serials, telephones or articles: nobody looks for others that have them
-        telling = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
-        heaviest = sorted(telling, key=weights.__getitem__, reverse=True)[:MAX_TERMS]
-        return {word: weights[word] for word in heaviest}
+        return weights
+
+
+def _heaviest(weights: Mapping[str, float], count: int) -> dict[str, float]:
+    """The heaviest words, at most ``count``, without those of 0 or less."""
+    # numbers are of serials, telephones or articles: nobody looks for others that have them
+    telling = [word for word, weight in weights.items() if weight > 0 and any(map(str.isalpha, word))]
+    heaviest = sorted(telling, key=weights.__getitem__, reverse=True)[:count]
+    return {word: weights[word] for word in heaviest}
 
 
 def _mean(vectors: Floats, weights: NDArray[Any]) -> NDArray[Any]:

@@ -131,7 +131,9 @@ class _Change:
         for clause in vector_clauses(query) if knowledge.feedback is not None else ():
             found = VectorQuery.read(clause) or SparseQuery.read(clause)
             if found is not None:
-                self.moves[id(clause)] = found.moved(knowledge.own)
+                # words alone are carried over from another query
+                own = knowledge.feedback is not None and knowledge.feedback.own.evidence
+                self.moves[id(clause)] = found.moved(knowledge.own) if own else Moved(clause)
 
     @property
     def share(self) -> float:
@@ -144,7 +146,7 @@ class _Change:
         feedback = self.knowledge.feedback
         moved = [one.distinction for one in self.moves.values() if isinstance(one, Moved)]
         distinction = sum(moved) / len(moved) if moved else 0.5 if self.moves else 1.0
-        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.evidence)
+        return max(_SMALLEST_SHARE, distinction) * strength(0.0 if feedback is None else feedback.own.evidence)
 
     def whole(self, query: Body) -> Body:
         """The whole query, changed, in which irrelevant documents sink; lists that are mixed have no way for that."""

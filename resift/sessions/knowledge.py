@@ -99,7 +99,7 @@ class Knowledge:
     def sinking(self) -> float:
         """What the scores of documents that were marked irrelevant to this very query are multiplied with where nothing
         else sinks them: 1 - e / (1 + e) for an evidence of e."""
-        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.evidence)
+        return 1.0 - strength(0.0 if self.feedback is None else self.feedback.own.evidence)
 
     def judged_here(self, sign: int) -> list[str]:
         """Ids of the documents that were judged for this very query, relevant (1) or irrelevant (-1)."""
@@ -227,7 +227,9 @@ class KnowledgeLoader:
         if needs is None or feedback is None:
             return known
         gone = sum(one.index in (info.name, *info.indices) for one in judgements) - len(here)
-        return replace(known, gone=max(0, gone), own=self.fields.load(info, needs, feedback, documents, here, headers))
+        return replace(
+            known, gone=max(0, gone), own=self.fields.load(info, needs, feedback.own, documents, here, headers)
+        )
 
     def _judgements(
         self, index: str, session: str | None, client: str | None, through_cluster: bool, headers: Headers

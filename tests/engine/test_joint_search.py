@@ -29,7 +29,8 @@ from resift.lab.vectors.tables import build_table, table_of
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
-from resift.ranking.feedback import METHODS, Feedback, bag_of_words
+from resift.ranking.feedback import METHODS, Feedback
+from resift.ranking.words import bag_of_words
 from resift.reranker import Config, create_app
 from resift.vectors.similarity import beta_of, lengths_of
 

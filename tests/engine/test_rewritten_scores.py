@@ -16,7 +16,8 @@ from resift import Model, WordVectors, build_model
 from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.ranking.background import Background
-from resift.ranking.feedback import METHODS, Feedback, bag_of_words
+from resift.ranking.feedback import METHODS, Feedback
+from resift.ranking.words import bag_of_words
 from resift.reranker import Config, create_app
 from resift.text import tokenize
 

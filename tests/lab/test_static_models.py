@@ -24,8 +24,9 @@ from resift.lab.vectors.convert import convert
 from resift.lab.vectors.model2vec import read_static, write_model2vec
 from resift.lab.vectors.tables import in_words, quantized
 from resift.ranking.explain import explain
-from resift.ranking.feedback import Feedback, bag_of_words
+from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
+from resift.ranking.words import bag_of_words
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")

@@ -10,9 +10,10 @@ import pytest
 from resift import Feedback, Model
 from resift.errors import BadInput
 from resift.ranking.background import Background
-from resift.ranking.feedback import METHODS, bag_of_words
+from resift.ranking.feedback import METHODS
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import learn_mask, spherical_entropy
+from resift.ranking.words import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 
@@ -172,10 +173,11 @@ def test_scope() -> None:
     np.testing.assert_allclose(scoped.vectors, near)
     similarities = (candidates / np.linalg.norm(candidates, axis=1, keepdims=True))[:, 0]
     deviations = (1 - similarities.mean()) / similarities.std()
-    expected = 0.2 * (deviations - 1) / 2
-    assert 0 < expected < 0.2
+    expected = 0.15 * (deviations - 1) / 2
+    assert 0 < expected < 0.15
     assert scoped.evidence == pytest.approx(expected, rel=1e-5)
     np.testing.assert_allclose(feedback.scoped(near[0], candidates, "other").grades, [expected, 1], rtol=1e-5)
+    # too few to compare with: words decide, and it has none of these
     assert not len(feedback.scoped(near[0], candidates[:4], "new").grades)
     assert not len(replace(feedback, grades=-feedback.grades).scoped(near[0], candidates, "new").grades)
     assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
@@ -184,6 +186,52 @@ def test_scope() -> None:
     assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.2)
     nothing = feedback.scoped(-near[0], candidates, "new")
     np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
+
+
+def test_what_is_carried_over_are_a_few_words_and_no_vector() -> None:
+    vectors = np.eye(6, dtype=np.float32)
+    bags = [{f"w{i}": 1.0 + i for i in range(30)}, {"own": 1.0}]
+    both = replace(Feedback.learn(vectors[:2], vectors[:0], bags=bags), queries=("old", "new"))
+    others = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    carried = replace(both, queries=("old", "old")).scoped(vectors[0], others, "new")
+    assert set(carried.expansion_terms) <= {*(f"w{i}" for i in range(22, 30)), "own"}
+    assert len(carried.expansion_terms) == 8
+    np.testing.assert_array_equal(carried.transform_query(vectors[2]), vectors[2])
+    assert carried.adjusted_alpha(0.3, 0.6) == 0.3
+    # beside what was marked here, which counts as if it were alone
+    scoped = both.scoped(vectors[0], others, "new")
+    assert "own" in scoped.expansion_terms
+    assert len(scoped.expansion_terms) == 9
+    np.testing.assert_array_equal(scoped.own.vectors, vectors[1:2])
+    np.testing.assert_array_equal(scoped.transform_query(vectors[2]), scoped.own.transform_query(vectors[2]))
+    assert scoped.adjusted_alpha(0.3, 0.6) == scoped.own.adjusted_alpha(0.3, 0.6) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "much"),
+    [
+        ("", 1.0),
+        ("fire", 1.0),
+        ("What about the bush fires?", 1.0),
+        ("bush fire", 0.5),
+        ("Do they have natural predators in cold winters?", 0.5),
+        ("bush fire season", 0.0),
+        ("Why do bush fires start in other dry summer seasons?", 0.0),
+    ],
+)
+def test_a_question_leans_on_others_the_less_it_says(text: str, much: float) -> None:
+    assert leaning(text) == much
+
+
+def test_without_vectors_documents_count_by_the_words_of_the_question_that_they_have() -> None:
+    bags = [bag_of_words("guinea pigs sleep"), bag_of_words("army war")]
+    learned = Feedback.learn(np.eye(2, dtype=np.float32), np.zeros((0, 2), np.float32), bags=bags)
+    learned = replace(learned, queries=("guinea pigs", "battles"))
+    nothing = np.zeros((0, 0), np.float32)
+    query = np.ones(2, np.float32)
+    assert learned.scoped(query, nothing, "guinea pigs food").evidence == 0  # stands by itself
+    assert learned.scoped(query, nothing, "pigs").grades == pytest.approx([0.15])
+    assert learned.scoped(query, nothing, "What about them?").grades == pytest.approx([0.15, 0.15])
 
 
 def test_scope_at_a_query_of_unknown_words() -> None:
@@ -195,11 +243,13 @@ def test_scope_at_a_query_of_unknown_words() -> None:
     # of other queries a document counts by the words that it has, or was judged for; an irrelevant one never does
     for text in ("88729622", "TUF FX506HM-8G"):
         assert feedback.scoped(nowhere, vectors, text).evidence == 0
-    assert feedback.scoped(nowhere, vectors, "the Vostro 3515").grades == pytest.approx([0.1])
+    assert feedback.scoped(nowhere, vectors, "the Vostro 3515").grades == pytest.approx([0.0375])
     assert feedback.scoped(nowhere, vectors, "Akkuschrauber").grades == pytest.approx([1])
-    assert feedback.scoped(nowhere, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.1])
+    assert feedback.scoped(nowhere, vectors, "Akkuschrauber Koffer").grades == pytest.approx([0.0375])
     assert replace(feedback, bags=()).scoped(nowhere, vectors, "Vostro 3510").evidence == 0
-    assert replace(feedback, queries=()).scoped(nowhere, vectors, "Vostro 3510").grades == pytest.approx([0.2])
+    assert replace(feedback, queries=()).scoped(nowhere, vectors, "Vostro 3510").grades == pytest.approx(
+        [0.075, 0.0375]
+    )
     assert replace(feedback, queries=("", "", "")).scoped(nowhere, vectors, "88729622").evidence == 3
 
 
@@ -265,7 +315,7 @@ def test_rocchio_weighs_clicks_and_skips_by_their_grades() -> None:
 
 
 @pytest.mark.parametrize(
-    ("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.05), (2.0, 0.1), (3.0, 0.2), (4.0, 0.2)]
+    ("deviations", "counts"), [(0.5, 0), (1.0, 0), (1.5, 0.0375), (2.0, 0.075), (3.0, 0.15), (4.0, 0.15)]
 )
 def test_scope_grows_from_one_to_three_deviations_above_other_documents(deviations: float, counts: float) -> None:
     query = np.array([1, 0], np.float32)

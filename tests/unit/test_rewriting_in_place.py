@@ -228,6 +228,20 @@ def test_fields_in_which_no_marked_document_has_anything_stay() -> None:
         assert (found.body["query"], found.outcome) == (query, Outcome.NO_VECTORS)
 
 
+def test_of_marks_for_another_query_words_come_in_and_vectors_stay() -> None:
+    carried = replace(FEEDBACK, grades=np.array([0.15, 0.0]), here=(False, False))
+    known = replace(
+        SESSION, feedback=carried, kept={"good": 0.5, "bad": 0.1}, own=FieldKnowledge(MAPPED, encoded=KNOWN.encoded)
+    )
+    found = rewritten({"hybrid": {"queries": [TEXT, KNN]}}, known)
+    assert (found.outcome, found.reason) == (Outcome.REWRITTEN, "")
+    text, near = queries_of(found)
+    assert "word1" in json.dumps(text)
+    assert near == KNN
+    alone = rewritten(KNN, known)
+    assert (alone.outcome, alone.is_changed) == (Outcome.NOTHING_TO_ADD, False)
+
+
 def test_marks_of_documents_that_are_gone_are_told() -> None:
     found = rewritten(KNN, replace(SESSION, gone=1))
     assert (found.outcome, found.reason) == (Outcome.MARKS_GONE, "marked documents that are gone: 1")

@@ -129,7 +129,8 @@ def retrieval(
     z-scores.
 
     With --hybrid, --json gives the figures of BM25 and of the encoder alone under "alone". The system of --compare is
-    never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds.
+    never combined with BM25: "--hybrid --compare bm25" shows what the encoder adds. Where the judgements name
+    irrelevant documents too, condensed_ndcg@10 leaves out what nobody judged; judged@10 is the part that somebody did.
     """
     from resift.cli.lab.served_search import ServedSearch
     from resift.lab.evaluation.protocol import run_hybrid, run_retrieval, unseen_queries
@@ -158,7 +159,7 @@ def retrieval(
     summary = f"{report['queries']} queries, {report['documents']} documents"
     if len(collection.queries) < available:
         summary += f"; {trained_on} queries that the model was trained on left out"
-    choice.print_report(report, RETRIEVAL, summary + _skipped(report, "without a relevant document"))
+    choice.print_report(report, _reported(report), summary + _skipped(report, "without a relevant document"))
 
 
 def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | None) -> Collection:
@@ -167,6 +168,13 @@ def _collection(folder: str, judgments: str | None, shares: tuple[float, ...] | 
 
     collection = read_collection(folder, judgments=judgments)
     return collection if shares is None else with_queries(collection, block_split(collection, shares).test.tolist())
+
+
+def _reported(report: dict[str, Any]) -> tuple[str, ...]:
+    """The metrics that a report of a retrieval collection has."""
+    from resift.lab.evaluation.protocol import CONDENSED
+
+    return (*RETRIEVAL, *(name for name in CONDENSED if name in report))
 
 
 def _skipped(report: dict[str, Any], why: str) -> str:

@@ -25,6 +25,7 @@ from resift.ranking.fusion import factors_of, z_score
 
 RECALLS = (1, 3, 5, 10, 100)
 _GRADED = ("ndcg@10", "map", *(f"recall@{k}" for k in RECALLS), "mrr@10")
+CONDENSED = ("condensed_ndcg@10", "judged@10")  # of pools, which judge part of what is irrelevant
 _WHOLE = 100_000
 _CANDIDATES = 1000
 
@@ -213,16 +214,19 @@ def unseen_queries(system: System, collection: Collection) -> tuple[Collection, 
 
 
 class _Rankings:
-    """Metrics of each query, as blocks of scores come in."""
+    """Metrics of each query, as blocks of scores come in; of a pool condensed ones too."""
 
     def __init__(self, collection: Collection) -> None:
-        self._collection = collection
-        self._table = np.zeros((len(collection.grades), len(_GRADED)))
+        self._collection, self._is_pool = collection, is_pool(collection)
+        self._names = (*_GRADED, *(CONDENSED if self._is_pool else ()))
+        self._table = np.zeros((len(collection.grades), len(self._names)))
 
     def add(self, rows: slice, scores: NDArray[Any]) -> None:
         """``scores`` (B, N) of the queries ``rows``."""
         for query, line in zip(range(rows.start, rows.stop), scores, strict=True):
-            self._table[query] = list(graded_metrics(line, self._collection.grades[query]).values())
+            grades = self._collection.grades[query]
+            values = graded_metrics(line, grades) | (condensed_metrics(line, grades) if self._is_pool else {})
+            self._table[query] = [values[name] for name in self._names]
 
     def run(self, dimensions: int, **facts: Any) -> Run:
         """The run of a system whose rows have so many ``dimensions``."""
@@ -231,7 +235,7 @@ class _Rankings:
             "queries": len(self._collection.queries),
             "skipped": self._collection.skipped,
         }
-        values = {name: self._table[:, column] for column, name in enumerate(_GRADED)}
+        values = {name: self._table[:, column] for column, name in enumerate(self._names)}
         return Run(values, {"dimensions": int(dimensions), **facts, **sizes})
 
 
@@ -252,3 +256,20 @@ def graded_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[st
         reciprocal_rank(hits, 10),
     ]
     return dict(zip(_GRADED, values, strict=True))
+
+
+def is_pool(collection: Collection) -> bool:
+    """Whether the judgements name irrelevant documents too, so that of what they do not name nothing is known."""
+    return any(grade <= 0 for grades in collection.grades for grade in grades.values())
+
+
+def condensed_metrics(scores: NDArray[Any], grades: Mapping[int, float]) -> dict[str, float]:
+    """nDCG@10 of a ranking without the documents that have no grade (condensed: Sakai 2007, "Alternatives to Bpref"),
+    and the part of its first ten that have one. The arguments are those of :func:`graded_metrics`."""
+    known = list(grades)
+    condensed = np.full_like(scores, -np.inf)
+    condensed[known] = scores[known]
+    first = np.argsort(-scores, kind="stable")[:10]
+    first = first[np.isfinite(scores[first])]
+    judged = float(np.isin(first, known).mean()) if len(first) else 0.0
+    return dict(zip(CONDENSED, (graded_metrics(condensed, grades)["ndcg@10"], judged), strict=True))

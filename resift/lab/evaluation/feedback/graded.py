@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,10 @@ from resift.errors import BadInput
 from resift.lab.evaluation.data import Collection
 from resift.lab.evaluation.feedback.bench import FeedbackBench, Scores
 from resift.lab.evaluation.feedback.protocol import FeedbackProtocol
-from resift.lab.evaluation.protocol import graded_metrics
+from resift.lab.evaluation.protocol import CONDENSED, condensed_metrics, graded_metrics, is_pool
 
 _RELATED = 0.3
 UNJUDGED = ("skip", "irrelevant")  # what the simulated user does about a hit that the qrels do not name
-_CONDENSED = ("condensed_ndcg@10", "judged@10")
 
 
 class Graded(FeedbackProtocol):
@@ -37,9 +36,9 @@ class Graded(FeedbackProtocol):
         self.documents, self.queries, self._grades = collection.documents, collection.queries, collection.grades
         self.skipped = collection.skipped
         self._relevant = [{row for row, grade in grades.items() if grade > 0} for grades in collection.grades]
-        is_pooled = any(grade <= 0 for grades in collection.grades for grade in grades.values())
-        self.unjudged = unjudged or UNJUDGED[not is_pooled]
-        self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(_CONDENSED if is_pooled else ()))
+        self._is_pool = is_pool(collection)
+        self.unjudged = unjudged or UNJUDGED[not self._is_pool]
+        self.metrics = ("ndcg@10", "map", "recall@10", "mrr@10", *(CONDENSED if self._is_pool else ()))
 
     def first(self, bench: FeedbackBench, query: int) -> Scores:
         """As it is served without a session."""
@@ -62,8 +61,8 @@ class Graded(FeedbackProtocol):
         residual = scores.copy()
         residual[list(left_out)] = -np.inf
         values = graded_metrics(residual, grades)
-        if _CONDENSED[0] in self.metrics:
-            values |= _condensed(residual, grades)
+        if self._is_pool:
+            values |= condensed_metrics(residual, grades)
         return [values[name] for name in self.metrics]
 
     def other_queries(self, query: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -72,14 +71,3 @@ class Graded(FeedbackProtocol):
         shared = np.array([len(own & other) / min(len(own), len(other)) for other in self._relevant])
         shared[query] = _RELATED / 2  # neither related to itself nor about something else
         return np.flatnonzero(shared >= _RELATED), np.flatnonzero(shared == 0)
-
-
-def _condensed(scores: Scores, grades: Mapping[int, float]) -> dict[str, float]:
-    """nDCG@10 of a ranking without the documents that have no grade, and the part of its first ten that have one."""
-    known = list(grades)
-    condensed = np.full_like(scores, -np.inf)
-    condensed[known] = scores[known]
-    first = np.argsort(-scores, kind="stable")[:10]
-    first = first[np.isfinite(scores[first])]
-    judged = float(np.isin(first, known).mean()) if len(first) else 0.0
-    return dict(zip(_CONDENSED, (graded_metrics(condensed, grades)["ndcg@10"], judged), strict=True))
