@@ -93,9 +93,7 @@ class OpenSearchUbiLog(UbiLog):
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         body = {
-            "query": {
-                "bool": {"filter": [_any_field(_CLIENT, client), {"bool": {"should": _between(since, until)}}]}
-            },
+            "query": {"bool": {"filter": [_any_field(_CLIENT, client), {"bool": {"should": _between(since, until)}}]}},
             "sort": _LATEST_FIRST,
             "size": LATEST,
         }
