@@ -20,7 +20,7 @@ from resift.ingest.attaching import Written, empty, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
+from resift.lab.training.self_supervised import adapt, adapted_lines
 from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
@@ -48,9 +48,9 @@ def adapt_texts(texts: Sequence[str], vectors: WordVectors, progress: Progress) 
     started = time.perf_counter()
     model = adapt(texts, vectors, AdaptOptions(), lambda done, total: progress(Step("adapting", done, total)))
     found = model.table.info["adapted"]
-    remarks = [*adapted_lines(found, time.perf_counter() - started), *warnings(found)]
+    remarks = adapted_lines(found, time.perf_counter() - started)
     if not found["better"]:
-        remarks.append("warning: adapting made nothing better; the untrained vectors are used")
+        remarks.append("warning: a search is no better with adapted vectors; the untrained ones are used")
     progress(Step("\n".join(remarks)))
     return model if found["better"] else None
 

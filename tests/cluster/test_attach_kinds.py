@@ -18,6 +18,7 @@ from reranker_app import ids, post
 from resift import Model, WordVectors, load_model
 from resift.contracts.query_dsl import COMPACT_FIELD
 from resift.errors import EngineError
+from resift.lab.training.gate import Verdict
 from resift.operations import attaching
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -294,6 +295,7 @@ def test_a_model_is_learned_from_the_documents_and_not_twice(
     here: Path, shop: Index, vectors: WordVectors, opensearch_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attaching, "load_vectors", lambda name: vectors)  # which take less time than the packaged ones
+    monkeypatch.setattr(Verdict, "replaces", lambda verdict, other: True)  # the shop is too small to judge
     planned = run("attach", shop.name, opensearch_url, "--fields", "title,text", "--dry-run").stdout
     assert f"learned from these documents first, for seconds or minutes, and saved in {shop.name}-model" in planned
     report = json.loads(run("attach", shop.name, opensearch_url, "--fields", "title,text", "--json").stdout)

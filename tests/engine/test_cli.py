@@ -94,7 +94,7 @@ def test_index_adapts_to_the_documents_first(here: Path) -> None:
     (here / "docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
     output = resift("index", "docs.jsonl", "--index", "docs", "--adapt", "own").output
     assert "200 documents in index docs" in output
-    assert "untrained  adapted" in output
+    assert "text alone  untrained    adapted" in output
     assert load_model("own").dim
     assert "200 documents in index docs: 0 without a vector" in resift("verify", "docs", "--model", "own").output
     assert (

@@ -21,7 +21,7 @@ from resift.encoders.model import Model
 from resift.ingest.readers import Files
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines, warnings
+from resift.lab.training.self_supervised import adapt, adapted_lines
 from resift.operations.attaching import adapt_texts
 from resift.vectors.packaged import DEFAULT, load_vectors
 
@@ -45,7 +45,8 @@ def self_command(
 
     A higher temperature suits broader subjects; with codewords=K a BoEW model is made.
 
-    Part of the documents is held back to judge the result. If it is no better than the untrained vectors, nothing is
+    Part of the documents is held back to judge the result: a search as it is served has to find them better than by the
+    text alone, and than with the untrained vectors. The weight of the vectors is chosen likewise. Else nothing is
     written and the exit status is 3. Needs the extra 'adapt'.
     """
     source, options = Files(files), AdaptOptions(seed=seed, **settings)
@@ -60,8 +61,6 @@ def self_command(
         model.save(out)
         lines.append(saved_line(model, out))
     click.echo("\n".join(lines))
-    for warning in warnings(found):
-        click.echo(warning, err=True)
     if not better:
         click.echo(f"warning: no better than the untrained vectors; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)

@@ -21,9 +21,9 @@ from resift.arrays import Floats
 from resift.encoders.model import ADAPTED_MAX_ALPHA, Model
 from resift.errors import BadInput, needs_extra
 from resift.lab.encoders.builders import build_model
-from resift.lab.evaluation.significance import paired_randomization
 from resift.lab.training.contrastive import MIN_WORDS, fit
 from resift.lab.training.documents import Documents, sample_words
+from resift.lab.training.gate import Gate
 from resift.lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
@@ -31,8 +31,7 @@ from resift.lab.training.unseen import LinearMap
 from resift.lab.vectors.tables import in_words, quantized
 from resift.vectors.table import WordVectors
 
-_MAX_JUDGES, _QUERY_WORDS, _ROUNDS = 1000, 8, 5
-_FEW_JUDGES = 20
+_MAX_JUDGES = 300
 
 
 def adapt(
@@ -44,9 +43,9 @@ def adapt(
     """A model of kind ``mean`` (or ``boew``, with ``codewords``) whose word table is adapted to ``texts``.
 
     Training runs twice: without the documents that are held back, to judge, and then on all of them. What was found is
-    in ``model.table.info["adapted"]``: ``better`` says whether a few words of a held-back document find the rest of it
-    among the other documents' (mean reciprocal rank) better than with the untrained ``vectors``, and ``p`` how probable
-    as much of a difference is by chance (two-sided, a paired randomisation test over the documents). ``progress`` is
+    in ``model.table.info["adapted"]``: nDCG@10 of the gate's queries (:mod:`resift.lab.training.gate`) by the ``text``
+    alone and with the ``untrained`` and ``adapted`` vectors, ``p`` of the last against the first, and ``better``,
+    whether the adapted ones are to be served. ``model.alpha`` is the weight that the gate chose. ``progress`` is
     called with the numbers of steps done and of all. A seed gives the same model again on the same machine.
 
     Raises BadInput if a text is not a string, the documents are too few, or ``vectors`` knows none of their words, and
@@ -65,14 +64,14 @@ def adapt(
     rng = np.random.default_rng(options.seed)
     held = _held_back(len(documents), options, rng)
     seen = [words for words, out in zip(documents, held, strict=True) if not out]
-    judges = [words for words, out in zip(documents, held, strict=True) if out]
     steps = StepCounter(progress, options.steps(len(seen)) + options.steps(len(documents)))
     trial = _trained(seen, vectors, options, steps.stage())
-    found = _judgement(trial, judges, vectors, options, rng)
+    found = _judgement(trial, documents, held, vectors, options)
     model = _trained(documents, vectors, options, steps.stage())
+    model.alpha = found["alpha"]
     model.table.info["adapted"] = {
         "documents": len(documents),
-        "held_back": len(judges),
+        "held_back": int(held.sum()),
         "words": model.table.info.pop("trained"),
         **found,
         "options": asdict(options),
@@ -89,38 +88,24 @@ def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) 
 
 
 def _judgement(
-    trial: Model, judges: Sequence[Sequence[str]], vectors: WordVectors, options: AdaptOptions, rng: np.random.Generator
+    trial: Model,
+    documents: Sequence[Sequence[str]],
+    held: NDArray[np.bool_],
+    vectors: WordVectors,
+    options: AdaptOptions,
 ) -> dict[str, Any]:
-    """How well documents that ``trial`` has not seen are found by some of their words, before and after training."""
-    rounds = [[_query_and_rest(words, rng) for words in judges] for _ in range(_ROUNDS)]
+    """What the gate says of ``trial``, which has not seen the documents ``held`` back, and of the untrained."""
     name = "mean" if options.codewords is None else f"boew:{options.codewords}"
-    untrained = build_model(name, vectors, options.seed)
-    # a value a judge, not one a round: that several of its words find a document is no further document
-    before, after = (np.mean([_ranks_of_own(model, pairs) for pairs in rounds], axis=0) for model in (untrained, trial))
-    (mrr_before, first_before), (mrr_after, first_after) = before.mean(axis=1).tolist(), after.mean(axis=1).tolist()
+    gate = Gate(documents, np.flatnonzero(held).tolist(), options.seed)
+    before, after = gate.judge(build_model(name, vectors, options.seed)), gate.judge(trial)
     return {
-        "mrr_before": mrr_before,
-        "mrr_after": mrr_after,
-        "accuracy_before": first_before,
-        "accuracy_after": first_after,
-        "better": mrr_after > mrr_before,
-        "p": paired_randomization(after[0], before[0], np.random.default_rng(options.seed)),
+        "text": float(after.text.mean()),
+        "untrained": float(before.values.mean()),
+        "adapted": float(after.values.mean()),
+        "alpha": after.alpha,
+        "better": after.replaces(before),
+        "p": after.p,
     }
-
-
-def _query_and_rest(words: Sequence[str], rng: np.random.Generator) -> tuple[str, str]:
-    """A query of a few words of a document, drawn by chance, and the rest of it."""
-    picked = np.zeros(len(words), bool)
-    picked[rng.choice(len(words), min(_QUERY_WORDS, len(words) // 2), replace=False)] = True
-    query, rest = ([words[position] for position in np.flatnonzero(side).tolist()] for side in (picked, ~picked))
-    return " ".join(query), " ".join(rest)
-
-
-def _ranks_of_own(model: Model, pairs: Sequence[tuple[str, str]]) -> Floats:
-    """For each query, of its own rest among all: the reciprocal rank, and whether it is first, (2, n); ties half."""
-    queries, rests = (model.encode(list(side)) for side in zip(*pairs, strict=True))
-    reciprocal = reciprocal_ranks(queries @ rests.T, np.arange(len(queries)))
-    return np.stack([reciprocal, reciprocal == 1]).astype(np.float32)
 
 
 def reciprocal_ranks(similarity: Floats, own: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -160,20 +145,10 @@ def export(corpus: Documents, rows: Floats, weights: Floats, vectors: WordVector
 
 def adapted_lines(found: dict[str, Any], seconds: float) -> list[str]:
     """What was found with the documents that were held back."""
-    lines = [
+    figures = "".join(f"{found[key]:11.3f}" for key in ("text", "untrained", "adapted"))
+    return [
         f"{found['documents']} documents, {found['words']} words, {seconds:.0f} s",
-        f"{'':21}untrained  adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
+        f"{'':21}text alone  untrained    adapted   ({found['held_back']} documents held back; p {found['p']:.4f})",
+        f"{'nDCG@10 as served':20}{figures}",
+        f"weight of the adapted vectors (alpha): {found['alpha']:.2f}",
     ]
-    for name, key in (("mean reciprocal rank", "mrr"), ("found first", "accuracy")):
-        lines.append(f"{name:21}{found[f'{key}_before']:9.3f}{found[f'{key}_after']:9.3f}")
-    return lines
-
-
-def warnings(found: dict[str, Any]) -> list[str]:
-    """Where the documents that judge cannot tell whether, or how much, is gained: that it is so."""
-    judges = f"{found['held_back']} documents"
-    if found["better"] and found["p"] >= 0.05:
-        return [f"warning: the gain may be chance (p {found['p']:.2f}): {judges} are too few to tell"]
-    if found["better"] and found["held_back"] < _FEW_JUDGES:
-        return [f"warning: {judges} are too few to tell how much was gained; train on more documents"]
-    return []

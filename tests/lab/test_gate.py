@@ -1,0 +1,68 @@
+"""The gate: vectors pass if a search with them finds held-back documents better than the text alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from resift import Model, build_model
+from resift.encoders.model import ALPHA
+from resift.lab.training.gate import ALPHAS, Gate, Verdict
+from resift.lab.vectors.tables import build_table
+
+SUBJECTS, SIZE = 60, 10
+LETTERS = "abcdefghij"
+
+
+def subject_words(subject: int) -> list[str]:
+    """The words of one subject, without digits: these are not counted as known."""
+    name = LETTERS[subject // 10] + LETTERS[subject % 10]
+    return [f"sub{name}x{letter}" for letter in LETTERS]
+
+
+def documents() -> list[list[str]]:
+    """A document of each subject, among words that all have in common."""
+    rng, noise = np.random.default_rng(0), [f"noise{letter}" for letter in LETTERS]
+    return [[*rng.choice(subject_words(one), 8), *rng.choice(noise, 8)] for one in range(SUBJECTS)]
+
+
+def model(meaning: bool) -> Model:
+    """Words of a subject have one vector, with noise near zero; or each a vector of its own by chance."""
+    rng = np.random.default_rng(1)
+    words = [word for one in range(SUBJECTS) for word in subject_words(one)]
+    rows = rng.normal(size=(SUBJECTS, 32)).repeat(SIZE, axis=0) if meaning else rng.normal(size=(len(words), 32))
+    return build_model("mean", build_table(words, rows.astype(np.float32), "none"))
+
+
+@pytest.fixture(scope="module")
+def gate() -> Gate:
+    return Gate(documents(), range(SUBJECTS))
+
+
+def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
+    verdict = gate.judge(model(meaning=True))
+    assert verdict.helps
+    assert verdict.alpha == ALPHA
+    assert verdict.values.mean() > verdict.text.mean()
+    assert verdict.p < 0.05
+
+
+def test_vectors_by_chance_do_not(gate: Gate) -> None:
+    verdict = gate.judge(model(meaning=False))
+    assert not verdict.helps
+    assert verdict.alpha == 0
+
+
+def test_a_model_replaces_another_if_it_is_better() -> None:
+    text, rng = np.full(50, 0.2), np.random.default_rng(0)
+    better, worse = (Verdict(ALPHAS[0], mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
+    useless = Verdict(0.0, text, text, 1.0)
+    assert better.replaces(worse)
+    assert not worse.replaces(better)
+    assert worse.replaces(useless)
+    assert not useless.replaces(worse)
+
+
+def test_documents_of_too_few_words_judge_nothing() -> None:
+    verdict = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
+    assert (verdict.alpha, verdict.p) == (0.0, 1.0)
