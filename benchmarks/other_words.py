@@ -1,0 +1,100 @@
+"""Queries in other words than the texts', and how many relevant documents a search still finds by them.
+
+``make DATA`` writes benchmarks/data/other_words.json anew: titles of Cranfield and CISI and the queries of chorus, each
+content word replaced by the nearest word with another stem in tables that no search uses (the mean cosine of GloVe's
+and spaCy's vectors). refused_words.txt has those that mean something else in these texts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from resift.plugin.sqlite.porter import stem
+from resift.stop_words import FUNCTION_WORDS
+from resift.text import tokenize
+
+FILE = Path(__file__).parent / "data" / "other_words.json"
+TABLES = ("glove.6B.50d", "en_core_web_md.300d")
+COLLECTIONS = ("cranfield", "cisi", "chorus")
+WANTED, FREQUENT, LEAST, SAME_BEGINNING, CONSIDERED = 100, 40_000, 0.55, 5, 12
+# what is near in general texts, and means something else, or the opposite, in these: "word: others", or "all: words"
+REFUSED_FILE = FILE.parent / "refused_words.txt"
+
+
+class Nearest:
+    """The nearest words with other stems, by the mean of both tables' cosines."""
+
+    def __init__(self, folder: Path) -> None:
+        tables = [_table(folder / f"{name}.npz") for name in TABLES]
+        index = [
+            {word: row for word, row in zip(words[::-1], rows[::-1], strict=True)} for words, rows, _ in tables
+        ]
+        frequent = tables[0][0][:FREQUENT]
+        self.words = [
+            word
+            for word in frequent
+            if word.isalpha() and len(word) > 2 and word in index[1] and word not in FUNCTION_WORDS
+        ]
+        self.tables = [
+            (rows, vectors, vectors[[rows[word] for word in self.words]])
+            for rows, (_, _, vectors) in zip(index, tables, strict=True)
+        ]
+
+        self.refused: dict[str, list[str]] = {"all": []}
+        for line in REFUSED_FILE.read_text("utf-8").splitlines():
+            word, _, others = line.partition(":")
+            self.refused.setdefault(word, []).extend(others.split())
+
+    def __call__(self, word: str) -> str | None:
+        known = [(vectors[rows[word]], of_all) for rows, vectors, of_all in self.tables if word in rows]
+        if len(known) < len(TABLES):
+            return None
+        cosines = np.mean([of_all @ vector for vector, of_all in known], axis=0)
+        if word in self.refused["all"]:
+            return None
+        for row in np.argsort(-cosines)[:CONSIDERED]:
+            other = self.words[row]
+            alike = stem(other) == stem(word) or other[:SAME_BEGINNING] == word[:SAME_BEGINNING]
+            if cosines[row] >= LEAST and not (alike or other in self.refused.get(word, ())):
+                return other
+        return None
+
+
+def _table(path: Path) -> tuple[list[str], Any, Any]:
+    stored = np.load(path)
+    words = stored["words"].tobytes().decode().split("\n")
+    vectors = stored["vectors"].astype(np.float32)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    return words, stored["rows"] if "rows" in stored else np.arange(len(words)), vectors
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def in_other_words(text: str, nearest: Nearest) -> str | None:
+    """The words nearest to a text's content words; None where fewer than two thirds of these have any."""
+    content = [word for word in tokenize(text) if word not in FUNCTION_WORDS and len(word) > 1]
+    others = list(dict.fromkeys(filter(None, map(nearest, content))))
+    return " ".join(others) if others and 3 * len(others) >= 2 * len(content) else None
+
+
+def make(data: Path) -> dict[str, list[list[str]]]:
+    """Collection → id, text and other words: a hundred titles each, by the documents' ids, and queries by their own."""
+    nearest, made = Nearest(data / "vectors"), dict[str, list[list[str]]]()
+    for name in COLLECTIONS:
+        kind, field = ("queries", "text") if name == "chorus" else ("corpus", "title")
+        texts = [(row["_id"], row[field]) for row in read(data / name / f"{kind}.jsonl.gz") if row.get(field)]
+        random.Random(0).shuffle(texts)
+        others = ((id, text, in_other_words(text, nearest)) for id, text in texts)
+        kept = [[id, text, other] for id, text, other in others if other]
+        made[name] = kept[:WANTED]
+    return made
