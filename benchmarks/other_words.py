@@ -33,9 +33,7 @@ class Nearest:
 
     def __init__(self, folder: Path) -> None:
         tables = [_table(folder / f"{name}.npz") for name in TABLES]
-        index = [
-            {word: row for word, row in zip(words[::-1], rows[::-1], strict=True)} for words, rows, _ in tables
-        ]
+        index = [dict(zip(words[::-1], rows[::-1], strict=True)) for words, rows, _ in tables]
         frequent = tables[0][0][:FREQUENT]
         self.words = [
             word

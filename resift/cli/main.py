@@ -10,7 +10,6 @@ from resift.cli.explain_search import explain_search
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
 from resift.cli.lab import vectors, word2doc
-from resift.cli.lab.encode import encode
 from resift.cli.lab.evaluate import evaluate
 from resift.cli.lab.export import export
 from resift.cli.lab.prove import prove
@@ -39,7 +38,6 @@ def main() -> None:
 for command in (
     documents.index,
     indices.verify,
-    encode,
     search.search,
     explain_search,
     indices.indices,

@@ -166,10 +166,6 @@ def test_encode_vectors_and_models(here: Path, vectors: WordVectors) -> None:
     result = resift("model", "boew:3", "--vectors", "own", "--out", "boew")
     model = load_model("boew")
     assert model.hash in result.output
-    resift("encode", "corpus.txt", "--model", "boew", "--out", "vectors.npy")
-    matrix = np.load("vectors.npy")
-    assert matrix.shape == (60, 3)
-    np.testing.assert_allclose(matrix[:2], model.encode(["the bush fire burns", "the army has guns"]), rtol=1e-6)
 
 
 def test_help_needs_no_extra() -> None:

@@ -199,18 +199,9 @@ def test_documents_that_replace_earlier_ones_are_told(here: Path) -> None:
     assert "earlier one" not in again, "an index may be written anew"
 
 
-def test_lines_that_encode_leaves_out_are_told(here: Path) -> None:
-    (here / "docs.jsonl").write_text('{"text": "bush fire"}\n{broken\n{"text": "army gun"}\n')
-    result = resift("encode", "docs.jsonl", "--out", "x.txt", "--json", status=3)
-    assert json.loads(result.stdout) == {"vectors": 2, "dim": 256, "file": "x.txt", "left_out": 1}
-    assert "1 lines contain no document and were skipped: line 2 of docs.jsonl" in result.stderr
-    assert np.load("x.txt").shape == (2, 256)
-
-
 REPORTS: dict[str, tuple[list[str], set[str]]] = {
     "index": (["index", "docs.jsonl", "--index", "docs"], {"indexed", "refused", "dead_letters", "fields"}),
     "verify": (["verify", "docs"], {"checked", "missing", "stale", "repaired"}),
-    "encode": (["encode", "docs.jsonl", "--out", "x.npy"], {"vectors", "dim", "file"}),
     "indices": (["indices"], {"indices"}),
     "search": (["search", "docs", "rain"], {"took", "hits", "resift"}),
     "explain-search": (["explain-search", "docs", "rain"], {"before", "after", "notes"}),
@@ -228,18 +219,19 @@ def test_reports_as_json(here: Path) -> None:
         assert set(json.loads(result.stdout)) >= keys
 
 
-def test_few_judges_are_too_few_to_tell(here: Path, vectors: WordVectors) -> None:
+def test_vectors_that_few_documents_judge_are_not_taken(here: Path, vectors: WordVectors) -> None:
     vectors.save("small")
     texts = [" ".join(np.random.default_rng(n % 10).permutation(WEATHER)[:9]) for n in range(20)]
     (here / "docs.jsonl").write_text("".join(json.dumps({"id": str(n), "text": t}) + "\n" for n, t in enumerate(texts)))
     result = CliRunner().invoke(main, ["train", "self", "--corpus", "docs.jsonl", "--vectors", "small", "--out", "own"])
-    assert result.exit_code in (0, 3), result.output
-    assert "4 documents are too few to tell" in result.stderr
+    assert result.exit_code == 3, result.output
+    assert "no better than the untrained vectors; nothing was written to own" in result.stderr
+    assert not (here / "own").exists()
 
 
 def ended_by(number: signal.Signals, here: Path) -> tuple[int, str]:
-    """The status and stderr of an encoding that waits for more documents when it gets a signal."""
-    command = [sys.executable, "-m", "resift", "encode", "-", "--out", "x.npy"]
+    """The status and stderr of an indexing that waits for more documents when it gets a signal."""
+    command = [sys.executable, "-m", "resift", "index", "-", "--index", "docs"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin

@@ -32,7 +32,6 @@ NOWHERE = "http://127.0.0.1:1"
 VALID: dict[str, dict[str, Any]] = {
     "index": {"files": "docs.jsonl", "index": "new", "model": "model"},
     "verify": {"index": "docs", "model": "model"},
-    "encode": {"files": "docs.jsonl", "out": "x.npy", "model": "model"},
     "search": {"index": "docs", "query": "fire", "model": "model"},
     "explain-search": {"index": "docs", "query": "fire", "model": "model"},
     "indices": {"model": "model"},

@@ -163,8 +163,8 @@ def test_the_commands(tmp_path: Path, vectors: WordVectors) -> None:
     assert not (tmp_path / "out.checkpoint").exists()
     report = json.loads(resift("eval", "word2doc", tmp_path / "out", "--json").stdout)
     assert report["documents"] == 40
-    told = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0], "--size", "3").stdout)
-    assert len(told["predictions"][titles[0]]) == 3
+    told = json.loads(resift("eval", "word2doc", tmp_path / "out", "--query", titles[0]).stdout)
+    assert len(told["predictions"][titles[0]]) == 10
     ran = resift("train", "word2doc", "--out", tmp_path / "none")
     assert "Missing option '--corpus'" in ran.stderr
     ran = resift(

@@ -183,7 +183,7 @@ def test_scope() -> None:
     assert feedback.scoped(np.zeros(8, np.float32), candidates) is feedback
     assert replace(feedback, queries=("", "")).scoped(far[0], candidates, "new").evidence == 2
     # beside documents that are all alike, any that is more similar is unusually so
-    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.2)
+    assert feedback.scoped(near[0], np.repeat(far, 6, axis=0), "new").evidence == pytest.approx(0.15)
     nothing = feedback.scoped(-near[0], candidates, "new")
     np.testing.assert_array_equal(nothing.transform_query(far[0]), far[0])
 

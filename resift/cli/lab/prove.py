@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from resift.cli.lab.options import WholeNumber, option_of, seeded
+from resift.cli.lab.options import WholeNumber, option_of
 from resift.cli.lab.proving import SEARCHES, TEXT, UBI
 from resift.cli.lab.proving import prove as run
 from resift.cli.options import engine_option, json_option, model_option, store_option
@@ -52,7 +52,6 @@ def _read_body(context: click.Context, parameter: click.Parameter, value: str | 
     show_default=True,
     help="So many searches with a click at most, of clients that are drawn at random.",
 )
-@seeded("Number that clients are drawn by.")
 @model_option
 @engine_option
 @store_option

@@ -15,7 +15,6 @@ from resift.cli.lab.settings import set_option
 from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
 from resift.cli.text_fields import no_documents
-from resift.contracts.query_dsl import MAX_RESULTS
 from resift.errors import needs_extra
 from resift.ingest.readers import BadLine, Files, Record
 from resift.lab.training.options import Word2DocOptions
@@ -23,6 +22,7 @@ from resift.lab.word2doc.model import Word2Doc
 from resift.vectors.packaged import load_vectors
 
 _COLUMNS = ("word2doc@1", "retriever@1", "read@1", "network@1", "word2doc@10", "retriever@10", "wins", "losses")
+_SHOWN = 10  # documents that a query is shown with
 _NOT_TEXT = ("id", "_id", "label")
 
 
@@ -79,17 +79,14 @@ def train_command(
 
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
 @click.argument("folder", metavar="DIR")
-@click.option("--query", "queries", multiple=True, help="Predict documents for this query instead. May be repeated.")
-@click.option(
-    "--size", type=click.IntRange(1, MAX_RESULTS), default=10, show_default=True, help="Documents to predict."
-)
+@click.option("--query", "queries", multiple=True, help="Predict ten documents for it instead. May be repeated.")
 @seeded("Number that random typos start from.")
 @json_option
-def eval_command(folder: str, queries: tuple[str, ...], size: int, seed: int, as_json: bool) -> None:
+def eval_command(folder: str, queries: tuple[str, ...], seed: int, as_json: bool) -> None:
     """Held-back keywords of the word2doc model in DIR, as they are and with typos, against its retriever alone."""
     model = Word2Doc.load(folder)
     if queries:
-        found = {query: [{"id": id, "score": score} for id, score in model.predict(query, size)] for query in queries}
+        found = {query: [{"id": id, "score": score} for id, score in model.predict(query, _SHOWN)] for query in queries}
         click.echo(json.dumps({"predictions": found}, ensure_ascii=False))
         return
     with needs_extra("train", "measuring"):
