@@ -230,8 +230,8 @@ def test_vectors_that_few_documents_judge_are_not_taken(here: Path, vectors: Wor
 
 
 def ended_by(number: signal.Signals, here: Path) -> tuple[int, str]:
-    """The status and stderr of an indexing that waits for more documents when it gets a signal."""
-    command = [sys.executable, "-m", "resift", "index", "-", "--index", "docs"]
+    """The status and stderr of a training that waits for more documents when it gets a signal."""
+    command = [sys.executable, "-m", "resift", "train", "self", "--corpus", "-", "--out", "own"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=here, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin
