@@ -40,7 +40,7 @@ def test_the_engines_scores_are_its_own(client: FlaskClient, index: str, engine:
 
 
 def test_what_was_judged_is_shown_last_with_the_score_it_has(client: FlaskClient, index: str) -> None:
-    post(client, "/v1/feedback", session="s", index=index, query="gun", relevant=["army"])
+    post(client, "/v1/feedback", session="s", index=index, query="fire", relevant=["army"])
     kept = search(client, index, session="s", reasons=True)["hits"]["hits"]
     last = search(client, index, session="s", judged="demote", reasons=True)["hits"]["hits"]
     assert (kept[0]["_id"], last[-1]["_id"]) == ("army", "army")

@@ -329,11 +329,13 @@ def test_what_one_caller_may_know_of_an_index_is_told_to_no_other(
 
 
 def test_vectors_that_an_index_lacks_are_encoded(model: Model) -> None:
-    texts = ["fire", "not read", "river"]
+    sources = [{"text": text} for text in ("fire", "not read", "river")]
     fire, forest, river = model.encode(["fire", "forest", "river"])
-    np.testing.assert_array_equal(_vectors(model, [None, forest, None], texts), [fire, forest, river])
-    np.testing.assert_array_equal(_vectors(model, [forest, fire], texts[:2]), [forest, fire])
-    assert _vectors(model, [], []) == []
+    stored = list(zip(sources, [None, forest, None], strict=True))
+    np.testing.assert_array_equal(_vectors(model, stored, ["text"]), [fire, forest, river])
+    stored = list(zip(sources, [forest, fire], strict=False))
+    np.testing.assert_array_equal(_vectors(model, stored, ["text"]), [forest, fire])
+    assert _vectors(model, [], ["text"]) == []
 
 
 def test_a_failing_model_leaves_the_engines_order(

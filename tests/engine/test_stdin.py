@@ -15,7 +15,6 @@ from resift.cli.main import main
     ("command", "expected"),
     [
         ("index - --index docs", "--format csv, tsv or text"),
-        ("encode - --out out.npy", "--format csv, tsv or text"),
         ("train self --corpus - --out out", "a file that ends in .csv, .tsv or .txt"),
         (
             "train queries --corpus - --teacher http://[::1]:1/v1 --out out",
