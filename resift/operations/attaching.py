@@ -20,7 +20,7 @@ from resift.ingest.attaching import Written, empty, fill
 from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines
+from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
 from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
@@ -50,7 +50,7 @@ def adapt_texts(texts: Sequence[str], vectors: WordVectors, progress: Progress) 
     found = model.table.info["adapted"]
     remarks = adapted_lines(found, time.perf_counter() - started)
     if not found["better"]:
-        remarks.append("warning: a search is no better with adapted vectors; the untrained ones are used")
+        remarks.append(f"{refusal(found)}; these are used")
     progress(Step("\n".join(remarks)))
     return model if found["better"] else None
 

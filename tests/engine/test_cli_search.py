@@ -225,7 +225,7 @@ def test_vectors_that_few_documents_judge_are_not_taken(here: Path, vectors: Wor
     (here / "docs.jsonl").write_text("".join(json.dumps({"id": str(n), "text": t}) + "\n" for n, t in enumerate(texts)))
     result = CliRunner().invoke(main, ["train", "self", "--corpus", "docs.jsonl", "--vectors", "small", "--out", "own"])
     assert result.exit_code == 3, result.output
-    assert "no better than the untrained vectors; nothing was written to own" in result.stderr
+    assert "4 documents are too few to tell; nothing was written to own" in result.stderr
     assert not (here / "own").exists()
 
 

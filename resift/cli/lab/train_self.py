@@ -21,7 +21,7 @@ from resift.encoders.model import Model
 from resift.ingest.readers import Files
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
-from resift.lab.training.self_supervised import adapt, adapted_lines
+from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
 from resift.operations.attaching import adapt_texts
 from resift.vectors.packaged import DEFAULT, load_vectors
 
@@ -62,7 +62,7 @@ def self_command(
         lines.append(saved_line(model, out))
     click.echo("\n".join(lines))
     if not better:
-        click.echo(f"warning: no better than the untrained vectors; nothing was written to {out}", err=True)
+        click.echo(f"{refusal(found)}; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
 
 

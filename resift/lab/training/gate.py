@@ -9,6 +9,7 @@ as queries pass too little, and words that the document still holds favour BM25.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,18 +65,10 @@ class Gate:
         rng = np.random.default_rng(seed)
         self._bm25, self._texts = BM25(), [" ".join(words) for words in documents]
         self._rows = self._bm25.fit(self._texts)
-        counts = self._document_counts(documents)
+        counts = Counter(word for words in documents for word in set(words))
         idf = {word: float(np.log(len(documents) / count)) for word, count in counts.items()}
         asked = [{row: _query_and_rest(documents[row], idf, rng) for row in held} for _ in range(_ROUNDS)]
         self._rounds = [{row: pair for row, pair in one.items() if pair is not None} for one in asked]
-
-    @staticmethod
-    def _document_counts(documents: Sequence[Sequence[str]]) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for words in documents:
-            for word in set(words):
-                counts[word] = counts.get(word, 0) + 1
-        return counts
 
     def judge(self, model: Model) -> Verdict:
         """What is gained by a model's vectors, with the best of ALPHAS."""

@@ -31,7 +31,7 @@ from resift.lab.training.unseen import LinearMap
 from resift.lab.vectors.tables import in_words, quantized
 from resift.vectors.table import WordVectors
 
-_MAX_JUDGES = 300
+_MAX_JUDGES, _FEW_JUDGES = 300, 20
 
 
 def adapt(
@@ -152,3 +152,9 @@ def adapted_lines(found: dict[str, Any], seconds: float) -> list[str]:
         f"{'nDCG@10 as served':20}{figures}",
         f"weight of the adapted vectors (alpha): {found['alpha']:.2f}",
     ]
+
+
+def refusal(found: dict[str, Any]) -> str:
+    """Why adapted vectors are not taken."""
+    few = f": {found['held_back']} documents are too few to tell" if found["held_back"] < _FEW_JUDGES else ""
+    return f"warning: no better than the untrained vectors{few}"
