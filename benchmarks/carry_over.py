@@ -66,7 +66,7 @@ def served() -> None:
     for name in COLLECTIONS:
         for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged", "words")).items():
             run = run_turns(bench, turns).values
-            session, plain, residual, plain_residual = (100 * np.nanmean(run[metric]) for metric in METRICS)
+            session, plain, residual, plain_residual = (100 * np.nanmean(run[metric]) for metric in METRICS[:4])
             case = f"{name} {kind} {'rewritten' if rewritten else 'as asked'}"
             print(f"{case:28} {plain:.1f} ({plain_residual:.1f}) → {session:.1f} ({residual:.1f})", flush=True)
 
