@@ -120,7 +120,11 @@ class Config(Struct, frozen=True, kw_only=True):
     ] = 30.0
     max_connections_per_address: Annotated[
         int,
-        said("connections that a process has [from one address](serving.md#slow-clients-slow-engines) at a time", ge=1, le=10**6),
+        said(
+            "connections that a process has [from one address](serving.md#slow-clients-slow-engines) at a time",
+            ge=1,
+            le=10**6,
+        ),
     ] = 700
 
     def __post_init__(self) -> None:
