@@ -74,7 +74,7 @@ class CopyPlan(Plan):
         if staying:
             lines.append(f"  alias       {staying}: stays with {index}, which changes no more; --alias moves it, too")
         lines += [
-            f"  texts       {', '.join(self.plan.entry.fields)}: then {new} gets vectors with a graph, beside its clients",
+            f"  texts       {', '.join(self.plan.entry.fields)}: then {new} gets their vectors, beside its clients",
             f"  clients     that use the name {index} go on there, and what they write is not copied any more",
         ]
         return [*lines, f"  undo        resift detach {new}, which goes on serving; {index} stays as it is"]
