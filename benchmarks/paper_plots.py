@@ -87,7 +87,7 @@ def sweeps(title: str, found: Reports, folder: Path) -> Plot:
 
 
 def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder: Path) -> Plot:
-    """A table's cells as dots, a panel for each column: ours filled, the paper's hollow; of several figures the first."""
+    """A table's cells as dots, a panel a column: ours filled, the paper's hollow; of several figures the first."""
     figure, axes = panels(len(head), width=3.6, height=1.2 + 0.28 * len(rows))
     best = []
     for column, (name, one) in enumerate(zip(head, axes, strict=True), 1):
@@ -100,12 +100,11 @@ def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder:
         one.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
         one.invert_yaxis()
         one.grid(alpha=0.3)
-        best.append(f"{rows[int(np.nanargmax(ours))][0]} in {name} with {np.nanmax(ours):.1f}")
+        best.append(f"{name} {np.nanmax(ours):.1f} ({rows[int(np.nanargmax(ours))][0]})")
     if axes[0].collections[1:]:
         axes[0].legend(fontsize="small")
-    return save(
-        figure, folder / f"{_file_name(title)}.png"
-    ), f"The table's figures as dots. Highest are {', '.join(best)}."
+    words = f"The table's figures as dots, the paper's hollow. Highest: {', '.join(best)}."
+    return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
 def _file_name(title: str) -> str:
