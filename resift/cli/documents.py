@@ -23,6 +23,7 @@ from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
+from resift.operations.tuning import weigh_index
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 
@@ -117,9 +118,13 @@ def index(
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
+        weighed = None
         if own is None:
             _add_pipelines(target, index)
+            weighed = weigh_index(target, target.info(index), encoder)
     _print_indexed(report, index, chosen, refused, as_json)
+    for line in weighed.lines() if weighed else ():
+        click.echo(line, err=True)
     counted.tell_ids()
     _end(report, stop)
 

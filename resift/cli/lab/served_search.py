@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -69,7 +70,8 @@ class IndexSearch:
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
         info = self._info
         text = telling_words(asked.text, len(info.fields), self.idf)
-        feedback = scoped_feedback(learned, asked.text, asked.vector, lambda: self._samples.draw(info))
+        sample, carried = partial(self._samples.draw, info), info.tuning.carried
+        feedback = scoped_feedback(learned, asked.text, asked.vector, sample, carried)
         field = None if info.model is None else info.searched
         terms = self._words.terms(feedback, info)
         knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, terms, field)
@@ -85,7 +87,7 @@ class IndexSearch:
         if feedback is None:
             alpha, window = known_alpha(asked.alpha, known), self.defaults.window
         else:
-            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known)
+            alpha = self._info.tuning.weighed(feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known))
             window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)

@@ -13,6 +13,7 @@ from typing import Any
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.mappings import TUNING
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.
@@ -119,7 +120,7 @@ class IndexRecord:
             ours["attached"] = {**details, "filling": self.filling.meta()} if self.filling else details
         if ours:
             return {**other, "resift": ours}
-        return {name: value for name, value in other.items() if name != "resift"}
+        return {name: value for name, value in other.items() if name not in ("resift", TUNING)}
 
 
 def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:
