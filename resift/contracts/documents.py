@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -84,7 +85,7 @@ class IndexInfo:
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
     tuning: Tuning = USUAL
 
-    @property
+    @cached_property
     def searched(self) -> VectorFields:
         """The field, or fields, of the vectors that are searched."""
         if self.beside is None:

@@ -22,7 +22,7 @@ from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.metrics import Numbers
 from resift.lab.evaluation.significance import paired_randomization
 from resift.plugin.sqlite.analysis import terms_of
-from resift.stop_words import FUNCTION_WORDS
+from resift.text import FUNCTION_WORDS
 from resift.vectors.similarity import alpha_of, beta_of, known_alpha
 
 SHARES = (0.2, 0.5, 1)  # of the model's own beta, from which the weight is chosen
