@@ -177,7 +177,7 @@ class IndexInfo:
                 value=other.name,
                 expected="one model's indices, attached alike",
             )
-        tuning = next((info.tuning for info in infos if info.tuning != USUAL), USUAL)
+        tuning = max((info.tuning for info in infos), key=lambda one: one != USUAL)
         mapped = _agreed([info.mapped for info in infos])
         return replace(common[0], others=tuple(common[1:]), mapped=mapped, tuning=tuning)
 

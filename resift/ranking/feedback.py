@@ -171,7 +171,8 @@ class Feedback:
         if self.own is not self:
             return self.own.adjusted_alpha(alpha, max_alpha, known)
         learned = self.evidence / (HALF + self.evidence)
-        weight = alpha + max(0.0, max_alpha - alpha) * learned
+        # a 0 that somebody named means the engine's scores alone, which feedback must not override
+        weight = 0.0 if known is None and not alpha else alpha + max(0.0, max_alpha - alpha) * learned
         if known is not None and learned:
             judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
             known += (judged - known) * learned

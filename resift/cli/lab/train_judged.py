@@ -94,7 +94,7 @@ def reranker_command(
 
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
     which is the model that the index is searched with, and of --static-queries if there are any. If training made
-    nothing better, the untrained reranker is written; if that does not help either, or likely by chance (p of 0.5 or
+    nothing better, the untrained reranker is written; if that does not help either, or perhaps by chance (p of 0.05 or
     more), nothing is written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
     """
     from resift.lab.training.late_interaction_selection import learn
@@ -125,8 +125,6 @@ def reranker_command(
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
     """Write the reranker if it helps, and say what was measured; ends the command if it does not."""
-    from resift.lab.training.late_interaction_selection import CHOSEN_BY, MAX_P
-
     lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
         reranker.save(out)
@@ -135,7 +133,7 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
     saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
     if not useful:
-        why = f"searches are no better with it, or likely by chance (p of {MAX_P} or more)"
+        why = "searches are no better with it, or perhaps by chance (p of 0.05 or more): judge more queries"
         click.echo(f"warning: {why}; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
     if report["unlearnable"]:
@@ -143,8 +141,6 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         click.echo(f"warning: {told}", err=True)
     if report["kept"] == "untrained":
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
-    if report["p"]["vectors"][CHOSEN_BY] >= 0.05:
-        click.echo("warning: what it gains may be chance (p of 0.05 or more): judge more queries", err=True)
 
 
 def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:

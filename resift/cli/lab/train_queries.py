@@ -79,7 +79,8 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     learned from too; resift attach INDEX --vectors --model OUT then searches by them.
 
     Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
-    itself. Needs the extra 'adapt', and for a teacher's folder 'distill'.
+    itself. It chooses the vectors' weight in searches too, 0 where these are no better. Needs the extra 'adapt', and
+    for a teacher's folder 'distill'.
     """
     started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
     model = _learned(memory=memory, **asked)
@@ -88,6 +89,10 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     model.save(out)
     shutil.rmtree(memory, ignore_errors=True)
     print_report({**found, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
+    if not model.alpha:
+        click.echo(
+            "warning: searches are no better with these vectors, which weigh nothing without a session", err=True
+        )
     if found["worse"]:
         click.echo("warning: training made it worse; the teacher's vectors of single words are used", err=True)
 
@@ -179,4 +184,5 @@ def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
         f"p {found['p']:.4f})",
         f"{'mean reciprocal rank':21}{figures}",
         f"cosine with the teacher's own queries, less their mean: {found['cosine']:.3f}",
+        f"weight of these vectors in searches (alpha) {found['alpha']:.2f}: {found['why']}",
     ]

@@ -272,8 +272,7 @@ class Reranker:
         """
         model, named = self.search_model, self.config.alpha if asked is None else asked
         if named is not None:  # a weight that somebody named counts as it is
-            # 0 means the engine's scores alone, which feedback must not override
-            return feedback.adjusted_alpha(named, model.max_alpha) if feedback is not None and named else named
+            return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
         alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_part(text)
         if feedback is None:
             return known_alpha(alpha, known)
