@@ -12,7 +12,7 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.lab.judged_source import JudgedSource, sourced
-from resift.cli.lab.options import out_option, seed_option, shares_of, weighted_names
+from resift.cli.lab.options import out_option, shares_of, weighted_names
 from resift.cli.lab.saved import saved_line
 from resift.cli.lab.settings import set_option
 from resift.cli.options import combined, json_option, opened, search_models
@@ -68,8 +68,7 @@ judged_options = combined(
 @sourced
 @judged_options
 @search_models
-@set_option(LateInteractionOptions, "seed")
-@seed_option
+@set_option(LateInteractionOptions)
 @json_option
 def reranker_command(
     folder: str | None,
@@ -82,7 +81,6 @@ def reranker_command(
     model: str,
     static_queries: str,
     as_json: bool,
-    seed: int,
     settings: dict[str, Any],
 ) -> None:
     """Train a reranker on judged queries; the index and its vectors stay as they are.
@@ -99,7 +97,7 @@ def reranker_command(
     """
     from resift.lab.training.late_interaction_selection import learn
 
-    started, options = time.perf_counter(), LateInteractionOptions(seed=seed, **settings)
+    started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     index = of_ubi or of_sessions
@@ -214,14 +212,12 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     help="Judged queries in BEIR's layout: corpus, queries, qrels.",
 )
 @judged_options
-@set_option(EmBoostOptions, "seed")
-@seed_option
+@set_option(EmBoostOptions)
 def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
-    seed: int,
     settings: dict[str, Any],
 ) -> None:
     """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
@@ -236,7 +232,7 @@ def emboost_command(
         import resift.lab.training.emboost  # noqa: F401
     from resift.lab.training.emboost_selection import choose_encoder
 
-    started, options = time.perf_counter(), EmBoostOptions(seed=seed, **settings)
+    started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]

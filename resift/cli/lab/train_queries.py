@@ -16,7 +16,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.cli.lab.corpus_texts import CorpusTexts
-from resift.cli.lab.options import out_option, seed_option, vectors_option
+from resift.cli.lab.options import out_option, vectors_option
 from resift.cli.lab.saved import saved_line, saved_model
 from resift.cli.lab.settings import set_option
 from resift.cli.options import checked_address, fields_option, json_option
@@ -59,8 +59,7 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
 @out_option
 @vectors_option
 @fields_option
-@set_option(QueryOptions, "seed")
-@seed_option
+@set_option(QueryOptions)
 @click.option(
     "--engine",
     "url",
@@ -108,7 +107,6 @@ def _learned(
     vectors: str,
     fields: list[str] | None,
     url: str | None,
-    seed: int,
     settings: dict[str, Any],
 ) -> StaticQueries:
     if bool(files) == bool(index):
@@ -117,7 +115,7 @@ def _learned(
     if (index is None) != (field is None):
         found = f"--field {field} without --index" if index is None else f"--index {index} without --field"
         raise BadInput(found, expected="both, or neither")
-    options, table = QueryOptions(seed=seed, **settings), load_vectors(vectors)
+    options, table = QueryOptions(**settings), load_vectors(vectors)
     with ExitStack() as stack:
         engine = stack.enter_context(_opened(url)) if index or teacher.startswith(DEPLOYED) else None
         encode, name = _encoder(teacher, engine, teacher_model)
