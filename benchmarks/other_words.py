@@ -25,8 +25,7 @@ from resift.lab.evaluation.data import read_collection
 from resift.lab.evaluation.pairwise import similarity_blocks
 from resift.lab.evaluation.registry import build_system
 from resift.plugin.sqlite.porter import stem
-from resift.stop_words import FUNCTION_WORDS
-from resift.text import tokenize
+from resift.text import FUNCTION_WORDS, tokenize
 
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")

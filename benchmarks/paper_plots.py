@@ -1,4 +1,4 @@
-"""Plots of docs/results.md: precision–recall and precision–scope curves, and the effect of K and σ."""
+"""Plots of docs/results/: precision–recall and precision–scope curves, and the effect of K and σ."""
 
 from __future__ import annotations
 

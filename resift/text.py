@@ -1,4 +1,4 @@
-"""What a word is: the one definition that training, encoding and queries share.
+"""Words: what one is, for training, encoding and queries alike, and the words of a text as feedback counts them.
 
 A text is lower-cased by Unicode's full mapping, which is the case folding here ("Straße" is "straße", "ΣΟΦΟΣ" is
 "σοφος" with its final "ς", "İ" is "i" and a combining dot). A word is a maximal run of letters, digits and combining
@@ -14,8 +14,10 @@ compiled look-up of :mod:`resift.vectors.kernels`.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import cache
 
 import numpy as np
@@ -27,6 +29,51 @@ UNSPACED = (*_KANA, (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x200
 LONE = 1 << 31
 _END = 0x40000
 _ASCII = "".join(chr(point).lower() if chr(point).isalnum() else " " for point in range(128))
+# Up to how many content words a question takes over what it can, and from how many on it stands by itself; and how many
+# fewer it counts as if it refers to something: "which others are there", "what about them".
+LEANING_WORDS, _REFERRING_WORDS = (1, 3), 2
+_ENDINGS = re.compile(r"(?<=\w)(?:['’](?:s|t|d|m|ll|re|ve)\b|\(e?s\))", re.IGNORECASE)
+_REFERRING = re.compile(
+    r"^(?:and|or|but|so|then|ok|yes|no|any|what about|how about|why not)\b"
+    r"|\b(?:its?|itself|they|them|theirs?|he|him|his|she|hers?|this|that|these|those|there|here|ones?|such|same|others?"
+    r"|another|else|also|too|both|either|more)\b",
+    re.IGNORECASE,
+)
+# English stop words: the 337 of Stone, Denis and Kwantes 2010, as gensim has them; and those of them that a topic can
+# be about, which a retriever of documents must not lose.
+_STOP = """
+a about above across after afterwards again against all almost alone along already also although always am among
+amongst amoungst amount an and another any anyhow anyone anything anyway anywhere are around as at back be became
+because become becomes becoming been before beforehand behind being below beside besides between beyond bill both
+bottom but by call can cannot cant co computer con could couldnt cry de describe detail did didn do does doesn doing
+don done down due during each eg eight either eleven else elsewhere empty enough etc even ever every everyone
+everything everywhere except few fifteen fifty fill find fire first five for former formerly forty found four from
+front full further get give go had has hasnt have he hence her here hereafter hereby herein hereupon hers herself
+him himself his how however hundred i ie if in inc indeed interest into is it its itself just keep kg km last latter
+latterly least less ltd made make many may me meanwhile might mill mine more moreover most mostly move much must my
+myself name namely neither never nevertheless next nine no nobody none noone nor not nothing now nowhere of off
+often on once one only onto or other others otherwise our ours ourselves out over own part per perhaps please put
+quite rather re really regarding same say see seem seemed seeming seems serious several she should show side since
+sincere six sixty so some somehow someone something sometime sometimes somewhere still such system take ten than
+that the their them themselves then thence there thereafter thereby therefore therein thereupon these they thick
+thin third this those though three through throughout thru thus to together too top toward towards twelve twenty two
+un under unless until up upon us used using various very via was we well were what whatever when whence whenever
+where whereafter whereas whereby wherein whereupon wherever whether which while whither who whoever whole whom whose
+why will with within without would yet you your yours yourself yourselves
+"""
+_CONTENT = """
+bill bottom call computer con cry describe detail empty fill find fire found front full interest kg km mill mine move
+name part serious show side sincere system thick thin top
+"""
+
+STOP_WORDS = frozenset(_STOP.split())
+FUNCTION_WORDS = STOP_WORDS - frozenset(_CONTENT.split())
+# What the analyser ``english`` of Lucene leaves out.
+ANALYZER_STOP_WORDS = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
+    | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
+    | {"with"}
+)
 
 
 def tokenize(text: str) -> list[str]:
@@ -47,6 +94,37 @@ def word_places(text: str) -> list[tuple[int, int]]:
     [(0, 3), (4, 5), (6, 7), (7, 8)]
     """
     return [found.span() for found in _word().finditer(text)]
+
+
+def bag_of_words(text: str, idf: Callable[[str], float] = lambda word: 1.0) -> dict[str, float]:
+    """A text's words, each weighing sqrt(count) · idf(word), scaled to length 1 (l2); empty for a text without words.
+
+    Function words ("the", "you") are left out: they tell how a text is written, not what it is about. So are the
+    ends of "court's", "don't" and "fee(s)"; elsewhere a letter is a word ("vitamin D").
+
+    >>> bag_of_words("the fire's " * 8 + "fire(s) " * 8 + "bush " * 9)
+    {'fire': 0.8, 'bush': 0.6}
+    """
+    counts = Counter(word for word in tokenize(_ENDINGS.sub("", text)) if word not in FUNCTION_WORDS)
+    # what emoji leave, a mark without a letter, is no word that anybody looks for
+    weights = {word: count**0.5 * idf(word) for word, count in counts.items() if any(map(str.isalnum, word))}
+    length = sum(weight**2 for weight in weights.values()) ** 0.5 or 1.0
+    # interned: the words of all documents are mostly the same, and those of many documents are kept
+    return {sys.intern(word): weight / length for word, weight in weights.items()}
+
+
+def leaning(text: str) -> float:
+    """How much a question's text leans on what was asked before, from 1 to 0 for one that stands by itself.
+
+    Content words say what it is about: with n of them it is clip((3 - n) / 2, 0, 1), LEANING_WORDS. They count as two
+    fewer where it refers to something. Other languages than English have no function words here, and lean less.
+
+    >>> [leaning(text) for text in ("What about them?", "guinea pigs", "How long do guinea pigs live?")]
+    [1.0, 0.5, 0.0]
+    """
+    low, high = LEANING_WORDS
+    words = len(bag_of_words(text)) - _REFERRING_WORDS * bool(_REFERRING.search(text.strip()))
+    return min(1.0, max(0.0, (high - words) / (high - low)))
 
 
 def _class(ranges: Iterable[tuple[int, int]]) -> str:

@@ -20,9 +20,8 @@ from resift.cli.options import (
 from resift.cli.output import print_report
 from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
-from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import Search, asked_by, search_body
-from resift.rewriting.request import Rewritten
+from resift.rewriting.request import Rewritten, check_clause
 from resift.schema import fields_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10

@@ -91,8 +91,7 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
 
 
 def _require_keys_beyond_this_machine(host: str) -> None:
-    from resift.reranker.access.hosts import is_loopback
-    from resift.reranker.access.keys import Keys
+    from resift.reranker.access.requests import Keys, is_loopback
     from resift.reranker.config import Config
 
     config = Config.from_environment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -80,7 +81,7 @@ class IndexInfo:
     lengths: tuple[float, ...] = ()
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def searched(self) -> VectorFields:
         """The field, or fields, of the vectors that are searched."""
         if self.beside is None:

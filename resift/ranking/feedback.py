@@ -32,7 +32,7 @@ from resift.errors import BadInput
 from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
-from resift.ranking.words import bag_of_words, leaning
+from resift.text import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'

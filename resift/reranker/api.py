@@ -25,7 +25,6 @@ from resift.ranking.fusion import combine, factors_of, min_max, z_score
 from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
-from resift.reranker.limits import check_word_pairs
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -128,7 +127,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
     if late is not None:
         if feedback is not None:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
-        check_word_pairs(query, documents)
+        read.check_word_pairs(query, documents)
         return 2 * late.scores(query, documents) - 1
     return service.compared(query, service.search_model.encode(documents), feedback)[0]
 

@@ -17,26 +17,24 @@ from collections.abc import Sequence
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
 from resift.rewriting.clauses import (
+    PROMOTED,
+    demotion,
     document_clauses,
+    fixed_score,
     highlighted,
     holds_better,
     is_malformed,
     is_named,
     named_bool,
+    nearest_clauses,
+    rescore,
+    rescores,
+    similarity_clause,
     sunk,
 )
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.similarity import (
-    PROMOTED,
-    demotion,
-    fixed_score,
-    nearest_clauses,
-    rescore,
-    rescores,
-    similarity_clause,
-)
 from resift.rewriting.text import Parts, asked_fields, text_length, text_parts, word_clauses, word_room
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import beta_of

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField, text_clause
 from resift.rewriting.clauses import boost_of, inner_clauses, kind_of
-from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
-from resift.text import tokenize, word_places
+from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, tokenize, word_places
 
 _TEXT_CLAUSES = (
     "match",

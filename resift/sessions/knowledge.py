@@ -31,11 +31,11 @@ from resift.errors import (
 )
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
 from resift.sessions.index_knowledge import FieldKnowledge, FieldLoader, Needs, Samples, SharedWords, learned_text
-from resift.sessions.sessions import MAX_QUERY, Sessions
+from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)

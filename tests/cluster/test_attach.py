@@ -17,7 +17,7 @@ from resift.ingest.attaching import fill
 from resift.ingest.stopping import Stop
 from resift.plugin.cluster.attachment import targets
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.clauses import similarity_clause
 
 FIELDS = ["title", "text", "meta.note", "comments.says"]
 

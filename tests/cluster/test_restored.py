@@ -17,7 +17,7 @@ from resift.contracts.query_dsl import COMPACT_FIELD, JoinedFields
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.clauses import similarity_clause
 
 __all__ = ["old", "own", "shop"]
 

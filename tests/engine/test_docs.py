@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import shlex
@@ -126,6 +127,16 @@ def test_commands_can_be_typed(page: Path) -> None:
             parsed(line)
         except (click.ClickException, ValueError) as error:
             pytest.fail(f"{line}: {getattr(error, 'message', error)}")
+
+
+def test_commands_of_the_papers_rows_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tables = importlib.import_module("paper_tables").tables()
+    rows = [row for table in tables for row in table.rows]
+    assert len(rows) > 150
+    for row in rows:
+        for command in filter(None, row.commands(0)):
+            parsed(f"resift {command}")
 
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:

@@ -30,8 +30,8 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
 from resift.ranking.feedback import METHODS, Feedback
-from resift.ranking.words import bag_of_words
 from resift.reranker import Config, create_app
+from resift.text import bag_of_words
 from resift.vectors.similarity import beta_of, lengths_of
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]

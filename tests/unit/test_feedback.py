@@ -13,7 +13,7 @@ from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import learn_mask, spherical_entropy
-from resift.ranking.words import bag_of_words, leaning
+from resift.text import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 

@@ -138,6 +138,9 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
         why = f"searches are no better with it, or likely by chance (p of {MAX_P} or more)"
         click.echo(f"warning: {why}; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
+    if report["unlearnable"]:
+        told = f"{report['unlearnable']} queries teach nothing: all of their candidates are relevant"
+        click.echo(f"warning: {told}", err=True)
     if report["kept"] == "untrained":
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
     if report["p"]["vectors"][CHOSEN_BY] >= 0.05:

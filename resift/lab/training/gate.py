@@ -20,7 +20,7 @@ from resift.encoders.model import ALPHA, Model
 from resift.lab.evaluation.baselines.bm25 import BM25
 from resift.lab.evaluation.metrics import Numbers
 from resift.lab.evaluation.significance import paired_randomization
-from resift.stop_words import FUNCTION_WORDS
+from resift.text import FUNCTION_WORDS
 from resift.vectors.similarity import beta_of, known_alpha
 
 ALPHAS = (1 / 6, 1 / 3, ALPHA)

@@ -63,14 +63,18 @@ def learn(
     vectors, which is what is served without a reranker, and untrained and trained, which is that with one: metric →
     mean), ``kept``, which is the trained reranker unless the untrained one is better, ``p`` (that
     one against vectors and untrained: metric → p), and ``better``: whether it has a higher nDCG@10 than vectors with p
-    below MAX_P. If there are no test queries, the validation queries judge, and ``judged_on`` says so.
+    below MAX_P. If there are no test queries, the validation queries judge, and ``judged_on`` says so. ``unlearnable``
+    counts the queries that nothing is learned from, all of whose candidates are relevant.
 
-    Raises BadInput if there are no more documents than negatives, or no other one for a query than its relevant ones.
+    Raises BadInput if there are no more documents than negatives, or if all training queries are unlearnable.
     """
     options = _fitting(options, collection, len(split.train))
     final = np.concatenate([split.train, split.validation, *([split.test] if train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
     training = _Training(collection, table, options, candidates, steps)
+    if not training.is_learnable[split.train].any():
+        message = "no training query has a candidate beside its relevant documents"
+        raise BadInput(message, expected="documents that are not relevant")
     validation = _Validation(training.hits(thinned(split.validation, _MAX_VALIDATION), served))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
@@ -80,6 +84,7 @@ def learn(
     report = {
         **_judge(training.hits(thinned(judges, _MAX_TEST), served), untrained, trained),
         "queries": {part: len(queries) for part, queries in asdict(split).items()},
+        "unlearnable": int((~training.is_learnable[final]).sum()),
         "judged_on": "test" if len(split.test) else "validation",
         "epochs": epochs,
         "validation": validation.quality,
@@ -119,6 +124,8 @@ class _Training:
         self.collection, self.options, self.steps = collection, options, steps
         self.candidates = bm25_candidates(collection, options.pool) if candidates is None else candidates
         self.relevant = relevant_documents(collection)
+        pairs = zip(self.relevant, self.candidates, strict=True)
+        self.is_learnable = np.array([not np.isin(found, relevant).all() for relevant, found in pairs])
         self.start = untrained_reranker(table, collection.documents)
         self.documents = self.start.prepare(collection.documents)
 
@@ -129,7 +136,8 @@ class _Training:
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
     ) -> LateInteraction:
-        """The reranker after so many epochs on these queries."""
+        """The reranker after so many epochs on those of these queries that are learnable."""
+        queries = queries[self.is_learnable[queries]]
         trainer = Trainer(
             self.start,
             self.documents,

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
-from resift.rewriting.similarity import script_source
+from resift.rewriting.clauses import script_source
 from resift.version import __version__
 
 log = logging.getLogger(__name__)

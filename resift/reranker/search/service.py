@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from msgspec import structs
 
@@ -24,7 +25,6 @@ from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
-from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
@@ -37,13 +37,15 @@ from resift.reranker.search.response import (
     add_reasons,
     add_sub_scores,
 )
+from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in
+from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in, check_clause
 from resift.rewriting.rewrite import as_it_is, rewrite
 from resift.rewriting.text import find_text, telling_words
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
+from resift.sessions.index_knowledge import Needs
 from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.vectors.similarity import known_alpha
@@ -53,11 +55,22 @@ _INFO_SECONDS, _INFOS = 5.0, 1000
 MAX_VALUES_OF_FACET = 8
 
 
-class ServedIndex(NamedTuple):
-    """An index that is served, and whether by its own name, and not by an alias's alone."""
+@dataclass(frozen=True)
+class ServedIndex:
+    """An index that is served to searches by a ``model``, and static ``queries`` if there are any.
+
+    ``by_own_names``: whether it is by its own name, and not by an alias's alone.
+    """
 
     info: IndexInfo
     by_own_names: bool
+    model: Model
+    queries: StaticQueries | None
+
+    @cached_property
+    def searched(self) -> IndexInfo:
+        """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
+        return self.info.searched_by(self.model, self.queries)
 
 
 class Reranker:
@@ -100,7 +113,7 @@ class Reranker:
         Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
         any may be used.
         """
-        return self._served(index, headers).info.searched_by(self.model, self.queries)
+        return self._served(index, headers).searched
 
     def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
         """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
@@ -128,7 +141,7 @@ class Reranker:
 
         by_own_names = self.served_indices.require(index, resolve)
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
-        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names))
+        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
 
     def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
@@ -227,8 +240,9 @@ class Reranker:
 
         Raises BadInput for a malformed session's id and what the engine raises.
         """
+        needs = needs_of(body, info.mapped) if holds_better(body.get("query")) else Needs()
         by_whom = asked.session, asked.client, asked.through_cluster
-        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs_of(body, info.mapped))
+        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
         words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
