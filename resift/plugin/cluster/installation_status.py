@@ -12,7 +12,7 @@ from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import LAZY, REMOTE, RemoteModel, Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters, search_counts
-from resift.plugin.cluster.settings import SWITCHES, TRUSTED
+from resift.plugin.cluster.settings import PRIVATE, TRUSTED
 from resift.plugin.cluster.usage import PipelineUse, StatusRow, index_rows, pipeline_uses
 
 _INSTALL = "resift install"
@@ -133,10 +133,10 @@ class _Status:
         return any(RemoteModel(self.cluster, which, self.installer.values).sent_key for which in REMOTE)
 
     def _setting_rows(self) -> list[StatusRow]:
-        if self.installer.missing_plugins:
+        if self.installer.missing_plugins or self.installer.installation.managed:
             return []
-        changes = self.installer.setting_changes()
-        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
+        changes = {change.name for change in self.installer.setting_changes()}
+        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (PRIVATE, TRUSTED)}
         return [StatusRow("setting", name, *state) for name, state in states.items()]
 
 
