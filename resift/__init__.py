@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
+    from resift.operations.doctor import doctor
     from resift.operations.indices import drop, verify
     from resift.operations.installing import guard, install, uninstall
-    from resift.operations.status import status
 
 __all__ = [
     "Added",
@@ -40,6 +40,7 @@ __all__ = [
     "attach",
     "build_model",
     "detach",
+    "doctor",
     "drop",
     "guard",
     "install",
@@ -49,11 +50,10 @@ __all__ = [
     "prove",
     "rewrite",
     "rewrite_async",
-    "status",
     "uninstall",
     "verify",
 ]
-_HOMES = {"build_model": "lab.encoders.builders", "prove": "cli.lab.proving", "status": "operations.status"}
+_HOMES = {"build_model": "lab.encoders.builders", "prove": "cli.lab.proving", "doctor": "operations.doctor"}
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"
 )

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from resift.cli.failures import INTERRUPTED
-from resift.cli.options import checked_address, combined, field_names, json_option
+from resift.cli.options import checked_address, field_names, json_option
 from resift.cli.output import carry_out, print_report, require_consent
 from resift.cli.paths import NewFolder
 from resift.ingest.stopping import Stop
@@ -45,38 +45,21 @@ cluster_option = click.option(
 name_option = click.option(
     "--name", show_default=f"the only installed one, else {NAME}", help="Prefix of the name of everything installed."
 )
-installation_options = combined(
-    cluster_option,
-    click.option(
-        "--model",
-        envvar="RESIFT_MODEL",
-        show_envvar=True,
-        metavar="DIR",
-        show_default=f"the installed one, else {DEFAULT}",
-        help="The folder of a saved model, or resift-en, the packaged one.",
-    ),
-    click.option(
-        "--fields",
-        metavar="NAMES",
-        show_default="the installed ones, else title,text",
-        callback=field_names,
-        help="The documents' text fields, separated by commas.",
-    ),
-    click.option(
-        "--reranker",
-        show_default=f"the installed one, else {RERANKER}",
-        metavar="URL",
-        help="URL at which OpenSearch reaches the reranker (resift serve).",
-    ),
-    name_option,
-    click.option(
-        "--key",
-        envvar="RESIFT_API_KEY",
-        show_envvar=True,
-        metavar="KEY",
-        help="API key of the reranker; the cluster stores it encrypted.",
-        callback=_checked_key,
-    ),
+installed_model_option = click.option(
+    "--model",
+    envvar="RESIFT_MODEL",
+    show_envvar=True,
+    metavar="DIR",
+    show_default=f"the installed one, else {DEFAULT}",
+    help="The folder of a saved model, or resift-en, the packaged one.",
+)
+key_option = click.option(
+    "--key",
+    envvar="RESIFT_API_KEY",
+    show_envvar=True,
+    metavar="KEY",
+    help="API key of the reranker; the cluster stores it encrypted.",
+    callback=_checked_key,
 )
 
 
@@ -91,7 +74,23 @@ installation_options = combined(
     help="Who manages the cluster: its settings are left alone. On aws, --key is the ARN of a secret.",
 )
 @click.option("--role", metavar="ARN", help="With --managed aws: the role by which the domain reads that secret.")
-@installation_options
+@cluster_option
+@installed_model_option
+@click.option(
+    "--fields",
+    metavar="NAMES",
+    show_default="the installed ones, else title,text",
+    callback=field_names,
+    help="The documents' text fields, separated by commas.",
+)
+@click.option(
+    "--reranker",
+    show_default=f"the installed one, else {RERANKER}",
+    metavar="URL",
+    help="URL at which OpenSearch reaches the reranker (resift serve).",
+)
+@name_option
+@key_option
 def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
     from resift.plugin.cluster.installation import Installation
+    from resift.plugin.cluster.managed import Managed
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
@@ -131,7 +132,6 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
     from resift.plugin.cluster.installation import installations
-    from resift.plugin.cluster.managed import Managed
 
     found, name, model = installations(Cluster(engine)), options.get("name"), options.get("model")
     if name is None and len(found) > 1:
@@ -142,12 +142,22 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
     described: ModelDescription = load_model(model or DEFAULT) if model or not installed else installed.model
     fields = options.get("fields") or (installed.fields if installed else FIELDS)
     address = options.get("reranker") or (installed.url if installed else RERANKER)
-    managed = installed.managed if installed else None
-    if provider := options.get("managed"):
-        known = managed if managed and managed.provider == provider else None
-        arns = [options.get("key") or (known and known.secret), options.get("role") or (known and known.role)]
-        managed = Managed(provider, *(arns if provider == "aws" else ()))
+    managed = _managed(installed.managed if installed else None, options)
     return Installer(engine, described, fields, address, chosen, options.get("key"), managed)
+
+
+def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
+    """Who manages the cluster, by what is given; else by what is installed."""
+    from resift.plugin.cluster.managed import Managed
+
+    provider, key, role = options.get("managed"), options.get("key"), options.get("role")
+    if provider is None and (installed is None or role is None):
+        if role is not None:
+            raise BadInput("--role without --managed aws", value=role, expected="both, or no --role")
+        return installed
+    known = installed if installed and provider in (None, installed.provider) else Managed("other")
+    arns = (key or known.secret, role or known.role) if (provider or known.provider) == "aws" else ()
+    return Managed(provider or known.provider, *arns)
 
 
 def serving(cluster: Cluster, model: str | None = None) -> Installation | None:

@@ -114,8 +114,11 @@ def test_a_managed_domain_is_used_without_its_settings(
 
         again = resift("install", "--name", name)
         assert (again.exit_code, again.output) == (0, "nothing to do\n")
-        checked = resift("status", "--json", "--name", name)
-        assert {row["state"] for row in json.loads(checked.stdout)["parts"] if row["kind"] == "remote model"} == {"ok"}
+        checked = resift("doctor", "--json", "--name", name)
+        parts = json.loads(checked.stdout)["parts"]
+        assert [part for part in parts if part["fix"] and part["kind"] != "index"] == []
+        asked = {"cluster": domain.url, "reranker": endpoint.url, "connector": endpoint.url}
+        assert {part["kind"]: part["name"] for part in parts if part["kind"] in asked} == asked
     finally:
         assert resift("detach", index, "--yes").exit_code == 0
         assert resift("uninstall", "--name", name).exit_code == 0

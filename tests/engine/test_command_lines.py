@@ -75,7 +75,7 @@ VALID: dict[str, dict[str, Any]] = {
     "detach": {"index": "docs", "url": NOWHERE},
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE},
-    "status": {"url": NOWHERE, "model": "model"},
+    "doctor": {"url": NOWHERE, "model": "model"},
     "mcp": {"index": "docs", "model": "model"},
     "guard": {"url": NOWHERE},
     "demo": {"no_serve": True},
@@ -173,7 +173,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 }
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
-CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
+CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
