@@ -134,6 +134,7 @@ TEXTS: dict[str, list[str]] = {
     "scopes": ["nope", ""],
     "reranker": ["nope", "http://["],
     "key": ["short"],
+    "role": ["nope"],
     "teacher": [*FOLDERS[:3], NOWHERE],
     "teacher_model": [],
     "prefix": [],
@@ -153,6 +154,9 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
     ("sessions forget", "engine"): ADDRESSES[3:],
     ("prove", "store"): ["http://["],  # a CSV file needs none
+    # that a cluster is away is what it finds
+    ("doctor", "url"): [*(one for one in ADDRESSES if one != NOWHERE), "docs.db"],
+    ("doctor", "name"): [],
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
