@@ -19,7 +19,7 @@ from resift.operations.plan import Result
 from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
-from resift.plugin.cluster.index_record import records
+from resift.plugin.cluster.index_record import records, tunings
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation_status import cluster_rows, status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
@@ -62,10 +62,10 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
 
     It asks both, and has the cluster ask the reranker; compares versions and clocks; looks at plugins, settings and all
     that was installed, and at the vectors of each index. A cluster that does not answer, or refuses something to the
-    caller, is a line of the ``parts`` as well, and no exception.
+    caller, is a line of the ``parts`` as well, and no exception. ``tuned``: what was chosen for which index, and why.
     """
     model = load_model(options.get("model") or DEFAULT)
-    parts, indices = list[StatusRow](), list[IndexStatus]()
+    parts, indices, tuned = list[StatusRow](), list[IndexStatus](), {}
     try:
         with closing(open_cluster(url)) as engine:
             parts += cluster_rows(Cluster(engine), without_credentials(url))
@@ -73,6 +73,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
             parts += status_rows(installer)
             rows = {row.name: row for row in parts if row.kind == "index"}
             indices += _indices(installer, model, rows)
+            tuned = tunings(installer.cluster)
     except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
         parts.append(_refused(error, without_credentials(url)))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
@@ -81,6 +82,7 @@ def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
         model=model.hash,
         parts=parts,
         indices=indices,
+        tuned=tuned,
         in_order=all(row.in_order for row in parts) and not any(one.fix for one in indices),
         lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
     )
