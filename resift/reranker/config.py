@@ -45,7 +45,7 @@ class Config(Struct, frozen=True, kw_only=True):
     store: Annotated[
         str,
         said(
-            "[where sessions are kept](#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
+            "[where sessions are kept](serving.md#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
             "the embedded engine's file; `sessions.db` for a cluster",
         ),
     ] = ""
@@ -113,14 +113,14 @@ class Config(Struct, frozen=True, kw_only=True):
     deadline: Annotated[
         float,
         said(
-            "seconds that a request may take, [from its first byte to its answer](#slow-clients-slow-engines)",
+            "seconds that a request may take, [from its first byte on](serving.md#slow-clients-slow-engines)",
             ge=0.1,
             le=3600,
         ),
     ] = 30.0
     max_connections_per_address: Annotated[
         int,
-        said("connections that a process has [from one address](#slow-clients-slow-engines) at a time", ge=1, le=10**6),
+        said("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6),
     ] = 700
 
     def __post_init__(self) -> None:

@@ -185,7 +185,7 @@ def all_errors(kind: type[ResiftError] = ResiftError) -> Iterator[type[ResiftErr
 
 
 def test_every_error_code_is_explained() -> None:
-    text = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    text = (ROOT / "docs" / "codes.md").read_text("utf-8")
     codes = {error.code for error in all_errors() if error.__module__.startswith("resift")}
     assert codes - set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set()
     assert {code for code in http_errors._CODES.values() if f"`{code}`" not in text} == set()

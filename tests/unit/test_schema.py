@@ -74,10 +74,18 @@ def reference() -> Any:
     return module
 
 
-@pytest.mark.parametrize("page", ["http.md", "serving.md"])
+@pytest.mark.parametrize("page", ["http.md", "settings.md", "codes.md"])
 def test_the_committed_tables_are_the_declarations(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert reference().page_with_tables(text) == text, "python docs/reference.py writes it"
+
+
+def test_the_page_of_options_has_every_command_and_its_options() -> None:
+    page = reference().options()
+    for heading in ("## resift index ", "## resift sessions forget", "## resift eval retrieval "):
+        assert heading in page
+    assert "| `--analyzer" in page
+    assert "`--engine sqlite\\|opensearch\\|URL`" in page
 
 
 def test_the_committed_document_of_the_api_is_made_of_the_types() -> None:

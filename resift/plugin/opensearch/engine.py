@@ -43,7 +43,7 @@ from resift.plugin.opensearch.mappings import (
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
-from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
+from resift.plugin.opensearch.scanning import scroll
 from resift.plugin.opensearch.versions import supported_version
 
 _SAMPLE_SEED = 7
@@ -270,10 +270,6 @@ class OpenSearchEngine(Engine):
         for hit in scroll(self.client, index, body):
             (vector,) = take_vectors([hit], vector_field)
             yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
-
-    def shard_states(self, index: str) -> dict[int, ShardState]:
-        """How far the writes of each shard of one index are."""
-        return shard_states(self.client, index)
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
