@@ -8,6 +8,7 @@ UBI's log of queries, beside the clicks that decide it, and is forgotten with th
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 import uuid
 from collections import defaultdict
@@ -222,7 +223,7 @@ def outcomes_of(shown: Iterable[Shown], clicks: Iterable[tuple[str, str, float]]
 def _visits(pages: Sequence[Shown]) -> dict[float, float]:
     """By the time of each page when its visit began; pages are in the order of their times."""
     starts: dict[float, float] = {}
-    start = -VISIT
+    start = -math.inf
     for page in pages:
         start = page.at if page.at > start + VISIT else start
         starts[page.at] = start
