@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +100,17 @@ def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"## {' '.join([context.command_path, *arguments])}"
     yield command.get_short_help_str(1000)
     records = [one.get_help_record(context) for one in command.params if isinstance(one, click.Option)]
-    rows = [" | ".join(cell.replace("|", r"\|").replace("  ", " ") for cell in record) for record in records if record]
-    if rows:
-        yield "\n".join(["| option | |", "|---|---|", *(f"| `{row.replace(' | ', '` | ', 1)} |" for row in rows)])
+    cells = [
+        [escape(cell).replace("|", "&#124;").replace("  ", " ") for cell in record] for record in records if record
+    ]
+    if cells:
+        yield "\n".join(
+            [
+                "| option | |",
+                "|---|---|",
+                *(f"| <code>{name}</code> | {words} |" for name, words in filter(None, cells)),
+            ]
+        )
 
 
 def openapi() -> str:

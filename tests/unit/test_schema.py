@@ -84,8 +84,8 @@ def test_the_page_of_options_has_every_command_and_its_options() -> None:
     page = reference().options()
     for heading in ("## resift index ", "## resift sessions forget", "## resift eval retrieval "):
         assert heading in page
-    assert "| `--analyzer" in page
-    assert "`--engine sqlite\\|opensearch\\|URL`" in page
+    assert "| <code>--analyzer " in page
+    assert "<code>--engine sqlite&#124;opensearch&#124;URL</code>" in page
 
 
 def test_the_committed_document_of_the_api_is_made_of_the_types() -> None:
