@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,14 @@ class Live(ParameterType):
             return str(value)
         number, percent = (value[:-1], 100) if value.endswith("%") else (value, 1)
         try:
-            return float(number) / percent
+            share = float(number) / percent
         except ValueError:
-            self.fail(f"{value!r} is no share such as 10%, and neither status nor stop.", param, ctx)
+            share = math.nan
+        if not 0 < share <= 1:
+            self.fail(
+                f"{value!r} is no share above 0 and at most 1, such as 10%, and neither status nor stop.", param, ctx
+            )
+        return share
 
 
 @click.command(epilog="Example: resift prove news --replay ubi --engine http://127.0.0.1:9200")
