@@ -39,7 +39,7 @@ class WordsAlone(ServedSearch):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._info = replace(self._info, model=None, dim=None)
+        self.info = replace(self.info, model=None, dim=None)
 
 
 def benches(name: str, kinds: tuple[str, ...]) -> dict[Case, tuple[FeedbackBench, Any]]:

@@ -221,8 +221,8 @@ def question_table() -> Table:
     run = f"eval retrieval {squad} {split}"
     mix = f"vectors mix resift-en --corpus {squad}/corpus.jsonl.gz"
     glove = f"{WORK}/vectors/glove.6B.50d=0.3 {WORK}/vectors/en_core_web_md.300d=0.5"
-    late = f"train reranker --collection {squad} {split} --seed {{seed}}"
-    network = f"train emboost --collection {squad} {split} --seed {{seed}} --set network="
+    late = f"train reranker --collection {squad} {split} --set seed={{seed}}"
+    network = f"train emboost --collection {squad} {split} --set seed={{seed}} --set network="
     rows = (
         Row("bm25", f"{run} --encoder bm25"),
         Row("tf-idf", f"{run} --encoder tfidf", paper=(8.77, 15.46, 19.47)),

@@ -15,6 +15,7 @@ from resift.version import __version__
 
 if TYPE_CHECKING:
     from resift.cli.lab.proving import prove
+    from resift.cli.lab.tuning import tune
     from resift.client import rewrite, rewrite_async
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
@@ -50,10 +51,16 @@ __all__ = [
     "rewrite",
     "rewrite_async",
     "status",
+    "tune",
     "uninstall",
     "verify",
 ]
-_HOMES = {"build_model": "lab.encoders.builders", "prove": "cli.lab.proving", "status": "operations.status"}
+_HOMES = {
+    "build_model": "lab.encoders.builders",
+    "prove": "cli.lab.proving",
+    "tune": "cli.lab.tuning",
+    "status": "operations.status",
+}
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"
 )

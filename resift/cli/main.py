@@ -12,7 +12,7 @@ from resift.cli.keys import keys
 from resift.cli.lab import vectors, word2doc
 from resift.cli.lab.evaluate import evaluate
 from resift.cli.lab.export import export
-from resift.cli.lab.prove import prove
+from resift.cli.lab.prove import prove, tune
 from resift.cli.lab.reranker import reranker_group
 from resift.cli.lab.train import train
 from resift.cli.lab.train_judged import emboost_command, reranker_command
@@ -48,6 +48,7 @@ for command in (
     train,
     evaluate,
     prove,
+    tune,
     export,
     serve.serve,
     mcp,

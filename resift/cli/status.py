@@ -32,7 +32,8 @@ def status(url: str, as_json: bool, **options: Any) -> None:
     Compared is with what was installed, or with the options that are given. A second table has a line for each index
     with vectors: how many documents have one, and, where the model is at hand, how many of a hundred random ones
     have one that belongs to another text. A star marks the pipelines that an index uses by default, and UNENCODED is
-    how many documents its ingest pipeline has written without a vector since the nodes started.
+    how many documents its ingest pipeline has written without a vector since the nodes started. Below stands what was
+    chosen for an index by held-back documents, or by resift tune, and why.
 
     The exit status is 3 unless everything is in order.
     """
@@ -57,6 +58,8 @@ def _print_tables(found: Result) -> None:
         click.echo()
         cells = [_cells(one, found.model) for one in found.indices]
         print_table(_HEAD, cells, [f"{one.state}\n  fix: {one.fix}" if one.fix else "" for one in found.indices])
+    for name, lines in found.tuned.items():
+        click.echo(f"index {name}: {'; '.join(lines)}")
     shown = {one.index for one in found.indices}
     for row in found.parts:
         if row.kind == "index" and row.name not in shown:

@@ -18,7 +18,7 @@ from resift.operations.installing import InstallationOptions, found_installer, o
 from resift.operations.plan import Result
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
-from resift.plugin.cluster.index_record import records
+from resift.plugin.cluster.index_record import records, tunings
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
@@ -59,7 +59,7 @@ class IndexStatus:
 def status(url: str, **options: Unpack[InstallationOptions]) -> Result:
     """What the cluster at ``url`` has, lacks, or has of another version or model, and how to fix it.
 
-    Compared is with what was installed, or with what is given.
+    Compared is with what was installed, or with what is given. ``tuned``: what was chosen for which index, and why.
     """
     model = load_model(options.get("model") or DEFAULT)
     with closing(open_cluster(url)) as engine:
@@ -73,6 +73,7 @@ def status(url: str, **options: Unpack[InstallationOptions]) -> Result:
         model=model.hash,
         parts=parts,
         indices=indices,
+        tuned=tunings(installer.cluster),
         in_order=all(row.in_order for row in parts) and not any(one.fix for one in indices),
         lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
     )

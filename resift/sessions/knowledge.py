@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -108,17 +108,17 @@ class Knowledge:
 
 
 def scoped_feedback(
-    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background]
+    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background], carried: float = 1.0
 ) -> Feedback | None:
     """The part of what a session ``learned`` that concerns a query; None if none does.
 
     ``text`` and ``vector`` (K,) are the query's; ``sample`` gives the background of its index, and is asked only where
-    something was learned.
+    something was learned. ``carried``: how many times as much as usual judgements for other queries count.
     """
     if learned is None:
         return None
     background = sample()
-    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY])
+    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY], carried)
     return scoped if scoped.evidence else None
 
 
@@ -219,7 +219,8 @@ class KnowledgeLoader:
         judgements, notes = self._judgements(info.name, session, client, through_cluster, headers)
         documents = self.read(judgements, headers)
         vector = self.model.encode_one(text)
-        feedback = scoped_feedback(self.learned(documents), text, vector, lambda: self.samples.draw(info, headers))
+        sample, carried = partial(self.samples.draw, info, headers), info.tuning.carried
+        feedback = scoped_feedback(self.learned(documents), text, vector, sample, carried)
         here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
         fields, several = None if info.model is None else info.searched, len(info.indices) > 1
         terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity

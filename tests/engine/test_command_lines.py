@@ -61,6 +61,7 @@ VALID: dict[str, dict[str, Any]] = {
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
     "eval word2doc": {"folder": "nothing"},
     "prove": {"index": "docs", "model": "model", "replay": "log.csv"},
+    "tune": {"index": "docs", "model": "model", "source": "log.csv"},
     "export judgments": {"index": "docs"},
     "export query-set": {"index": "docs"},
     "export search-configuration": {"index": "docs"},
@@ -154,6 +155,7 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
     ("sessions forget", "engine"): ADDRESSES[3:],
     ("prove", "store"): ["http://["],  # a CSV file needs none
+    ("tune", "source"): ["nope", "directory.jsonl", "nowhere/x.csv"],
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {

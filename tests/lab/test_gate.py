@@ -7,7 +7,7 @@ import pytest
 
 from resift import Model, build_model
 from resift.encoders.model import ALPHA
-from resift.lab.training.gate import ALPHAS, Gate, Verdict
+from resift.lab.training.gate import Gate, Verdict
 from resift.lab.vectors.tables import build_table
 
 SUBJECTS, SIZE = 60, 10
@@ -42,7 +42,7 @@ def gate() -> Gate:
 def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=True))
     assert verdict.helps
-    assert verdict.alpha == ALPHA
+    assert verdict.alpha == pytest.approx(ALPHA)
     assert verdict.values.mean() > verdict.text.mean()
     assert verdict.p < 0.05
 
@@ -55,7 +55,7 @@ def test_vectors_by_chance_do_not(gate: Gate) -> None:
 
 def test_a_model_replaces_another_if_it_is_better() -> None:
     text, rng = np.full(50, 0.2), np.random.default_rng(0)
-    better, worse = (Verdict(ALPHAS[0], mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
+    better, worse = (Verdict(0.2, mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
     useless = Verdict(0.0, text, text, 1.0)
     assert better.replaces(worse)
     assert not worse.replaces(better)

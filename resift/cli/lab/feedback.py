@@ -88,8 +88,7 @@ def feedback(
     indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
 
     With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
-    (ndcg@5, ndcg@5_without_session), with all documents, without the marked ones (residual), and without what nobody
-    judged for the turn (condensed).
+    (ndcg@5, ndcg@5_without_session), also without the marked documents (residual) or the unjudged ones (condensed).
 
     Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit; baselines: none,
     rocchio, rm3, more_like_this. Each method is compared with the ranking before.

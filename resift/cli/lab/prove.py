@@ -1,17 +1,20 @@
-"""``resift prove``: what sessions are worth on a team's own traffic."""
+"""``resift prove`` and ``resift tune``: what sessions are worth on a team's own traffic, and what suits it."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from resift.cli.failures import NOT_RIGHT
 from resift.cli.lab.options import option_of
 from resift.cli.lab.proving import TEXT, UBI, live_trial
 from resift.cli.lab.proving import prove as run
+from resift.cli.lab.tuning import tune as choose
 from resift.cli.options import engine_option, json_option, model_option, store_option
 from resift.cli.output import print_report, print_table, progress_bar
 from resift.cli.paths import ParameterType
@@ -102,3 +105,25 @@ def prove(
     print_table(head, rows)
     for line in report.lines:
         click.echo(line)
+
+
+@click.command("tune", epilog="Example: resift tune news ubi --engine http://127.0.0.1:9200")
+@click.argument("index", metavar="INDEX")
+@click.argument("source", required=False, metavar="[documents|ubi|FILE|DIR]")
+@click.option("--undo", is_flag=True, help="Go back to the usual constants.")
+@model_option
+@engine_option
+def tune(index: str, source: str | None, undo: bool, model: str, engine: str) -> None:
+    """Choose the few constants of an index's searches, which it keeps if they are better; alone, show what it has.
+
+    "documents" chooses the vectors' weight, by searches for documents in part of their own words. A log of clicks (ubi,
+    or a CSV file as for "resift prove") or a folder of judged queries in BEIR's layout chooses, for sessions, how much
+    their words count, the vectors, and what is carried over from other queries: one half of the clients or queries
+    chooses, the other judges by a paired test, and in turn. The exit status is 3 if nothing is better.
+    """
+    with progress_bar("trying constants", "trials") as progress:
+        found = choose(index, source, engine, model=model, undo=undo, progress=progress)
+    for line in found.lines:
+        click.echo(line)
+    if source is not None and not found.new:
+        sys.exit(NOT_RIGHT)

@@ -23,6 +23,7 @@ from resift.errors import IndexNotFound, ModelMismatch, ResiftError
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
+from resift.ranking.tuning import USUAL, Tuning
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
@@ -259,23 +260,28 @@ class Reranker:
 
     def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
         config = self.config
-        alpha = self._similarity_weight(asked.text, asked.alpha, feedback)
+        alpha = self._similarity_weight(asked.text, asked.alpha, feedback, info.tuning)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
         # for all indices that are served one number is set, and some may have no graph
         knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
 
-    def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None) -> float:
+    def _similarity_weight(
+        self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning = USUAL
+    ) -> float:
         """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
 
-        It is what the caller ``asked`` for, or the configuration's, or else the model's own, which counts less where
-        the model lacks words of the query and of what was judged. ``feedback`` is the part of what a session learned
-        that concerns the query.
+        It is what the caller ``asked`` for, or the configuration's, or else that of the index or the model's own, which
+        counts less where the model lacks words of the query and of what was judged. ``feedback`` is the part of what a
+        session learned that concerns the query.
         """
         model, named = self.search_model, self.config.alpha if asked is None else asked
-        # a weight that somebody named counts as it is
-        alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, None)
-        return known_alpha(alpha, known) if feedback is None else feedback.adjusted_alpha(alpha, model.max_alpha, known)
+        if named is not None:  # a weight that somebody named counts as it is
+            return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
+        alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_part(text)
+        if feedback is None:
+            return known_alpha(alpha, known)
+        return tuning.weighed(feedback.adjusted_alpha(alpha, model.max_alpha, known))
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
