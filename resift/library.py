@@ -36,6 +36,8 @@ from resift.vectors.packaged import DEFAULT
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from resift.reviews.review import Review
+
 
 class Hit(dict[str, Any]):
     """A hit: the dictionary that the service answers with, and short names for what is mostly wanted of it."""
@@ -230,6 +232,17 @@ class Index:
         It begins with its first marks and ends when it was not used for ``session_hours``, a day by default.
         """
         return Session(self, check_id(id))
+
+    def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None) -> Review:
+        """A review that finds all relevant documents of this index, or of those that a ``query`` clause finds.
+
+        It is begun with the ``topic``, what is looked for in words, unless there is one of that id already. Needs the
+        extra ``review``. Raises BadInput for an id that is none, or a review of another index.
+        """
+        reviews = self.library.service.reviews
+        if (id, self.name) in reviews.list():
+            return reviews.open(id)
+        return reviews.begin(id, self.name, topic, query, self.fields)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service

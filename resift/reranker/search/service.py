@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -20,6 +20,7 @@ from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import IndexNotFound, ModelMismatch, ResiftError
+from resift.plugin.connect import open_review_store
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
@@ -52,6 +53,9 @@ from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
+
+if TYPE_CHECKING:
+    from resift.reviews.reviews import Reviews
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
@@ -98,7 +102,7 @@ class Reranker:
         self.search_model = search_model(model, queries)
         self.queries = queries
         self.served_reranker = ServedReranker(config.reranker)
-        internal = (config.session_index, config.ubi_events, config.ubi_queries)
+        internal = (config.session_index, f"{config.session_index}-reviews", config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
@@ -110,6 +114,13 @@ class Reranker:
     def alpha(self) -> float:
         """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
         return self.search_model.alpha if self.config.alpha is None else self.config.alpha
+
+    @cached_property
+    def reviews(self) -> Reviews:
+        """The reviews beside the sessions. Raises MissingExtra without the extra ``review``."""
+        from resift.reviews.reviews import Reviews
+
+        return Reviews(self.engine, open_review_store(self.config.store, self.config.session_index))
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
