@@ -9,10 +9,11 @@ import numpy as np
 
 from resift.encoders.model import Model
 from resift.lab.training.documents import sample_words
-from resift.lab.training.gate import ENOUGH, JUDGES, Gate
+from resift.lab.training.gate import ENOUGH, Gate
 from resift.ranking.tuning import Tuning
 
 DOCUMENTS, _FEWEST_WORDS = 5000, 4
+_JUDGES, _ROUNDS = 1000, 3  # nothing was learned from any document, so all may judge
 
 
 def weigh(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
@@ -27,8 +28,8 @@ def weigh(model: Model, texts: Iterable[str], seed: int = 0) -> Tuning | None:
     documents = [words for words in sample_words(texts, DOCUMENTS, seed) if len(words) >= _FEWEST_WORDS]
     if model.field is not None or len(documents) < ENOUGH:
         return None
-    held = np.random.default_rng(seed).permutation(len(documents))[:JUDGES]
-    verdict = Gate(documents, held.tolist(), seed).judge(model)
+    held = np.random.default_rng(seed).permutation(len(documents))[:_JUDGES]
+    verdict = Gate(documents, held.tolist(), seed, _ROUNDS).judge(model)
     if len(verdict.values) < ENOUGH:
         return None
     return Tuning(round(verdict.alpha, 4), model.hash, why={"alpha": verdict.why})
