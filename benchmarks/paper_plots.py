@@ -86,6 +86,27 @@ def sweeps(title: str, found: Reports, folder: Path) -> Plot:
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
+def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder: Path) -> Plot:
+    """A table's cells as dots, a panel a column: ours filled, the paper's hollow; of several figures the first."""
+    figure, axes = panels(len(head), width=3.6, height=1.2 + 0.28 * len(rows))
+    best = []
+    for column, (name, one) in enumerate(zip(head, axes, strict=True), 1):
+        ours = [float(found[0]) if (found := re.match(r"[\d.]+", row[column])) else np.nan for row in rows]
+        paper = [float(found[1]) if (found := re.search(r"\(([\d.]+)\)", row[column])) else np.nan for row in rows]
+        places = np.arange(len(rows))
+        one.scatter(ours, places, label="here", **mark(0))
+        if not np.isnan(paper).all():
+            one.scatter(paper, places, label="paper", facecolors="none", edgecolors=mark(1)["color"])
+        one.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
+        one.invert_yaxis()
+        one.grid(alpha=0.3)
+        best.append(f"{name} {np.nanmax(ours):.1f} ({rows[int(np.nanargmax(ours))][0]})")
+    if axes[0].collections[1:]:
+        axes[0].legend(fontsize="small")
+    words = f"The table's figures as dots, the paper's hollow. Highest: {', '.join(best)}."
+    return save(figure, folder / f"{_file_name(title)}.png"), words
+
+
 def _file_name(title: str) -> str:
     """A title without what stands in brackets, as the name of a file."""
     return re.sub("[^a-z0-9]+", "-", re.sub(r"\(.*\)", "", title).lower()).strip("-")

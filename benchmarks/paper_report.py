@@ -52,26 +52,29 @@ def page_of(title: str) -> str:
 Filled = tuple[Table, Sequence[list[str]], Sequence[paper_plots.Plot]]  # a table, its cells, and its plots
 
 
-def pages(tables: Iterable[Filled]) -> dict[str, str]:
-    """The tables of each page, in Markdown. Those whose titles differ after a colon alone become one."""
+def pages(tables: Iterable[Filled], folder: Path) -> dict[str, str]:
+    """The tables of each page, in Markdown; plots go to ``folder``. Titles that differ after a colon alone make one."""
     found: dict[str, list[str]] = {}
     for title, group in itertools.groupby(tables, lambda one: one[0].title.partition(": ")[0]):
-        found.setdefault(page_of(title), []).append(section(list(group)))
+        found.setdefault(page_of(title), []).append(section(list(group), folder))
     return {page: "\n\n".join(sections) for page, sections in found.items()}
 
 
-def section(together: Sequence[Filled]) -> str:
-    """A table with its title, note and plots; several as one, with a column for each."""
+def section(together: Sequence[Filled], folder: Path) -> str:
+    """A table with its title, note and plots, or its figures as dots; several as one, with a column for each."""
     table, rows, _ = together[0]
     title, head = table.title, list(table.columns)
     if len(together) > 1:
         title, head = table.title.partition(": ")[0], [other.corpus for other, _, _ in together]
         aligned = zip(*(rows for _, rows, _ in together), strict=True)
         rows = [[same[0][0], *(", ".join(row[1:]) for row in same)] for same in aligned]
+    drawn = [plot for _, _, plots in together for plot in plots]
+    if not drawn and len(rows) > 2:
+        drawn = [paper_plots.dots(title, head, rows, folder)]
     lines = [f"## {title}", "", *([table.note, ""] if table.note else [])]
     lines += [f"| | {' | '.join(head)} |", f"|{'---|' * (len(head) + 1)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
-    for file, words in (plot for _, _, plots in together for plot in plots):
+    for file, words in drawn:
         lines += ["", f"![{words}](../{file.parent.name}/{file.name})"]
     return "\n".join(lines)
 

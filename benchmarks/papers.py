@@ -145,7 +145,7 @@ def main() -> None:
         reports = reports_of(table, options.only, options.report)
         rows = [cells(row, table.columns, reports[row.name]) for row in table.rows]
         parts.append((table, rows, plots(table, reports, ROOT / "docs" / "plots")))
-    write(pages(parts))
+    write(pages(parts, ROOT / "docs" / "plots"))
 
 
 if __name__ == "__main__":

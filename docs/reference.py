@@ -45,6 +45,15 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _rows(name: str) -> Iterator[tuple[str, ...]]:
+    if name == "routes":
+        yield from (("route", "scope", ""), ("---", "---", "---"))
+        for path, methods in document()["paths"].items():
+            for method, route in methods.items():
+                if method == "parameters":
+                    continue
+                scopes = {scope for way in route["security"] for scope in way.get("key", ())}
+                yield f"`{method.upper()} {path}`", ", ".join(f"`{one}`" for one in scopes), route["summary"]
+        return
     if name == "outcomes":
         yield from (("outcome", "`reason`"), ("---", "---"))
         for one in Outcome:
