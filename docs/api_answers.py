@@ -130,6 +130,9 @@ class SearchReport(Struct):
     alpha: float | UnsetType = UNSET
     window: int | UnsetType = UNSET
     session: Annotated[str | UnsetType | None, said("the session, if it has taught anything")] = UNSET
+    interleaved: Annotated[
+        Literal[True] | UnsetType, said("the hits are those of a trial, and not in the order of their scores")
+    ] = UNSET
     did_you_mean: DidYouMean = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,

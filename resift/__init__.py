@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
+    from resift.operations.doctor import doctor
     from resift.operations.indices import drop, verify
     from resift.operations.installing import guard, install, uninstall
-    from resift.operations.status import status
 
 __all__ = [
     "Added",
@@ -41,6 +41,7 @@ __all__ = [
     "attach",
     "build_model",
     "detach",
+    "doctor",
     "drop",
     "guard",
     "install",
@@ -50,7 +51,6 @@ __all__ = [
     "prove",
     "rewrite",
     "rewrite_async",
-    "status",
     "tune",
     "uninstall",
     "verify",
@@ -59,7 +59,7 @@ _HOMES = {
     "build_model": "lab.encoders.builders",
     "prove": "cli.lab.proving",
     "tune": "cli.lab.tuning",
-    "status": "operations.status",
+    "doctor": "operations.doctor",
 }
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"

@@ -6,6 +6,7 @@ import click
 
 from resift.cli import cluster, documents, indices, search, serve
 from resift.cli.demo import demo
+from resift.cli.doctor import doctor
 from resift.cli.explain_search import explain_search
 from resift.cli.failures import Resift
 from resift.cli.keys import keys
@@ -21,7 +22,6 @@ from resift.cli.lab.train_self import self_command
 from resift.cli.mcp import mcp
 from resift.cli.role import role_command
 from resift.cli.sessions import sessions
-from resift.cli.status import status
 from resift.version import __version__
 
 
@@ -58,7 +58,7 @@ for command in (
     cluster.detach,
     cluster.install,
     cluster.uninstall,
-    status,
+    doctor,
     cluster.guard,
     role_command,
     demo,

@@ -228,6 +228,8 @@ class Sessions:
         """All sessions, or those that name an index, which have not expired and are in order."""
         now = self.clock()
         for id, stored in self.store.scan(index):
+            if not is_id(id):  # something else that is kept beside them, such as a trial
+                continue
             try:
                 session = _decoded(id, stored)
             except SessionDamaged as error:

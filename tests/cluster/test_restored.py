@@ -75,7 +75,7 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     fix = f"resift attach {twin} --vectors --default-pipelines"
     assert rows(old, twin)["index"] == StatusRow("index", twin, state, fix)
     flags = ["--model", old.folder, "--engine", opensearch_url]
-    told = CliRunner().invoke(main, ["status", "--name", old.installer.name, *flags])
+    told = CliRunner().invoke(main, ["doctor", "--name", old.installer.name, *flags])
     assert (told.exit_code, f"    fix: {fix} --model {old.folder} --engine {opensearch_url}\n" in told.output) == (
         3,
         True,

@@ -76,7 +76,7 @@ VALID: dict[str, dict[str, Any]] = {
     "detach": {"index": "docs", "url": NOWHERE},
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE},
-    "status": {"url": NOWHERE, "model": "model"},
+    "doctor": {"url": NOWHERE, "model": "model"},
     "mcp": {"index": "docs", "model": "model"},
     "guard": {"url": NOWHERE},
     "demo": {"no_serve": True},
@@ -119,6 +119,7 @@ TEXTS: dict[str, list[str]] = {
     "replay": ["missing.csv", "docs.jsonl", "directory.jsonl", "binary.jsonl"],
     "body": ["nowhere", "pairs.tsv", "directory.jsonl"],
     "id_field": ["nope"],
+    "live": ["0", "-1%", "101%", "nan", "all", "", "%"],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
     "compare": ["nope"],
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
@@ -135,6 +136,7 @@ TEXTS: dict[str, list[str]] = {
     "scopes": ["nope", ""],
     "reranker": ["nope", "http://["],
     "key": ["short"],
+    "role": ["nope"],
     "teacher": [*FOLDERS[:3], NOWHERE],
     "teacher_model": [],
     "prefix": [],
@@ -154,6 +156,9 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
     ("sessions forget", "engine"): ADDRESSES[3:],
     ("prove", "store"): ["http://["],  # a CSV file needs none
+    # that a cluster is away is what it finds
+    ("doctor", "url"): [*(one for one in ADDRESSES if one != NOWHERE), "docs.db"],
+    ("doctor", "name"): [],
     ("tune", "source"): ["nope", "directory.jsonl", "nowhere/x.csv"],
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
@@ -175,7 +180,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 }
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
-CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
+CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],

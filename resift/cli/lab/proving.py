@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -10,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resift.cli.lab.judged_source import documents_of, known_queries
+from resift.cli.lab.judged_source import known_queries
 from resift.cli.lab.options import opened_ubi_log
-from resift.cli.options import service_settings
+from resift.cli.options import opened_store, service_settings
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
@@ -27,8 +28,9 @@ from resift.ranking.judgements import Judgement
 from resift.ranking.tuning import Tuning
 from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.service import Reranker
-from resift.sessions.clicks import Clicks, Headers, Object
+from resift.sessions.clicks import Clicks, Headers, Object, documents_of
 from resift.sessions.sessions import Sessions
+from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
 
 UBI = "ubi"
 TEXT = "%SearchText%"  # in a body, as in the configurations of the Search Relevance Workbench
@@ -133,6 +135,25 @@ def observations(
     for done, (client, events) in enumerate(of_client.items(), 1):
         yield from replay(client, sorted(events, key=lambda event: event.at), log, searching.rank, skipped)
         progress(done, len(of_client))
+
+
+def live_trial(index: str, what: str | float, url: str, store: str) -> TrialReport:
+    """Begin a trial of an index for a share of the clients, ``stop`` it, or look at its ``status``.
+
+    Raises BadInput if there is none, or one runs already, and what the engine, the store and UBI's log raise.
+    """
+    settings = service_settings()
+    with closing(open_engine(url)) as engine, opened_store(store) as kept, opened_ubi_log(url, store) as log:
+        trials = Trials(kept)
+        if not isinstance(what, str):
+            engine.info(index)
+            trials.start(index, what)
+        trial = trials.find(index)
+        if trial is None:
+            raise BadInput(f"no trial of {index}", value=index, expected="one that was begun: --live 10%")
+        if what == "stop" and not trial.verdict:
+            trial = trials.change(trial, verdict=STOPPED) or trial
+        return reported(trial, log, engine, read_actions(settings.ubi_actions), time.time())
 
 
 class Replayed:

@@ -29,6 +29,7 @@ from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
+from resift.reranker.search.interleaved import Interleaved
 from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
     Answer,
@@ -49,6 +50,7 @@ from resift.sessions.clicks import Clicks
 from resift.sessions.index_knowledge import Needs
 from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
+from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
@@ -101,6 +103,7 @@ class Reranker:
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.did_you_mean = DidYouMean(engine)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
+        self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
     @property
@@ -190,7 +193,9 @@ class Reranker:
         if not search.listed_only:
             self._check_lookups(search)
         with repeatable(search.is_repeatable):
-            return self._answered(search, info)
+            if self.interleaved is None:
+                return self._answered(search, info)
+            return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
 
     def _answered(self, search: Search, info: IndexInfo) -> Answer:
         watch = Stopwatch()

@@ -1,35 +1,42 @@
-"""``resift status``: what a cluster has and lacks, and how it stands with the vectors of each index."""
+"""``resift doctor``: what is wrong with an installation, and how it stands with the vectors of each index."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from resift.cli.cluster import installation_options
+from resift.cli.cluster import cluster_option, installed_model_option, key_option, name_option
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.options import json_option
 from resift.cli.output import print_report, print_table
 from resift.plugin.addresses import without_credentials
 
 if TYPE_CHECKING:
+    from resift.operations.doctor import IndexStatus
     from resift.operations.plan import Result
-    from resift.operations.status import IndexStatus
+    from resift.plugin.cluster.usage import StatusRow
 
 _HEAD = ["INDEX", "DOCUMENTS", "VECTORS", "STALE", "MODEL", "PIPELINES", "UNENCODED"]
 
 
-@click.command(epilog="Example: resift status --engine http://127.0.0.1:9200")
+@click.command(epilog="Example: resift doctor --engine http://127.0.0.1:9200")
 @json_option
-@installation_options
-def status(url: str, as_json: bool, **options: Any) -> None:
-    """Print what a cluster has, lacks, or has of another version or model, and how to fix it.
+@cluster_option
+@installed_model_option
+@name_option
+@key_option
+def doctor(url: str, as_json: bool, **options: Any) -> None:
+    """Say in one screen what is wrong with an installation, and how to fix it.
 
-    Compared is with what was installed, or with the options that are given. A second table has a line for each index
+    It asks the cluster and the reranker, has the cluster ask the reranker, and looks at versions, clocks, rights,
+    settings, and all that was installed. A second table has a line for each index
     with vectors: how many documents have one, and, where the model is at hand, how many of a hundred random ones
     have one that belongs to another text. A star marks the pipelines that an index uses by default, and UNENCODED is
     how many documents its ingest pipeline has written without a vector since the nodes started. Below stands what was
@@ -37,9 +44,9 @@ def status(url: str, as_json: bool, **options: Any) -> None:
 
     The exit status is 3 unless everything is in order.
     """
-    from resift.operations.status import status as found_status
+    from resift.operations.doctor import doctor as examine
 
-    found = found_status(url, **options)
+    found = examine(url, **options)
     found.parts = [replace(row, fix=_pasted(row.fix)) for row in found.parts]
     found.indices = [replace(one, fix=_pasted(one.fix, found.model == one.model)) for one in found.indices]
     if as_json:
@@ -51,7 +58,7 @@ def status(url: str, as_json: bool, **options: Any) -> None:
 
 
 def _print_tables(found: Result) -> None:
-    parts = [row for row in found.parts if row.kind != "index"]
+    parts = list(_grouped([row for row in found.parts if row.kind != "index"]))
     notes = [f"fix: {row.fix}" if row.fix else "" for row in parts]
     print_table(["KIND", "NAME", "STATE"], [[row.kind, row.name, row.state] for row in parts], notes)
     if found.indices:
@@ -64,6 +71,14 @@ def _print_tables(found: Result) -> None:
     for row in found.parts:
         if row.kind == "index" and row.name not in shown:
             click.echo(f"index {row.name}: {row.state}" + (f"\n  fix: {row.fix}" if row.fix else ""))
+
+
+def _grouped(parts: Sequence[StatusRow]) -> Iterator[StatusRow]:
+    """The lines of the parts: those of a kind that are in the same state are one, so that all fits a screen."""
+    for _, found in groupby(parts, lambda row: (row.kind, row.state, row.fix)):
+        first, *others = found
+        name = first.name.removeprefix("plugins.ml_commons.")
+        yield replace(first, name=f"{name} and {len(others)} more" if others else name)
 
 
 def _cells(one: IndexStatus, model: str) -> list[str]:
@@ -84,10 +99,8 @@ def _pasted(fix: str, is_model: bool | None = None) -> str:
     For an index it has those that mend its vectors, which ``is_model`` tells whether the model at hand has made.
     """
     context = click.get_current_context()
-    given = {name: context.params[name] for name in ("model", "fields", "reranker", "name")}
-    if " --reranker " in fix:
-        given["reranker"] = None
-    flags = [f" --{name} {','.join(value) if name == 'fields' else value}" for name, value in given.items() if value]
+    given = {name: context.params[name] for name in ("model", "name")}
+    flags = [f" --{name} {value}" for name, value in given.items() if value]
     # where this command was given it, and not the environment
     named = context.get_parameter_source("url") == ParameterSource.COMMANDLINE
     engine = f" --engine {without_credentials(context.params['url'])}" if named else ""

@@ -1,4 +1,4 @@
-"""What a cluster has and lacks, and how it stands with the vectors of each index."""
+"""What is wrong with an installation: cluster and reranker, how they reach each other, and each index's vectors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.encoders.model import Model
 from resift.encoders.registry import load_model
-from resift.errors import IndexNotFound
+from resift.errors import EngineError, EngineUnavailable, IndexNotFound, ResiftError, UnsupportedCluster
 from resift.ingest.verify import stale_share
 from resift.operations.installing import InstallationOptions, found_installer, open_cluster
 from resift.operations.plan import Result
+from resift.plugin.addresses import without_credentials
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.index_record import records, tunings
 from resift.plugin.cluster.install import Installer
-from resift.plugin.cluster.installation_status import status_rows
+from resift.plugin.cluster.installation_status import cluster_rows, status_rows
 from resift.plugin.cluster.search_pipelines import pipeline_name, rewriters
 from resift.plugin.cluster.usage import StatusRow, pipeline_uses
 from resift.vectors.packaged import DEFAULT
@@ -56,27 +57,45 @@ class IndexStatus:
     fix: str
 
 
-def status(url: str, **options: Unpack[InstallationOptions]) -> Result:
-    """What the cluster at ``url`` has, lacks, or has of another version or model, and how to fix it.
+def doctor(url: str, **options: Unpack[InstallationOptions]) -> Result:
+    """What is wrong with the cluster at ``url`` and the reranker that it asks, and how to fix it.
 
-    Compared is with what was installed, or with what is given. ``tuned``: what was chosen for which index, and why.
+    It asks both, and has the cluster ask the reranker; compares versions and clocks; looks at plugins, settings and all
+    that was installed, and at the vectors of each index. A cluster that does not answer, or refuses something to the
+    caller, is a line of the ``parts`` as well, and no exception. ``tuned``: what was chosen for which index, and why.
     """
     model = load_model(options.get("model") or DEFAULT)
-    with closing(open_cluster(url)) as engine:
-        installer = found_installer(engine, **options)
-        parts = status_rows(installer)
-        rows = {row.name: row for row in parts if row.kind == "index"}
-        indices = list(_indices(installer, model, rows))
+    parts, indices, tuned = list[StatusRow](), list[IndexStatus](), {}
+    try:
+        with closing(open_cluster(url)) as engine:
+            parts += cluster_rows(Cluster(engine), without_credentials(url))
+            installer = found_installer(engine, **options)
+            parts += status_rows(installer)
+            rows = {row.name: row for row in parts if row.kind == "index"}
+            indices += _indices(installer, model, rows)
+            tuned = tunings(installer.cluster)
+    except (EngineUnavailable, EngineError, UnsupportedCluster) as error:
+        parts.append(_refused(error, without_credentials(url)))
     states = [(f"{one.kind} {one.name}", one.state, one.fix) for one in parts if one.kind != "index"]
     states += [(f"index {one.index}", one.state, one.fix) for one in indices]
     return Result(
         model=model.hash,
         parts=parts,
         indices=indices,
-        tuned=tunings(installer.cluster),
+        tuned=tuned,
         in_order=all(row.in_order for row in parts) and not any(one.fix for one in indices),
         lines=[f"{name}: {state}" + (f" (fix: {fix})" if fix else "") for name, state, fix in states],
     )
+
+
+def _refused(error: ResiftError, url: str) -> StatusRow:
+    """A line for a cluster that does not answer, or not with what was asked of it."""
+    if isinstance(error, EngineError) and error.status in (401, 403):
+        return StatusRow("rights", url, "refused", f"the rights that resift role install prints ({error.message})")
+    fix = "is --engine right? (docs/opensearch.md, Reaching a cluster)"
+    if isinstance(error, UnsupportedCluster):
+        fix = error.expected or fix
+    return StatusRow("cluster", url, error.message, fix)
 
 
 def _indices(installer: Installer, model: Model, rows: Mapping[str, StatusRow]) -> Iterator[IndexStatus]:
