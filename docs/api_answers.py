@@ -281,6 +281,99 @@ class DeletedSessions(Struct):
     deleted: Annotated[int, said("how many sessions")]
 
 
+class Recall(Struct):
+    """How much of what is relevant was found, with a confidence of 95 %."""
+
+    least: Share
+    most: Share
+
+
+class Progress(Struct):
+    """How far a review is, by what persons judged."""
+
+    total: Annotated[int, said("how many documents there are")]
+    read: int
+    relevant: int
+    recall: Recall
+    target: Share
+    p: Annotated[Share, said("how likely it is that so few were found of late if the recall is below `target`")]
+    may_stop: Annotated[bool, said("whether `p` is at most 0.05")]
+    cost: Annotated[int | None, said("about how many documents have to be read now to find one more")]
+
+
+class Sample(Struct):
+    """A control sample."""
+
+    drawn: int
+    read: int
+    relevant: int
+    unread: Annotated[int, said("of how many it was drawn")]
+    least: Annotated[int | UnsetType, said("how many of those are relevant, once all of it was read")] = UNSET
+    most: int | UnsetType = UNSET
+
+
+class Conflict(Struct):
+    """A document that persons judged differently; the last of them counts."""
+
+    document: str
+    votes: dict[str, bool]
+
+
+class Review(Struct):
+    """A review, and how far it is."""
+
+    review: str
+    index: str
+    topic: str
+    query: dict[str, Any] | None
+    progress: Progress
+    judged_by_models: Annotated[int, said("documents that no person has judged")]
+    found_at: Annotated[list[int], said("of each relevant document, how many had been read by then")]
+    samples: list[Sample]
+    conflicts: list[Conflict]
+
+
+class ListedReview(Struct):
+    """A review that was begun."""
+
+    review: str
+    index: str
+
+
+class Reviews(Struct):
+    """The reviews that were begun."""
+
+    reviews: list[ListedReview]
+
+
+class GivenDocument(Struct):
+    """A document to be read."""
+
+    id: str
+    fields: dict[str, Any]
+    words: Annotated[list[str], said("words and pairs that speak most for it")]
+
+
+class Batch(Struct):
+    """The documents to be read next."""
+
+    documents: list[GivenDocument]
+    progress: Progress
+
+
+class Judged(Struct):
+    """How far the review is now."""
+
+    progress: Progress
+
+
+class DeletedReview(Struct):
+    """A review is deleted, with its judgements."""
+
+    review: str
+    deleted: bool
+
+
 class WithoutSession(Struct):
     """Only where the session could not be asked for, and the query alone counted."""
 

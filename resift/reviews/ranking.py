@@ -17,11 +17,6 @@ from numpy.typing import NDArray
 
 from resift.errors import needs_extra
 
-with needs_extra("review", "Reviews"):
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.naive_bayes import MultinomialNB
-    from sklearn.svm import LinearSVC
-
 # How much all relevant documents weigh against all others, the SVM's regularisation and naive Bayes's smoothing: of
 # asreview 2's default models (ELAS u4 and u3), which were tuned on the SYNERGY collection.
 _SVM_RATIO, _SVM_C, _BAYES_RATIO, _BAYES_ALPHA = 9.8, 0.11, 1.2, 3.822
@@ -66,6 +61,8 @@ class DocumentSet:
 
     @cached_property
     def _vectorizer(self) -> Any:
+        with needs_extra("review", "A review"):
+            from sklearn.feature_extraction.text import TfidfVectorizer
         return TfidfVectorizer(
             ngram_range=(1, 2), sublinear_tf=True, max_df=0.95 if len(self.ids) > 20 else 1.0,
             max_features=_MOST_FEATURES, dtype=np.float32,
@@ -93,6 +90,8 @@ class DocumentSet:
         rows, targets = self._training(labels)
         if not targets.any() or targets.all():
             return list(dict.fromkeys([*(id for id in self._first if id in self.places), *self.ids]))
+        from sklearn.naive_bayes import MultinomialNB
+
         known = self._features[rows]
         ranks = _ranks(_machine(known, targets).decision_function(self._features))
         bayes = MultinomialNB(alpha=_BAYES_ALPHA).fit(known, targets, _weights(targets, _BAYES_RATIO))
@@ -100,7 +99,10 @@ class DocumentSet:
         return [self.ids[place] for place in np.argsort(ranks, kind="stable")]
 
 
-def _machine(known: Any, targets: NDArray[np.bool_]) -> LinearSVC:
+def _machine(known: Any, targets: NDArray[np.bool_]) -> Any:
+    """A linear support vector machine that tells the relevant rows from the others."""
+    from sklearn.svm import LinearSVC
+
     return LinearSVC(C=_SVM_C).fit(known, targets, _weights(targets, _SVM_RATIO))
 
 

@@ -184,6 +184,12 @@ class Review:
             state = self.state()
             return progress([bool(state.label(id)) for id in state.order], len(self.documents.ids), target)
 
+    def found_at(self) -> list[int]:
+        """Of each relevant document found, how many had been read by then, itself included."""
+        with self._lock:
+            state = self.state()
+            return [place for place, id in enumerate(state.order, 1) if state.label(id)]
+
     def controls(self) -> list[dict[str, int]]:
         """Of each control sample: how many were drawn, read and relevant, and how many of the documents that were
         unread then are relevant, at least and at most, once all of it was read."""
@@ -203,6 +209,12 @@ class Review:
             state = self.state()
             held = {id: {one.by: one.relevant for one in state.of(id, PERSON)} for id in state.order}
             return {id: votes for id, votes in held.items() if len(set(votes.values())) > 1}
+
+    def judged_by_models(self) -> int:
+        """How many documents models have judged and no person has."""
+        with self._lock:
+            state = self.state()
+            return sum(state.label(id) is None and state.label(id, MODEL) is not None for id in state.decisions)
 
     def audit(self) -> list[Event]:
         """All that happened, in order."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import BadInput, needs_extra
-
-with needs_extra("review", "Reviews"):
-    from scipy.stats import hypergeom
 
 CONFIDENCE = 0.95
 _RECENT = 100  # documents whose relevant ones tell what finding one more costs
@@ -87,6 +85,7 @@ def _smallest(
     counts: NDArray[np.int64], sizes: NDArray[np.int64], unread: NDArray[np.int64], relevant: NDArray[np.float64]
 ) -> float:
     """The smallest P(X ≤ count); 0 where there cannot have been so many relevant."""
+    hypergeom = _distribution()
     possible = relevant <= unread
     if not possible.all():
         return 0.0
@@ -119,9 +118,17 @@ def sampled(read: int, relevant: int, unread: int) -> tuple[int, int]:
     ``read`` of them were drawn at random and read, of which ``relevant`` are: the exact interval of the hypergeometric
     distribution (2.5 % at each end). It assumes nothing of the ranking.
     """
+    hypergeom = _distribution()
     possible = np.arange(relevant, unread - read + relevant + 1)
     tail = (1 - CONFIDENCE) / 2
     fits = (hypergeom.cdf(relevant, unread, possible, read) > tail) & (
         hypergeom.sf(relevant - 1, unread, possible, read) > tail
     )
     return int(possible[fits].min()), int(possible[fits].max())
+
+
+def _distribution() -> Any:
+    with needs_extra("review", "A review"):
+        from scipy.stats import hypergeom
+
+    return hypergeom

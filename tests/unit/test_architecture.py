@@ -29,10 +29,10 @@ MAY_IMPORT = {
     "rewriting": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
     "plugin": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin"},
-    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
+    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
     "operations": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin", "ingest", "lab"},
     "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
-    "integrations": {GROUND, "vectors", "ranking", "contracts", "rewriting", "plugin", "library"},
+    "integrations": {GROUND, "vectors", "ranking", "contracts", "reviews", "rewriting", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {
