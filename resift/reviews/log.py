@@ -40,15 +40,15 @@ class ReviewLog:
         while True:
             stored = self._store.read(self._key(self._chunk))
             if stored is None:
-                if self.events and not self._chunk:
+                # a chunk that was there is gone, or all before the one that would come next
+                if self._version is not None or (self._chunk and self._store.read(self._key(0)) is None):
                     raise _none(self.id)
-                self._version = None
                 return self.events
             self._version, self._index = stored.version, stored.indices[0]
             self.events[self._chunk * _CHUNK :] = stored.body["events"]
             if len(stored.body["events"]) < _CHUNK:
                 return self.events
-            self._chunk += 1
+            self._chunk, self._version = self._chunk + 1, None
 
     def append(self, decide: Callable[[], Sequence[Event]], index: str = "") -> list[Event]:
         """Append the events that ``decide`` makes of all that are there by then; they are stored when this returns.

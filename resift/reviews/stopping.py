@@ -66,7 +66,8 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
 
     For the last n documents read, k of them relevant, that is P(X ≤ k) of a hypergeometric distribution: of the N
     documents that were unread before, floor(found / target - found before + 1) are relevant under the null hypothesis
-    (equation 5 of the paper). The smallest over all n counts.
+    (equation 5 of the paper). The smallest over all n counts, as in buscarpy: that suits
+    a ranking, whose runs have more relevant documents than random ones, and would be too bold in a random order.
     """
     counts, sizes, unread = _runs(labels, total)
     found = int(np.sum(labels))

@@ -28,7 +28,7 @@ async function ask(method, part, body) {
     return answer;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
-      const key = prompt("This review needs a key (rsf_…) with the scope body.");
+      const key = prompt("This review needs a key (rsf_…) with the scope review.");
       if (key) {
         setKey(key);
         return ask(method, part, body);
@@ -164,7 +164,7 @@ async function undo() {
 
 async function next() {
   await fill();
-  if (!queue.length || document.activeElement === document.body) show();
+  if ($("document").hidden) show();
   if (history.length % 5 === 0) await refresh();
 }
 
