@@ -95,6 +95,17 @@ def test_the_readme_is_a_page() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
 
 
+def test_the_readme_gains_what_the_protocol_says() -> None:
+    table = (ROOT / "docs" / "feedback.md").read_text("utf-8").partition("| | unmarked, min-max | gain, min-max |")[2]
+    measured = {row[0]: row[2].split() for line in table.splitlines() if len(row := line.strip("| ").split(" | ")) > 5}
+    gains = (ROOT / "README.md").read_text("utf-8").partition("| | two marks | five marks |")[2].partition("\n\n")[0]
+    shown = [line.strip("| ").split(" | ") for line in gains.splitlines()[2:]]
+    assert len(shown) == 5
+    for name, two, five in shown:
+        row = measured["chorus, products" if name == "a shop's products" else name]
+        assert (two, five) == (row[1], row[2]), name
+
+
 def command_lines(page: Path) -> Iterator[str]:
     """What a page would have a reader type that begins with ``resift``, or has it behind a pipe or a setting."""
     text = page.read_text("utf-8")
