@@ -115,7 +115,11 @@ OPERATIONS = {
     "reviews.delete_review": Operation(f"DELETE {_OF_REVIEW}", answers.DeletedReview, "404"),
     "reviews.next_batch": Operation(f"POST {_OF_REVIEW}/next", answers.Batch, "404", BatchRequest, {"size": 10}),
     "reviews.judge": Operation(
-        f"POST {_OF_REVIEW}/judgements", answers.Judged, "404", JudgementsRequest, {"relevant": ["1"], "by": "anna"}
+        f"POST {_OF_REVIEW}/judgements",
+        answers.Judged,
+        "404",
+        JudgementsRequest,
+        {"relevant": ["1"], "irrelevant": ["3"], "by": "anna"},
     ),
     "reviews.undo_judgement": Operation(f"POST {_OF_REVIEW}/undo", answers.Judged, "404", UndoRequest, {"by": "anna"}),
     "reviews.export_review": Operation(f"GET {_OF_REVIEW}/export", "text/csv", "404"),
@@ -153,6 +157,7 @@ _IN_QUERY: dict[str, Schema] = {
     "reviews.export_review": {
         "name": "format",
         "in": "query",
+        "example": "csv",
         "schema": {"type": "string", "enum": ["csv", "ris", "qrels", "json"]},
     },
     "page": {"name": "index", "in": "query", "example": "resift-news", "schema": {"type": "string"}},

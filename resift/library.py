@@ -239,10 +239,7 @@ class Index:
         It is begun with the ``topic``, what is looked for in words, unless there is one of that id already. Needs the
         extra ``review``. Raises BadInput for an id that is none, or a review of another index.
         """
-        reviews = self.library.service.reviews
-        if (id, self.name) in reviews.list():
-            return reviews.open(id)
-        return reviews.begin(id, self.name, topic, query, self.fields)
+        return self.library.service.reviews.begin(id, self.name, topic, query, self.fields)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service

@@ -32,8 +32,7 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
     """
     with opened(engine) as opened_engine:
         reviews = Reviews(opened_engine, open_review_store(store, service_settings().session_index))
-        begun = index is None or (review, index) in reviews.list()
-        found = reviews.open(review) if begun else reviews.begin(review, str(index), topic)
+        found = reviews.open(review) if index is None else reviews.begin(review, index, topic)
         if format_ is not None:
             click.echo(found.export(format_), nl=False)
             return

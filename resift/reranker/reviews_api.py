@@ -46,7 +46,10 @@ def list_reviews() -> dict[str, Any]:
 
 @reviews.put("/<review>")
 def begin_review(review: str) -> dict[str, Any]:
-    """Begin a review of an index, or of the documents that a query finds."""
+    """Begin a review of an index, or of the documents that a query finds.
+
+    One of that name and index that was begun already comes back as it is.
+    """
     body, service = read.body_of(ReviewRequest), current_service()
     service.require_served(body.index, engine_headers())
     wanted = structs.asdict(body)
@@ -93,7 +96,8 @@ def judge(review: str) -> dict[str, Any]:
 @reviews.post("/<review>/undo")
 def undo_judgement(review: str) -> dict[str, Any]:
     """Take somebody's last judgement back."""
-    return {"progress": progress_of(_open(review).undo(_by(read.body_of(UndoRequest).by)))}
+    by = _by(read.body_of(UndoRequest).by)
+    return {"progress": progress_of(_open(review).undo(by))}
 
 
 @reviews.get("/<review>/export")

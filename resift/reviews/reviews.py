@@ -41,15 +41,19 @@ class Reviews:
         """Begin a review of an index, or of the documents that a ``query`` clause finds, at most 10,000.
 
         ``topic``: what is looked for, in words; its best hits are read first. ``fields``: what is read of a document;
-        all texts by default. Raises BadInput if there is such a review already, or the query finds more or nothing.
+        all texts by default. A review of that id and index that was begun already is opened as it is. Raises BadInput
+        for one of another index, and if the query finds more or nothing.
         """
         log = ReviewLog(self._store, check_review_id(id))
+        if log.refresh() and log.events[0]["index"] == index:
+            return self.open(id)
         self._documents(index, topic, query, fields)  # refused before anything is stored
         now, wanted = round(time.time(), 3), {"index": index, "topic": topic, "query": query, "fields": list(fields)}
 
         def decide() -> list[dict[str, Any]]:
             if log.events:
-                raise BadInput(f"there is a review {id!r} already", value=id, expected="another name")
+                message = f"review {id!r} is of index {log.events[0]['index']!r}"
+                raise BadInput(message, value=index, expected="that index, or another review")
             return [{"kind": "begin", "by": by, "at": now, **wanted}]
 
         log.append(decide, index)

@@ -7,12 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from flask.testing import FlaskClient
+from msgspec.structs import replace
 from reranker_app import app as app
 from reranker_app import client as client
 from reranker_app import config as config
@@ -78,7 +78,8 @@ def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     assert 0 < len(some.documents.ids) < 5
     assert some.documents.text(some.documents.ids[0])
     assert reviews.list() == [("all", indexed), ("some", indexed)]
-    for id, query in (("all", None), ("none", {"match": {"text": "qqqq"}}), ("odd", {"nonsense": {}}), ("a b", None)):
+    assert reviews.begin("all", indexed) is reviews.open("all")
+    for id, query in (("none", {"match": {"text": "qqqq"}}), ("odd", {"nonsense": {}}), ("a b", None)):
         with pytest.raises(BadInput):
             reviews.begin(id, indexed, query=query)
     reviews.delete("all")
@@ -131,7 +132,7 @@ def test_over_http(client: FlaskClient, filled: str) -> None:
     assert client.get("/v1/reviews/r/export?format=qrels").text == f"r 0 {ids[0]} 1\nr 0 {ids[1]} 0\n"
     assert client.get("/v1/reviews/r/export?format=json").text.count("\n") == 7
     assert "data-review" in client.get("/reviews/r").text
-    assert client.put("/v1/reviews/r", json={"index": filled}).status_code == 400
+    assert client.put("/v1/reviews/r", json={"index": filled}).json["progress"]["read"] == 2
     assert client.post("/v1/reviews/r/judgements", json={"relevant": ["gone"]}).status_code == 404
     assert client.post("/v1/reviews/r/next", json={"size": 0}).status_code == 400
     assert client.delete("/v1/reviews/r").json == {"review": "r", "deleted": True}

@@ -203,7 +203,7 @@ def test_keys_on_the_command_line(here: Path) -> None:
     listed = resift("keys", "list")
     assert key not in listed.stdout
     assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["shop", "search,feedback"]]
-    assert json.loads(resift("keys", "list", "--json").stdout)["keys"][0]["hash"] == key_hash(key)
+    assert key_hash(key)[:12] in listed.stdout
     assert resift("keys", "create", "shop", "--scopes", "search").exit_code != 0
     assert resift("keys", "create", "x", "--scopes", "everything").exit_code != 0
     assert resift("keys", "delete", "nobody").exit_code != 0
