@@ -24,7 +24,7 @@ from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
-from resift.operations.tuning import weigh_index
+from resift.lab.training.weighing import weigh_index
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 

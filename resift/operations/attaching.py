@@ -21,11 +21,11 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
+from resift.lab.training.weighing import weigh_index
 from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
 from resift.operations.searching import Searches
-from resift.operations.tuning import weigh_index
 from resift.plugin.cluster.attachment import Target, check_attachable, check_versions, targets
 from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines

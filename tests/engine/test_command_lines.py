@@ -191,7 +191,10 @@ OUT = {
 def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     """Every command that is no group, with its name."""
     if isinstance(group, click.Group):
-        for name, command in group.commands.items():
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
             yield from commands(command, (*path, name))
     else:
         yield " ".join(path), group

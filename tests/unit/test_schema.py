@@ -202,7 +202,10 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
     """A command and all below it, by their names."""
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
             yield from commands(inner, f"{path} {name}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def tune(index: str, source: str | None, undo: bool, model: str, engine: str) ->
     their words count, the vectors, and what is carried over from other queries: one half of the clients or queries
     chooses, the other judges by a paired test, and in turn. The exit status is 3 if nothing is better.
     """
-    with progress_bar("trying constants", "trials") as progress:
+    with progress_bar("trying constants", "trials") if source else nullcontext(lambda done, total: None) as progress:
         found = choose(index, source, engine, model=model, undo=undo, progress=progress)
     for line in found.lines:
         click.echo(line)

@@ -19,7 +19,7 @@ from resift.encoders.registry import load_model, load_queries
 from resift.lab.evaluation.metrics import Numbers
 from resift.lab.prove.replay import Skipped
 from resift.lab.prove.tuning import FACTORS, TRIALS, Chosen, Values, choose
-from resift.operations.tuning import weigh_index
+from resift.lab.training.weighing import weigh_index
 from resift.plugin.connect import open_engine
 from resift.ranking.feedback import DEFAULT_METHOD
 from resift.ranking.tuning import USUAL, Tuning
