@@ -85,6 +85,9 @@ chart:
 	helm lint deploy/helm/resift -f deploy/helm/resift/ci.yaml
 	helm template resift deploy/helm/resift --kube-version 1.30.0 --namespace search -f deploy/helm/resift/ci.yaml \
 		> deploy/kubernetes.yaml
+	helm template r deploy/helm/resift --kube-version 1.30.0 2>&1 | grep -q "needs keys"
+	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,store= 2>&1 | grep -q "each other's marks"
+	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,settings.X=1 2>&1 | grep -q "'X' not allowed"
 	$(KUBECONFORM) -strict -summary -skip ServiceMonitor deploy/kubernetes.yaml
 
 # What goes to PyPI, in dist/
