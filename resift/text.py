@@ -17,8 +17,9 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,41 +40,16 @@ _REFERRING = re.compile(
     r"|another|else|also|too|both|either|more)\b",
     re.IGNORECASE,
 )
-# English stop words: the 337 of Stone, Denis and Kwantes 2010, as gensim has them; and those of them that a topic can
-# be about, which a retriever of documents must not lose.
-_STOP = """
-a about above across after afterwards again against all almost alone along already also although always am among
-amongst amoungst amount an and another any anyhow anyone anything anyway anywhere are around as at back be became
-because become becomes becoming been before beforehand behind being below beside besides between beyond bill both
-bottom but by call can cannot cant co computer con could couldnt cry de describe detail did didn do does doesn doing
-don done down due during each eg eight either eleven else elsewhere empty enough etc even ever every everyone
-everything everywhere except few fifteen fifty fill find fire first five for former formerly forty found four from
-front full further get give go had has hasnt have he hence her here hereafter hereby herein hereupon hers herself
-him himself his how however hundred i ie if in inc indeed interest into is it its itself just keep kg km last latter
-latterly least less ltd made make many may me meanwhile might mill mine more moreover most mostly move much must my
-myself name namely neither never nevertheless next nine no nobody none noone nor not nothing now nowhere of off
-often on once one only onto or other others otherwise our ours ourselves out over own part per perhaps please put
-quite rather re really regarding same say see seem seemed seeming seems serious several she should show side since
-sincere six sixty so some somehow someone something sometime sometimes somewhere still such system take ten than
-that the their them themselves then thence there thereafter thereby therefore therein thereupon these they thick
-thin third this those though three through throughout thru thus to together too top toward towards twelve twenty two
-un under unless until up upon us used using various very via was we well were what whatever when whence whenever
-where whereafter whereas whereby wherein whereupon wherever whether which while whither who whoever whole whom whose
-why will with within without would yet you your yours yourself yourselves
-"""
-_CONTENT = """
-bill bottom call computer con cry describe detail empty fill find fire found front full interest kg km mill mine move
-name part serious show side sincere system thick thin top
-"""
 
-STOP_WORDS = frozenset(_STOP.split())
-FUNCTION_WORDS = STOP_WORDS - frozenset(_CONTENT.split())
-# What the analyser ``english`` of Lucene leaves out.
-ANALYZER_STOP_WORDS = frozenset(
-    {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of"}
-    | {"on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will"}
-    | {"with"}
-)
+
+def _stop_words() -> Iterator[frozenset[str]]:
+    """The lists of stop words in ``data/stop_words.txt``, each below a line that says what it is."""
+    for part in Path(__file__).with_name("data").joinpath("stop_words.txt").read_text("utf-8").split("#")[1:]:
+        yield frozenset(part.partition("\n")[2].split())
+
+
+STOP_WORDS, _CONTENT_WORDS, ANALYZER_STOP_WORDS = _stop_words()
+FUNCTION_WORDS = STOP_WORDS - _CONTENT_WORDS
 
 
 def tokenize(text: str) -> list[str]:

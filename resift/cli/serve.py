@@ -38,7 +38,7 @@ from resift.errors import BadInput
 @engine_option
 @search_models
 def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
-    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
+    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/settings.md)."""
     with shared_metrics():
         settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
         run(settings, host, port, workers)
