@@ -28,6 +28,7 @@ from resift.lab.prove.traffic import read_searches, sample_clients
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
+from resift.ranking.tuning import USUAL, Tuning
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
@@ -186,7 +187,7 @@ def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[st
 
 @pytest.mark.parametrize("loyal", [True, False])
 def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
-    engine_url: str, news: str, model: Model, tmp_path: Path, loyal: bool
+    engine_url: str, engine: Engine, news: str, model: Model, tmp_path: Path, loyal: bool
 ) -> None:
     with open(tmp_path / "log.csv", "w", newline="") as file:
         rows = csv.writer(file)
@@ -201,6 +202,11 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     assert (row.interval[1] < 0) is False
     own = {"query": {"bool": {"must": {"match": {"text": "%SearchText%"}}}}, "aggs": {"n": {"terms": {"field": "sku"}}}}
     assert resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
+    engine.tune(news, Tuning(words=0, strength=0))  # sessions that say nothing
+    tuned = resift.tune(news, tmp_path / "log.csv", engine_url, model=model)
+    assert tuned.new == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
+    assert resift.tune(news, None, engine_url, model=model).tuning == tuned.tuning
+    assert resift.tune(news, None, engine_url, model=model, undo=True).tuning == USUAL == engine.info(news).tuning
 
 
 def test_the_log_of_ubi_is_replayed_by_the_command(
