@@ -24,7 +24,7 @@ import numpy as np
 from resift.lab.evaluation.data import read_collection
 from resift.lab.evaluation.pairwise import similarity_blocks
 from resift.lab.evaluation.registry import build_system
-from resift.plugin.sqlite.porter import stem
+from resift.porter import stem
 from resift.text import FUNCTION_WORDS, tokenize
 
 FILE = Path(__file__).parent / "data" / "other_words.json"

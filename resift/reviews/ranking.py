@@ -1,14 +1,14 @@
 """The ranking of a whole set of documents by which of them were judged relevant.
 
-TF-IDF of words and pairs, a linear support vector machine, and naive Bayes beside it, as screening tools have them: R.
-van de Schoot et al., "An open source machine learning framework for efficient and transparent systematic reviews",
-Nature Machine Intelligence 3 (2021); G. Ferdinands et al., "Performance of active learning models for screening
-prioritization in systematic reviews" (2020).
+Naive Bayes on TF-IDF, as in G. Ferdinands et al., "Performance of active learning models for screening prioritization
+in systematic reviews: a simulation study", Systematic Reviews 12, 100 (2023), twice: over words and pairs of words, and
+over stems. Which of the two finds more depends on the subject, so that each has its turn: a document stands where the
+better of its two ranks puts it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.errors import needs_extra
+from resift.porter import stem
 
-# How much all relevant documents weigh against all others, the SVM's regularisation and naive Bayes's smoothing: of
-# asreview 2's default models (ELAS u4 and u3), which were tuned on the SYNERGY collection.
-_SVM_RATIO, _SVM_C, _BAYES_RATIO, _BAYES_ALPHA = 9.8, 0.11, 1.2, 3.822
+# Smoothing, and how much all relevant documents weigh against all others: those of asreview 2's model ELAS u3, which
+# were tuned on the SYNERGY collection.
+_SMOOTHING, _RATIO = 3.822, 1.2
 _UNJUDGED = 100  # documents that stand for irrelevant ones while none are known
+_FREQUENT = 0.95  # part of the documents from which on a word says nothing
 _MOST_FEATURES = 500_000
 
 
@@ -31,21 +33,21 @@ class DocumentSet:
     def __init__(self, ids: Sequence[str], texts: Sequence[str], first: Sequence[str] = ()) -> None:
         self.ids, self._texts, self._first = list(ids), list(texts), first
         self.places = {id: place for place, id in enumerate(self.ids)}
-        self._ranked: tuple[dict[str, bool], list[str]] | None = None
+        self._ranked: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
     def text(self, id: str) -> str:
         """A document's text, one field a line; "" for one that is gone."""
         return self._texts[self.places[id]] if id in self.places else ""
 
-    def ranked(self, labels: Mapping[str, bool]) -> list[str]:
-        """All ids, likeliest relevant first, by the ``labels`` of those that were judged.
+    def ranked(self, labels: Mapping[str, bool], read: Collection[str] = ()) -> list[str]:
+        """The ids that are not ``read``, likeliest relevant first, by the ``labels`` of those that were judged.
 
         Without a relevant one they are in the order of the topic's search, then in their own. Without an irrelevant
         one, documents at random stand for them.
         """
-        judged = {id: label for id, label in labels.items() if id in self.places}
-        if self._ranked is None or self._ranked[0] != judged:
-            self._ranked = (judged, self._order(judged))
+        known = ({id: label for id, label in labels.items() if id in self.places}, frozenset(read))
+        if self._ranked is None or self._ranked[0] != known:
+            self._ranked = (known, self._order(*known))
         return self._ranked[1]
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
@@ -53,28 +55,40 @@ class DocumentSet:
         rows, targets = self._training({one: label for one, label in labels.items() if one in self.places})
         if not targets.any() or id not in self.places:
             return []
-        weights = _machine(self._features[rows], targets).coef_[0]
-        row = self._features[self.places[id]]
-        parts = row.data * weights[row.indices]
+        row = self._words[self.places[id]]
+        parts = row.data * _weights(self._words[rows], targets)[row.indices]
         best = np.argsort(-parts, kind="stable")[:count]
         return [str(self._names[row.indices[place]]) for place in best if parts[place] > 0]
 
     @cached_property
-    def _vectorizer(self) -> Any:
+    def _counted(self) -> tuple[Any, NDArray[Any]]:
+        """How often each document (N) has each word and pair of words (M), a sparse matrix, and what these are."""
         with needs_extra("review", "A review"):
-            from sklearn.feature_extraction.text import TfidfVectorizer
-        return TfidfVectorizer(
-            ngram_range=(1, 2), sublinear_tf=True, max_df=0.95 if len(self.ids) > 20 else 1.0,
-            max_features=_MOST_FEATURES, dtype=np.float32,
-        )  # fmt: skip
+            from sklearn.feature_extraction.text import CountVectorizer
+        counter = CountVectorizer(ngram_range=(1, 2), max_features=_MOST_FEATURES, dtype=np.float32)
+        counts = counter.fit_transform(text or "-empty-" for text in self._texts)
+        return counts, counter.get_feature_names_out()
 
-    @cached_property
-    def _features(self) -> Any:
-        return self._vectorizer.fit_transform(text or "empty" for text in self._texts)
-
-    @cached_property
+    @property
     def _names(self) -> NDArray[Any]:
-        return np.asarray(self._vectorizer.get_feature_names_out())
+        return self._counted[1]
+
+    @cached_property
+    def _words(self) -> Any:
+        """TF-IDF of words and pairs, (N, M)."""
+        return _tf_idf(self._counted[0])
+
+    @cached_property
+    def _stems(self) -> Any:
+        """TF-IDF of stems, (N, S)."""
+        from scipy.sparse import csr_matrix
+
+        counts, names = self._counted
+        words = [place for place, name in enumerate(names) if " " not in name]
+        stems: dict[str, int] = {}
+        columns = [stems.setdefault(stem(names[place]), len(stems)) for place in words]
+        joined = csr_matrix((np.ones(len(words), np.float32), (words, columns)), (len(names), len(stems)))
+        return _tf_idf(counts @ joined)
 
     def _training(self, labels: Mapping[str, bool]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """The rows that are learned from, and whether they are relevant."""
@@ -86,31 +100,46 @@ class DocumentSet:
             rows, targets = [*rows, *drawn.tolist()], [*targets, *[False] * len(drawn)]
         return np.array(rows, np.intp), np.array(targets, bool)
 
-    def _order(self, labels: Mapping[str, bool]) -> list[str]:
+    def _order(self, labels: Mapping[str, bool], read: Collection[str]) -> list[str]:
         rows, targets = self._training(labels)
         if not targets.any() or targets.all():
-            return list(dict.fromkeys([*(id for id in self._first if id in self.places), *self.ids]))
-        from sklearn.naive_bayes import MultinomialNB
-
-        known = self._features[rows]
-        ranks = _ranks(_machine(known, targets).decision_function(self._features))
-        bayes = MultinomialNB(alpha=_BAYES_ALPHA).fit(known, targets, _weights(targets, _BAYES_RATIO))
-        ranks += _ranks(np.asarray(self._features @ (bayes.feature_log_prob_[1] - bayes.feature_log_prob_[0])))
-        return [self.ids[place] for place in np.argsort(ranks, kind="stable")]
-
-
-def _machine(known: Any, targets: NDArray[np.bool_]) -> Any:
-    """A linear support vector machine that tells the relevant rows from the others."""
-    from sklearn.svm import LinearSVC
-
-    return LinearSVC(C=_SVM_C).fit(known, targets, _weights(targets, _SVM_RATIO))
+            ids = dict.fromkeys([*(id for id in self._first if id in self.places), *self.ids])
+            return [id for id in ids if id not in read]
+        unread = np.array([place for place, id in enumerate(self.ids) if id not in read], np.intp)
+        # among the unread, so that each of the two has its turn
+        ranks = [
+            _ranks(np.asarray(features @ _weights(features[rows], targets))[unread])
+            for features in (self._words, self._stems)
+        ]
+        # of two that have the same best rank, that of the words comes first
+        order = np.lexsort((ranks[0], np.minimum(*ranks)))
+        return [self.ids[place] for place in unread[order]]
 
 
-def _weights(targets: NDArray[np.bool_], ratio: float) -> NDArray[np.float64]:
-    """Weights (n,) of which the relevant documents have ``ratio`` times those of all others, and whose mean is 1."""
+def _tf_idf(counts: Any) -> Any:
+    """TF-IDF of ``counts`` (N, M): (1 + ln tf) · (1 + ln((1 + N) / (1 + df))), each row at length 1 (l2); words that
+    nearly all documents have are left out."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    telling = counts.tocsr(copy=True)
+    frequent = counts.getnnz(axis=0) > max(_FREQUENT * counts.shape[0], 20)
+    telling.data[frequent[telling.indices]] = 0
+    telling.eliminate_zeros()
+    return TfidfTransformer(sublinear_tf=True).fit_transform(telling).tocsr()
+
+
+def _weights(known: Any, targets: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """What each feature (M,) says for a document: the logarithm of how much likelier relevant documents have it.
+
+    ``known`` (n, M) are the judged documents, and ``targets`` (n,) whether they are relevant. Multinomial naive Bayes,
+    whose prior changes no order.
+    """
     relevant = int(targets.sum())
-    weights = np.where(targets, ratio * (len(targets) - relevant) / relevant, 1.0)
-    return np.asarray(weights * len(targets) / weights.sum())
+    weights = np.where(targets, _RATIO * (len(targets) - relevant) / relevant, 1.0)
+    weights *= len(targets) / weights.sum()
+    sums = [known[side].T @ weights[side] + _SMOOTHING for side in (targets, ~targets)]
+    logs = [np.log(side) - np.log(side.sum()) for side in sums]
+    return np.asarray(logs[0] - logs[1], np.float32)
 
 
 def _ranks(scores: NDArray[Any]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import csv
 import io
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,7 +114,7 @@ class Review:
                 held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
                 mine = [id for id in held if state.given[id][0] == by] if source == PERSON else []
                 judged = set(state.order) if source == PERSON else set(state.decisions)
-                ranked = (id for id in self._ranked(state) if id not in judged)
+                ranked = self.documents.ranked(self._labels(state), judged)
                 free = [id for id in ranked if id in mine or id not in held][: max(count, len(mine))]
                 found[:] = sorted(free, key=lambda id: id not in mine)[:count]
                 new = [id for id in found if id not in mine]
@@ -255,9 +255,6 @@ class Review:
         found = {id: state.label(id) for id in state.decisions}
         models = {id: state.label(id, MODEL) for id, label in found.items() if label is None}
         return {id: label for id, label in {**found, **models}.items() if label is not None}
-
-    def _ranked(self, state: _State) -> Sequence[str]:
-        return self.documents.ranked(self._labels(state))
 
     def _event(self, kind: str, by: str, **more: Any) -> Event:
         return {"kind": kind, "by": by, "at": round(self._clock(), 3), **more}

@@ -59,6 +59,8 @@ VALID: dict[str, dict[str, Any]] = {
     "eval sts": {"files": "pairs.tsv", "vectors": "vectors"},
     "eval retrieval": {"folder": "collection", "vectors": "vectors"},
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
+    "review": {"review": "r", "index": "docs", "format_": "csv"},
+    "eval review": {"folder": "collection", "seeds": 1},
     "eval word2doc": {"folder": "nothing"},
     "prove": {"index": "docs", "model": "model", "replay": "log.csv"},
     "tune": {"index": "docs", "model": "model", "source": "log.csv"},

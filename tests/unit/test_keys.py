@@ -75,7 +75,7 @@ def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
 def test_scopes_that_do_not_exist(file: KeyFile, scopes: list[str]) -> None:
     with pytest.raises(BadInput, match="is no scope") as caught:
         file.create("shop", scopes)
-    assert "embed,search,body,feedback,admin" in str(caught.value.expected)
+    assert "embed,search,body,feedback,review,admin" in str(caught.value.expected)
 
 
 def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:

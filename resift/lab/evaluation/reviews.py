@@ -63,8 +63,7 @@ def simulate(collection: Collection, seed: int, batch: int, target: float, docum
     labels, order = {ids[row]: bool(relevant[row]) for row in priors}, list[bool]()
     stop: int | None = None
     while len(labels) < len(ids):
-        unread = (id for id in documents.ranked(labels) if id not in labels)
-        for id, _ in zip(unread, range(batch), strict=False):
+        for id in documents.ranked(labels, labels)[:batch]:
             order.append(bool(relevant[documents.places[id]]))
             labels[id] = order[-1]
         if stop is None and p_value(order, len(ids) - len(priors), target) <= 0.05:
