@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats
+from resift.arrays import BATCH, Floats, map_in_threads, text_batches
 from resift.encoders import pooling
-from resift.encoders.batching import BATCH, map_in_threads, text_batches
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, write_folder

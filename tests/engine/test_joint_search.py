@@ -20,9 +20,8 @@ from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import JoinedFields
-from resift.encoders.joint import JointModel
 from resift.encoders.model import ALPHA
-from resift.encoders.queries import QUERY_ALPHA, StaticQueries
+from resift.encoders.queries import QUERY_ALPHA, JointModel, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.lab.training.queries import SPREAD, weigh
 from resift.lab.vectors.tables import build_table, table_of

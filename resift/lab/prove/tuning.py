@@ -20,7 +20,7 @@ from resift.lab.training.gate import SIGNIFICANT
 from resift.ranking.tuning import Tuning
 
 FACTORS = {"words": (0.5, 1.0, 2.0), "strength": (0.5, 1.0, 2.0), "carried": (0.0, 1.0, 2.0)}
-TRIALS = 9  # at most: the start, two more values of three constants, and what each half chooses
+TRIALS = 12  # at most: the start, three values of three constants, and what each half chooses
 Values = Callable[[Tuning], Numbers]  # what constants are worth to each client or query, (n,); NaN where nothing is
 
 

@@ -26,7 +26,15 @@ from resift.contracts.documents import (
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 from resift.errors import BadInput, EngineError, IndexNotFound
-from resift.plugin.opensearch.client import call, connect, error_reason, from_json, to_json, translated
+from resift.plugin.opensearch.client import (
+    call,
+    connect,
+    error_reason,
+    from_json,
+    supported_version,
+    to_json,
+    translated,
+)
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
@@ -45,7 +53,6 @@ from resift.plugin.opensearch.mappings import (
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
 from resift.plugin.opensearch.scanning import scroll
-from resift.plugin.opensearch.versions import supported_version
 from resift.ranking.tuning import Tuning
 
 _SAMPLE_SEED = 7
