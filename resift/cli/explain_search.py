@@ -60,7 +60,7 @@ def explain_search(
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
     in_session = session is not None or file is not None  # a body may name one
-    with opened_library(engine, model, store, in_session) as opened:
+    with opened_library(engine, model, store, in_session, index) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)

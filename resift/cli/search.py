@@ -53,7 +53,7 @@ def search(
 
     --json prints what POST /v1/search answers.
     """
-    with opened_library(engine, model, store, session is not None) as opened:
+    with opened_library(engine, model, store, session is not None, index) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
