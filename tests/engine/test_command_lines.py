@@ -117,6 +117,8 @@ TEXTS: dict[str, list[str]] = {
     "query": [],
     "filter_": ["no JSON", "[]", '{"nope": {}}'],
     "session": ["nope", "a b", "x" * 200],
+    "review": ["a b", "", "x" * 100],
+    "topic": [],
     "client": [],
     "replay": ["missing.csv", "docs.jsonl", "directory.jsonl", "binary.jsonl"],
     "body": ["nowhere", "pairs.tsv", "directory.jsonl"],

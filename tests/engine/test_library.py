@@ -72,7 +72,7 @@ def blocks(path: str) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("path", ["docs/python.md", "docs/long-documents.md", "README.md"])
+@pytest.mark.parametrize("path", ["docs/python.md", "docs/long-documents.md", "docs/reviews.md", "README.md"])
 def test_documented_lines_print_what_the_document_says(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
