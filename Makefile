@@ -90,10 +90,12 @@ chart:
 	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,settings.X=1 2>&1 | grep -q "'X' not allowed"
 	$(KUBECONFORM) -strict -summary -skip ServiceMonitor deploy/kubernetes.yaml
 
-# What goes to PyPI, in dist/
+# What goes to PyPI, in dist/: the same bytes whoever builds a commit
+EPOCH = $(shell git log -1 --format=%ct)
 dist: .venv/release
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation
+	rm -rf dist build/lib
+	umask 022 && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --no-isolation
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python .ci/pack.py dist
 	$(BIN)/twine check --strict dist/*
 
 # What the image has of Python packages, with their versions and licences: build/sbom.json, in CycloneDX's format

@@ -134,6 +134,9 @@ class SearchReport(Struct):
         Literal[True] | UnsetType, said("the hits are those of a trial, and not in the order of their scores")
     ] = UNSET
     did_you_mean: DidYouMean = UNSET
+    widened: Annotated[
+        list[str] | UnsetType, said("the query's own words find little: documents were looked for by these as well")
+    ] = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
         said("of each field the most frequent values, and how many of the documents that were found have them"),

@@ -51,7 +51,8 @@ class Rewritten:
     """A search ``body`` and what became of it, by what ``knowledge`` and under which ``settings``.
 
     ``notes``: what could not be done, beside what ``knowledge`` notes. ``in_place``: whether the body ranks by meaning
-    itself, and its own clauses were changed if anything was; ``is_changed``: whether anything was.
+    itself, and its own clauses were changed if anything was; ``is_changed``: whether anything was; ``widened``: the
+    words of the index by which documents are found that the query's own words do not find.
     """
 
     body: Body
@@ -61,6 +62,7 @@ class Rewritten:
     notes: Sequence[Note] = ()
     in_place: bool = False
     is_changed: bool = True
+    widened: Sequence[str] = ()
 
     @property
     def is_scored(self) -> bool:

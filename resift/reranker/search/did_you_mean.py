@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from resift.cache import TtlCache
 from resift.contracts.documents import IndexInfo
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import document_text, text_clause
+from resift.contracts.query_dsl import text_clause
 from resift.ranking.spelling import Speller
+from resift.reranker.search.sampled_words import SampledWords
 from resift.text import tokenize
 
 log = logging.getLogger(__name__)
-SAMPLE_SECONDS = 600.0
-_SAMPLES, _DOCUMENTS = 16, 3000
-_MAX_TEXT = 20_000
 _MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS = 4, 40, 16
-THREAD_NAME = "did-you-mean"
 Headers = Mapping[str, str] | None
 
 
 class DidYouMean:
-    """Suggests what query texts were meant to be.
+    """Suggests what query texts were meant to be, by the words of the index's own documents (:class:`SampledWords`).
 
-    The words come from a sample of the index's own documents, which is read in the background with the rights of the
-    caller who searched first, and remembered for ten minutes for callers with the same headers. Until it is there
-    nothing is suggested, so no search waits for it, unless somebody sets ``patience``: the seconds that a search for
-    words that the index lacks waits. ``clock`` gives seconds.
+    Until these are there nothing is suggested. If somebody is patient, only a search for words that the index lacks
+    waits for them.
     """
 
-    def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
-        self.engine = engine
-        self.patience = 0.0
-        self._spellers: TtlCache[Speller] = TtlCache(_SAMPLES, SAMPLE_SECONDS, clock)
-        self._sampling = threading.Lock()
+    def __init__(self, engine: Engine, sampled: SampledWords) -> None:
+        self.engine, self.sampled = engine, sampled
 
     def suggest(
         self, query: str, info: IndexInfo, headers: Headers = None, filter: dict[str, Any] | None = None
@@ -57,10 +44,10 @@ class DidYouMean:
         if not 0 < len(words) <= _MAX_WORDS:
             return None
         try:
-            if self.patience and set(self._in_index(words, info, headers)) == set(words):
+            if self.sampled.patience and set(self._in_index(words, info, headers)) == set(words):
                 return None
-            speller = self._speller(info, headers)
-            corrections = dict(_corrections(speller, words)) if speller is not None else {}
+            known = self.sampled.get(info, headers)
+            corrections = {} if known is None else dict(_corrections(known.speller, words))
             for word in self._in_index(list(corrections), info, headers):
                 del corrections[word]
             if filter:
@@ -71,35 +58,6 @@ class DidYouMean:
             log.warning("no suggestion for a search in %r: %r", info.name, error)
             return None
         return _replaced(query, corrections) if corrections else None
-
-    def _speller(self, info: IndexInfo, headers: Headers) -> Speller | None:
-        """The index's speller; where there is none, it is begun in the background, one at a time."""
-        speller = self._spellers.get((info.name, str(headers)))
-        if speller is None and self._sampling.acquire(blocking=False):
-            thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
-            thread.start()
-            if self.patience:
-                thread.join(self.patience)
-                speller = self._spellers.get((info.name, str(headers)))
-        return speller
-
-    def _sample(self, info: IndexInfo, headers: Headers) -> None:
-        # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
-        speller = Speller({})
-        try:
-            speller = Speller.from_texts(self._texts(info, headers))
-            speller.correct("a" * _MIN_LETTERS)  # builds the speller's index here, and not in the first search
-        except Exception as error:
-            log.warning("no words of %r to suggest: %r", info.name, error)
-        finally:
-            self._spellers.put((info.name, str(headers)), speller)
-            _give_memory_back()
-            self._sampling.release()
-
-    def _texts(self, info: IndexInfo, headers: Headers) -> Iterator[str]:
-        """Texts of documents drawn at random, which are in memory no longer than they are read."""
-        hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
-        yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
 
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None
@@ -113,12 +71,6 @@ class DidYouMean:
         ]
         totals = self.engine.document_counts(info.name, clauses, headers)
         return [word for word, total in zip(words, totals, strict=True) if total]
-
-
-def _give_memory_back() -> None:
-    """Let the system have what is free by now: of what sampling takes for a moment, glibc would keep 30 MB for ever."""
-    with suppress(AttributeError, OSError, TypeError):  # other libraries have no such function, other systems no name
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _may_be_misspelt(word: str) -> bool:

@@ -39,12 +39,13 @@ from resift.reranker.search.response import (
     add_reasons,
     add_sub_scores,
 )
+from resift.reranker.search.sampled_words import SampledWords
 from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in, check_clause
 from resift.rewriting.rewrite import as_it_is, rewrite
-from resift.rewriting.text import find_text, telling_words
+from resift.rewriting.text import find_text, telling_words, text_parts
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
 from resift.sessions.index_knowledge import Needs
@@ -55,6 +56,8 @@ from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
+# Of searches that other words, and nearest documents, find documents for.
+_WIDENED_WINDOW, _WIDENED_KNN = 200, 100
 MAX_VALUES_OF_FACET = 8
 
 
@@ -101,7 +104,8 @@ class Reranker:
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
-        self.did_you_mean = DidYouMean(engine)
+        self.words = SampledWords(engine, self.search_model)
+        self.did_you_mean = DidYouMean(engine, self.words)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
@@ -256,14 +260,22 @@ class Reranker:
         if asked.widen and asked.knn and not info.graph:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
-        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback))
+        is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
+        near = self.words.near(info, asked.text, body["query"], headers) if is_text else {}
+        knowledge = replace(knowledge, other_words=near) if near else knowledge
+        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback, bool(near)))
 
-    def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+    def _settings(
+        self, info: IndexInfo, asked: Asked, feedback: Feedback | None, is_widened: bool = False
+    ) -> RewriteSettings:
         config = self.config
         alpha = self._similarity_weight(asked.text, asked.alpha, feedback, info.tuning)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
+        # what other words find is ordered by meaning, further down
+        window = max(window, _WIDENED_WINDOW) if is_widened and asked.window is None else window
         # for all indices that are served one number is set, and some may have no graph
-        knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0
+        usual = max(config.knn, _WIDENED_KNN if is_widened else 0)
+        knn = (usual if asked.knn is None else asked.knn) if info.graph else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
 
     def _similarity_weight(
@@ -328,7 +340,8 @@ class Reranker:
             self._compare(search, query, result, answer, body["from"])
         said = self._described(search, query, step) if reranked else {"reranked": False}
         reason = {"reason": query.reason} if query.reason else {}
-        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets})
+        widened = {"widened": list(query.widened)} if query.widened else {}
+        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **widened, **facets})
 
     def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
         """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
