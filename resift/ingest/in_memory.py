@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,13 +47,15 @@ def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
         if isinstance(document, (Record, BadLine)):  # of a file
             yield document
             continue
-        reason = f"{type(document).__name__}, expected a dictionary"
+        reason, shown = f"{type(document).__name__}, expected a dictionary", repr
         try:
             if (row := mapping_of(document)) is not None:
                 yield record_of("documents", line, row)
                 continue
         except TypeError as error:
             reason = str(error)
-        except (ValueError, RecursionError) as error:  # the hash that names it needs what JSON can hold
+        except RecursionError:
+            reason, shown = "not JSON: nested too deeply, or within itself", reprlib.repr
+        except ValueError as error:  # the hash that names it needs what JSON can hold
             reason = f"not JSON: {error}"
-        yield BadLine("documents", line, repr(document), reason)
+        yield BadLine("documents", line, shown(document), reason)

@@ -161,6 +161,10 @@ def test_a_damaged_file_and_an_empty_frame_are_no_silence(news: Index, tmp_path:
     assert (news.add(tmp_path / "news.csv").indexed, news.get("c")["text"]) == (1, "peace")
     with pytest.warns(UserWarning, match="no document was indexed"):
         assert news.add(pandas.DataFrame(COLUMNS)[:0]).indexed == 0
+    circle: dict[str, Any] = {"id": "c", "text": "peace"}
+    circle["self"] = circle
+    added = news.add([circle, {"id": "d", "text": "war"}])
+    assert (added.indexed, added.refused[0].reason) == (1, "not JSON: nested too deeply, or within itself")
     durations = pandas.DataFrame({"text": ["a"], "took": [pandas.Timedelta(1, "h")]})
     with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' holds a Timedelta"):
         news.add(durations)
