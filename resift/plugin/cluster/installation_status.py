@@ -60,11 +60,12 @@ class _Status:
 
     def rows(self) -> list[StatusRow]:
         missing = self.installer.missing_plugins
+        resources = self._resource_rows()  # first: a model that the connector asks is deployed by that
         return [
             *self._reranker_rows(),
             *self._connector_rows(),
             *self._setting_rows(),
-            *self._resource_rows(),
+            *resources,
             *self._left_over_rows(),
             *(StatusRow("plugin", name, "missing", f"bin/opensearch-plugin install {name}") for name in missing),
             *index_rows(self.cluster, self.name, self.installer.model),
