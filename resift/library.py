@@ -24,6 +24,7 @@ from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexN
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
 from resift.ingest.tables import rows_in
+from resift.notebook import HitTable, Shown
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
@@ -79,7 +80,7 @@ class Hit(dict[str, Any]):
         return f"{digits}e{int(power)}"
 
 
-class Hits(list[Hit]):
+class Hits(HitTable, list[Hit]):
     """A page of hits, best first. ``response`` is the whole answer, as ``POST /v1/search`` would give it."""
 
     def __init__(self, response: dict[str, Any], text_fields: Sequence[str] = (), start: int = 0) -> None:
@@ -107,7 +108,7 @@ class Hits(list[Hit]):
         return "\n".join([*meant, *lines]) or "no hits"
 
 
-class Explanation(dict[str, Any]):
+class Explanation(Shown, dict[str, Any]):
     """What is kept of a session and what was learned from it, as ``GET /v1/sessions/<id>`` answers."""
 
     def __repr__(self) -> str:
@@ -128,7 +129,7 @@ class Explanation(dict[str, Any]):
 
 
 @dataclass
-class Added:
+class Added(Shown):
     """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
 
     indexed: int = 0

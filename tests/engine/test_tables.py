@@ -1,4 +1,4 @@
-"""Tables and objects of other libraries as documents: all that holds rows is indexed, and the rest says what to do."""
+"""Tables and objects of other libraries as documents, and results as tables: what is no table says what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resift.errors import BadInput
 
 pandas, polars, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
 parquet, dataset = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.dataset")
-datasets = pytest.importorskip("datasets")
+datasets, ir_measures = pytest.importorskip("datasets"), pytest.importorskip("ir_measures")
 
 DAY = datetime.datetime(2026, 11, 25, 12, 30)
 COLUMNS = {"id": ["a", "b"], "text": ["fire in the bush", "rain"], "n": [1, 2], "when": [DAY, DAY], "tags": [["x"], []]}
@@ -168,3 +168,39 @@ def test_a_damaged_file_and_an_empty_frame_are_no_silence(news: Index, tmp_path:
     durations = pandas.DataFrame({"text": ["a"], "took": [pandas.Timedelta(1, "h")]})
     with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' holds a Timedelta"):
         news.add(durations)
+
+
+def test_results_are_tables_with_nothing_of_theirs_as_html(news: Index) -> None:
+    news.add([{"id": "<b>", "text": "fire <script>alert(1)</script>", "n": 1}, {"id": "y", "text": "gun fire"}])
+    hits = news.search("fire")
+    frame = hits.to_pandas()
+    assert list(frame.columns)[:3] == ["_id", "_score", "id"]
+    assert list(frame["_id"]) == [hit.id for hit in hits]
+    assert list(frame["_score"]) == [hit.score for hit in hits]
+    assert list(news.search("zzz").to_pandas().columns) == ["_id", "_score"]
+    told = news.session("anna").mark(relevant=["<b>"], query="fire <i>")
+    with pytest.warns(UserWarning, match="no document was indexed"):
+        refused = news.add(["<script>"])
+    for shown in (hits, told, refused):
+        html = shown._repr_html_()
+        assert "&lt;" in html
+        assert [tag for tag in ("<script", "<b>", "<i>") if tag in html] == []
+
+
+def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
+    news.add({"id": f"e{i}", "text": f"smoke {'bush ' * (i % 4)}river {'water ' * (i % 3)}"} for i in range(30))
+    queries = {"1": "smoke bush", "2": "water river", "3": "bush"}
+    qrels: dict[str, dict[str, int]] = {"1": {"e3": 2, "e7": 1, "e1": 0}, "2": {"e5": 1, "none": 3}, "3": {"e1": 0}}
+    found = resift.evaluate(news, queries, qrels)
+    run = {query: {hit.id: -rank for rank, hit in enumerate(news.search(queries[query], 100))} for query in ("1", "2")}
+    measures = [ir_measures.parse_measure(name) for name in found.values]
+    expected = {(one.query_id, str(one.measure)): one.value for one in ir_measures.iter_calc(measures, qrels, run)}
+    for name, values in found.values.items():
+        assert values == pytest.approx([expected[query, name] for query in found.queries])
+    assert (found.queries, found.skipped, next(iter(found.to_pandas()))) == (["1", "2"], 1, "measure")
+    assert repr(found).startswith("2 queries, 1 without a relevant document\nnDCG@10 ")
+    assert "<td>R@100</td>" in found._repr_html_()
+    with pytest.raises(BadInput, match="no query has a relevant document"):
+        resift.evaluate(news, queries, {"3": {"e1": 0}})
+    with pytest.raises(BadInput, match="qrels has a query '9'"):
+        resift.evaluate(news, queries, {"9": {"e1": 1}})
