@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from resift.cli.lab.tuning import tune
     from resift.client import rewrite, rewrite_async
     from resift.lab.encoders.builders import build_model
+    from resift.lab.evaluation.judged_search import evaluate
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
     from resift.operations.doctor import doctor
@@ -43,6 +44,7 @@ __all__ = [
     "detach",
     "doctor",
     "drop",
+    "evaluate",
     "guard",
     "install",
     "load_model",
@@ -57,6 +59,7 @@ __all__ = [
 ]
 _HOMES = {
     "build_model": "lab.encoders.builders",
+    "evaluate": "lab.evaluation.judged_search",
     "prove": "cli.lab.proving",
     "tune": "cli.lab.tuning",
     "doctor": "operations.doctor",

@@ -7,6 +7,7 @@ Every object may be used from several threads.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from resift.encoders.registry import load_model, load_queries
 from resift.errors import AmbiguousDocument, BadInput, EngineUnavailable, IndexNotFound
 from resift.ingest.in_memory import Refusals, Refused, records_of
 from resift.ingest.indexing import Indexer
+from resift.ingest.tables import rows_in
+from resift.notebook import HitTable, Shown
 from resift.plugin.connect import open_engine, open_session_store
 from resift.ranking.explain import title
 from resift.ranking.judgements import collect_marks
@@ -79,7 +82,7 @@ class Hit(dict[str, Any]):
         return f"{digits}e{int(power)}"
 
 
-class Hits(list[Hit]):
+class Hits(HitTable, list[Hit]):
     """A page of hits, best first. ``response`` is the whole answer, as ``POST /v1/search`` would give it."""
 
     def __init__(self, response: dict[str, Any], text_fields: Sequence[str] = (), start: int = 0) -> None:
@@ -107,7 +110,7 @@ class Hits(list[Hit]):
         return "\n".join([*meant, *lines]) or "no hits"
 
 
-class Explanation(dict[str, Any]):
+class Explanation(Shown, dict[str, Any]):
     """What is kept of a session and what was learned from it, as ``GET /v1/sessions/<id>`` answers."""
 
     def __repr__(self) -> str:
@@ -128,7 +131,7 @@ class Explanation(dict[str, Any]):
 
 
 @dataclass
-class Added:
+class Added(Shown):
     """What became of added documents: how many are in the index, and those that were refused, each with its reason."""
 
     indexed: int = 0
@@ -184,27 +187,34 @@ class Index:
     def __init__(self, library: Library, name: str, fields: tuple[str, ...]) -> None:
         self.library, self.name, self.fields = library, name, fields
 
-    def add(self, documents: Iterable[Mapping[str, Any]]) -> Added:
+    def add(self, documents: Any) -> Added:
         """Index documents, or replace those of the same ids; searches find them when this returns.
 
-        A document's id is its ``_id`` or ``id``, or else a hash of its content. Those that are refused are in the
-        answer, and the others indexed. Raises BadInput if ``documents`` is a single document or no iterable,
-        ModelMismatch if the index's vectors are another model's, and EngineUnavailable if the engine does not come
-        back: then it is safe to add all documents again.
+        ``documents`` is an iterable of dictionaries, dataclasses, named tuples or Pydantic models; a pandas or polars
+        frame; an Arrow table or stream; a Hugging Face data set; or the ``pathlib.Path`` of a Parquet file or of one
+        that ``resift index`` reads. Values of numpy, dates, UUIDs and decimals become what JSON has for them.
+
+        A document's id is its ``_id`` or ``id``, that of a pandas frame its index if this has a name, or else a hash of
+        its content. Those that are refused are in the answer, and the others indexed; a UserWarning says so if none is.
+        Raises BadInput if ``documents`` is a single document or holds none, ModelMismatch if the index's vectors are
+        another model's, and EngineUnavailable if the engine does not come back: then it is safe to add all documents
+        again.
         """
-        if isinstance(documents, (str, bytes, Mapping)) or not isinstance(documents, Iterable):
-            kind = type(documents).__name__
-            raise BadInput(f"documents is a {kind}", value=documents, expected="a list of dictionaries")
-        refusals = Refusals()
+        refusals, rows = Refusals(), rows_in(documents)
         indexer = Indexer(self.library.engine, self.library.model, self.name, refusals)
         try:
-            report = indexer.run(records_of(documents), self.fields)
+            report = indexer.run(records_of(rows), self.fields)
         except EngineUnavailable as error:
             again = "add the documents again when the engine is back"
             raise EngineUnavailable(error.message, value=error.value, expected=again) from error
         finally:
             self.library.service.knowledge.forget()
-        return Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
+        added = Added(report.indexed, sorted(refusals.refused, key=lambda one: one.position))
+        if not added.indexed:
+            first = f"all {report.dead} were refused, the first for: {added.refused[0].reason}" if report.dead else ""
+            message = first or "documents is empty, or a generator that was read before"
+            warnings.warn(f"no document was indexed: {message}", stacklevel=2)
+        return added
 
     def get(self, id: str | int) -> dict[str, Any]:
         """A document's fields. Raises NotFound if there is none of that id."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import reprlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resift.ingest.dead_letters import DeadLetters
 from resift.ingest.readers import BadLine, Record, record_of
+from resift.ingest.tables import mapping_of
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,20 @@ class Refusals(DeadLetters):
 
 
 def records_of(documents: Iterable[Any]) -> Iterator[Record | BadLine]:
-    """The records of dictionaries, as ``resift index`` reads them from the lines of a file, numbered from 1."""
+    """The records of rows, as ``resift index`` reads them from the lines of a file, numbered from 1."""
     for line, document in enumerate(documents, 1):
-        reason = f"{type(document).__name__}, expected a dictionary"
-        if isinstance(document, Mapping):
-            try:
-                yield record_of("documents", line, dict(document))
+        if isinstance(document, (Record, BadLine)):  # of a file
+            yield document
+            continue
+        reason, shown = f"{type(document).__name__}, expected a dictionary", repr
+        try:
+            if (row := mapping_of(document)) is not None:
+                yield record_of("documents", line, row)
                 continue
-            except (TypeError, ValueError, RecursionError) as error:  # the hash that names it needs what JSON can hold
-                reason = f"not JSON: {error}"
-        yield BadLine("documents", line, repr(document), reason)
+        except TypeError as error:
+            reason = str(error)
+        except RecursionError:
+            reason, shown = "not JSON: nested too deeply, or within itself", reprlib.repr
+        except ValueError as error:  # the hash that names it needs what JSON can hold
+            reason = f"not JSON: {error}"
+        yield BadLine("documents", line, shown(document), reason)

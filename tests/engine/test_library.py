@@ -184,8 +184,8 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
             "a text",
             {"id": "8", "text": {"an": "object"}},
             {"text": "ceasefire"},
-            {"text": datetime.date(2001, 1, 1)},
-            {"id": "9", "text": "gun", "when": datetime.date(2001, 1, 1)},
+            {"text": datetime.timedelta(1)},
+            {"id": "9", "text": "gun", "raw": b"gun"},
             {"_id": "bush", "text": "river"},
         )
     )
@@ -195,13 +195,17 @@ def test_documents_come_in_and_the_refused_come_back(news: Index) -> None:
     reasons = [one.reason for one in added.refused]
     assert reasons[0] == "str, expected a dictionary"
     assert re.search(r"'text' is an object|failed to parse field \[text\]", reasons[1])
-    assert all("JSON" in reason for reason in reasons[2:])
+    assert reasons[2].startswith("field 'text' holds a timedelta, which is not JSON: expected a text, number, date")
+    assert reasons[3] == "field 'raw' holds a bytes, which is not JSON: decode it to a text"
     assert added.refused[1].document["text"] == {"an": "object"}
     assert news.get("7") == news.get(7) == {"id": 7, "text": "peace"}
     assert news.get("bush") == {"text": "river"}
     (hashed,) = news.search({"match": {"text": "ceasefire"}})
     assert len(hashed.id) == 20
-    assert news.add([]).indexed == 0
+    with pytest.warns(UserWarning, match="no document was indexed: documents is empty"):
+        assert news.add([]).indexed == 0
+    with pytest.warns(UserWarning, match="no document was indexed: all 2 were refused, the first for: str, expected"):
+        assert news.add(["a text", "another"]).indexed == 0
     assert news.delete([7, "none"]) == 1  # as the document itself has its id
     with pytest.raises(NotFound, match=f"no document '7' in '{news.name}'"):
         news.get("7")

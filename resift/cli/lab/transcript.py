@@ -70,6 +70,8 @@ class Rankings:
     def ask(cls, index: Index, question: Question, session: str) -> Rankings:
         """Search, mark and search again."""
         size, asker = _READ + _COUNTED, index.session(session)  # ten are left without those that are marked
+        # what is printed shall not depend on when the index's words have been read
+        index.library.service.words.is_used = False
         plain, first = index.search(question.text, size, alpha=0.0), asker.search(question.text, size)
         marked = [hit for hit in first[:_READ] if hit.id in question.relevant]
         learned = asker.mark(relevant=marked)["learned"] if marked else None

@@ -49,7 +49,7 @@ _LEAST_SPREAD = 1e-3
 _SIF = 1e-3
 _FEWEST_WORDS, _MOST_WORDS = 2, 40
 _SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
-_GATE_JUDGES, _GATE_ROUNDS, _GATE_DOCUMENTS = 150, 2, 5000
+_GATE_JUDGES, _GATE_ROUNDS, _GATE_DOCUMENTS = 200, 2, 5000
 _LEAST_DISTANCE = 1e-3  # of vectors of length 1 from their mean; 16-bit floats are less exact
 
 
@@ -148,7 +148,8 @@ class _Gate:
         count = _GATE_DOCUMENTS if documents is not None else options.texts // 10  # which the teacher has to encode
         others = np.setdiff1d(np.arange(len(texts)), held)[:: max(1, len(texts) // count)]
         rows = np.concatenate([held, others])
-        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(held)), options.seed, _GATE_ROUNDS)
+        rounds = max(_GATE_ROUNDS, options.texts // 2000)  # where there are texts to spare, it tells more apart
+        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(held)), options.seed, rounds)
         self._documents = None if documents is None else documents[rows]
         self.asked = [*self._gate.rests, *(() if documents is not None else (texts[row] for row in rows))]
 

@@ -46,13 +46,14 @@ class SampledWords:
 
     They are read in the background with the rights of the caller who searched first, and remembered for callers with
     the same headers; after ten minutes they are read anew. Until they are there, nothing is known, so no search waits
-    for them, unless somebody sets ``patience``, in seconds. Other words are near by the word vectors of ``model``,
-    where these are its rows, or else by the packaged ones. ``clock`` gives seconds.
+    for them, unless somebody sets ``patience``, in seconds. Where ``is_used`` is false, no search is widened by them.
+    Other words are near by the word vectors of ``model``, where these are its rows, or else by the packaged ones.
+    ``clock`` gives seconds.
     """
 
     def __init__(self, engine: Engine, model: Model, clock: Callable[[], float] = time.monotonic) -> None:
         self.engine, self.model, self.clock = engine, model, clock
-        self.patience = 0.0
+        self.patience, self.is_used = 0.0, True
         self._known: TtlCache[IndexWords] = TtlCache(_SAMPLES, _STALE * SAMPLE_SECONDS, clock)
         self._sampling = threading.Lock()
         self._packaged: WordVectors | None = None
@@ -73,6 +74,8 @@ class SampledWords:
     def near(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
         """For words of a text, which a ``query`` asks for, those of the index that are near, as
         :meth:`Vocabulary.other_words` has them: nothing where the text's own find enough, or nothing is known."""
+        if not self.is_used:
+            return {}
         if self.patience and self._known.get((info.name, str(headers))) is None:
             try:  # nobody waits where enough is found anyway
                 if self.engine.document_counts(info.name, [query], headers)[0] >= _FOUND:

@@ -1,0 +1,90 @@
+"""An index's own searches against judgements: ``resift.evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resift.errors import BadInput
+from resift.lab.evaluation.metrics import Numbers, average_precision, ndcg_at, recall_at, reciprocal_rank
+from resift.lab.evaluation.significance import bootstrap_mean
+from resift.notebook import data_frame, html_table
+
+DEPTH = 100
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well searches find what was judged.
+
+    Attributes:
+        queries: ids of the queries that have a relevant document, in order.
+        values: measure, by ir-measures' name, → a value for each of them, (Q,).
+        skipped: queries without any relevant document.
+    """
+
+    queries: list[str]
+    values: dict[str, Numbers]
+    skipped: int = 0
+
+    def rows(self, seed: int = 0) -> list[dict[str, Any]]:
+        """Measure, mean over the queries, and the ends of the bootstrap 95 % interval of the mean."""
+        found = []
+        for name, values in self.values.items():
+            low, high = bootstrap_mean(values, np.random.default_rng(seed))
+            found.append({"measure": name, "mean": float(values.mean()), "low": low, "high": high})
+        return found
+
+    def to_pandas(self) -> Any:
+        """A pandas frame with a row for each measure: ``measure``, ``mean``, ``low`` and ``high``."""
+        return data_frame(self.rows())
+
+    def _caption(self) -> str:
+        return f"{len(self.queries)} queries" + (f", {self.skipped} without a relevant document" * bool(self.skipped))
+
+    def __repr__(self) -> str:
+        lines = [f"{one['measure']:8} {one['mean']:.3f}  {one['low']:.3f} to {one['high']:.3f}" for one in self.rows()]
+        return "\n".join([self._caption(), *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [[one["measure"], *(f"{one[name]:.3f}" for name in ("mean", "low", "high"))] for one in self.rows()]
+        return html_table(["measure", "mean", "low", "high"], rows, self._caption())
+
+
+def evaluate(
+    index: Any, queries: Mapping[str, Any], qrels: Mapping[str, Mapping[Any, float]], **options: Any
+) -> Evaluation:
+    """Search an index for each judged query, and measure the first 100 hits; documents without a grade count as 0.
+
+    Args:
+        index: what :meth:`resift.Library.index` gives, or a :class:`resift.Session`.
+        queries: id → a text, a clause or a search body.
+        qrels: id of a query → id of a document → its grade, relevant above 0, as ir-measures takes them.
+        options: of the search, such as ``alpha=0`` for the words alone.
+
+    Raises BadInput if a judged query is missing or none has a relevant document, and what the search raises.
+    """
+    judged = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
+    if not judged:
+        raise BadInput("no query has a relevant document", expected="query id → document id → a grade above 0")
+    if missing := next((query for query in judged if query not in queries), None):
+        raise BadInput(f"qrels has a query {missing!r}, queries has none", value=missing, expected="its text")
+    measured = []
+    for query, grades in judged.items():
+        by_id = {str(id): grade for id, grade in grades.items()}  # as engines keep ids
+        hits = index.search(queries[query], **{"size": DEPTH, **options})
+        gains = np.array([by_id.get(hit.id, 0) for hit in hits], np.float64)
+        relevant, total = gains > 0, sum(grade > 0 for grade in grades.values())
+        measured.append(
+            {
+                "nDCG@10": ndcg_at(gains, list(grades.values()), 10),
+                "RR@10": reciprocal_rank(relevant, 10),
+                "AP@100": average_precision(relevant[:DEPTH], total),
+                "R@100": recall_at(relevant, total, DEPTH),
+            }
+        )
+    values = {name: np.array([one[name] for one in measured]) for name in measured[0]}
+    return Evaluation(list(judged), values, len(qrels) - len(judged))

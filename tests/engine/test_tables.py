@@ -1,0 +1,206 @@
+"""Tables and objects of other libraries as documents, and results as tables: what is no table says what to do."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import typing
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import resift
+from resift import Index, Model
+from resift.errors import BadInput
+
+pandas, polars, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+parquet, dataset = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.dataset")
+datasets, ir_measures = pytest.importorskip("datasets"), pytest.importorskip("ir_measures")
+
+DAY = datetime.datetime(2026, 11, 25, 12, 30)
+COLUMNS = {"id": ["a", "b"], "text": ["fire in the bush", "rain"], "n": [1, 2], "when": [DAY, DAY], "tags": [["x"], []]}
+ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+EXPECTED = {"id": "a", "text": "fire in the bush", "n": 1, "when": "2026-11-25T12:30:00", "tags": ["x"]}
+
+
+@dataclass
+class Article:
+    """A document of a program of its own."""
+
+    id: str
+    text: str
+    n: int
+    when: datetime.datetime
+    tags: list[str]
+
+
+class Tuple(typing.NamedTuple):
+    """The same."""
+
+    id: str
+    text: str
+    n: int
+    when: datetime.datetime
+    tags: list[str]
+
+
+class Colour(enum.Enum):
+    """A value of an enumeration."""
+
+    RED = "red"
+
+
+@pytest.fixture(scope="module")
+def news(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """An empty index of the embedded engine; what is indexed here comes before any engine."""
+    with resift.open(tmp_path_factory.mktemp("tables") / "docs.db", model) as library:
+        yield library.index("news", ["text"])
+
+
+def written(folder: Path) -> Path:
+    """A Parquet file."""
+    parquet.write_table(pyarrow.table(COLUMNS), folder / "news.parquet")
+    return folder / "news.parquet"
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "pandas": lambda _: pandas.DataFrame(COLUMNS),
+    "pandas with a named index": lambda _: pandas.DataFrame(COLUMNS).set_index("id"),
+    "pandas over Arrow": lambda _: pandas.DataFrame(COLUMNS).convert_dtypes(dtype_backend="pyarrow"),
+    "pandas rows": lambda _: (row for _, row in pandas.DataFrame(COLUMNS).iterrows()),
+    "polars": lambda _: polars.DataFrame(COLUMNS),
+    "Arrow table": lambda _: pyarrow.table(COLUMNS),
+    "Arrow batch": lambda _: pyarrow.RecordBatch.from_pydict(COLUMNS),
+    "Arrow reader": lambda _: pyarrow.table(COLUMNS).to_reader(),
+    "Arrow data set": lambda folder: dataset.dataset(written(folder)),
+    "Parquet file": written,
+    "Hugging Face": lambda _: datasets.Dataset.from_dict(COLUMNS),
+    "Hugging Face numpy": lambda _: datasets.Dataset.from_dict(COLUMNS).with_format("numpy"),
+    "dataclasses": lambda _: [Article(**row) for row in ROWS],
+    "named tuples": lambda _: [Tuple(**row) for row in ROWS],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_table_is_indexed(kind: str, news: Index, tmp_path: Path) -> None:
+    added = news.add(KINDS[kind](tmp_path))
+    assert (added.indexed, added.refused) == (2, [])
+    assert news.get("a") == EXPECTED
+    assert news.delete(["a", "b"]) == 2
+
+
+def test_each_kind_of_value_becomes_what_json_has(news: Index) -> None:
+    id = uuid.uuid4()
+    values = {
+        "integer": (np.int64(3), 3),
+        "float": (np.float32(0.5), 0.5),
+        "bool": (np.bool_(True), True),
+        "text": (np.str_("so"), "so"),
+        "array": (np.array([[1, 2]], np.int8), [[1, 2]]),
+        "day": (datetime.date(2026, 1, 2), "2026-01-02"),
+        "days": (np.array(["2026-01-02"], "M8[ns]"), ["2026-01-02T00:00:00"]),
+        "stamp": (pandas.Timestamp(DAY, tz="UTC"), "2026-11-25T12:30:00+00:00"),
+        "never": (pandas.NaT, None),
+        "unknown": (pandas.NA, None),
+        "uuid": (id, str(id)),
+        "price": (decimal.Decimal("4.50"), 4.5),
+        "colour": (Colour.RED, "red"),
+        "inner": (
+            {"of": (np.int64(1), Article("a", "b", 1, DAY, []))},
+            {"of": [1, {**EXPECTED, "text": "b", "tags": []}]},
+        ),
+    }
+    added = news.add([{"_id": id, "text": "gun", **{name: given for name, (given, _) in values.items()}}])
+    assert (added.indexed, added.refused) == (1, [])
+    assert news.get(str(id)) == {"text": "gun", **{name: expected for name, (_, expected) in values.items()}}
+
+
+def test_missing_cells_are_left_out_and_the_index_is_the_id(news: Index) -> None:
+    frame = pandas.DataFrame({"text": ["one", None], "n": [np.nan, 2], "when": [pandas.NaT, DAY]}, index=[7, 8])
+    assert news.add(frame.rename_axis("sku")).indexed == 2
+    assert news.get(7) == {"sku": 7, "text": "one"}
+    assert news.get(8) == {"sku": 8, "n": 2, "when": EXPECTED["when"]}
+    many = pandas.DataFrame({"text": [f"word {i}" for i in range(1200)]})
+    assert news.add(many).indexed == news.add(polars.from_pandas(many).rename({"text": "t"})).indexed == 1200
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "lazy": (lambda _: polars.LazyFrame(COLUMNS), r"is a LazyFrame .*documents.collect\(\)"),
+    "series": (lambda _: pandas.Series(["a"]), r"is a Series .*documents.to_frame\(\)"),
+    "splits": (lambda _: datasets.DatasetDict(), r"is a DatasetDict .*documents\['train'\]"),
+    "one document": (lambda _: {"text": "a"}, r"is a dict .*expected \[documents\]"),
+    "a name": (lambda _: "news.parquet", r"is a str .*pathlib.Path\(documents\)"),
+    "levels": (lambda _: pandas.DataFrame(COLUMNS).set_index(["id", "n"]), r"levels \['id', 'n'\].*reset_index\(\)"),
+    "same ids": (lambda _: pandas.DataFrame({"text": "a"}, pandas.Index(["x", "x"], name="k")), "'x' more than once"),
+    "no names": (lambda _: pandas.DataFrame([["a"]]), "a column is called 0"),
+    "twice": (lambda _: pandas.DataFrame([["a", "b"]], columns=["t", "t"]), "two columns are called 't'"),
+    "Arrow twice": (lambda _: pyarrow.table([[1], [2]], names=["t", "t"]), "two columns are called 't'"),
+    "no file": (lambda folder: folder / "none.parquet", "none.parquet cannot be read"),
+    "no rows": (lambda _: 3, "documents is a int .*a pandas or polars frame"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_holds_no_documents_says_what_to_do(kind: str, news: Index, tmp_path: Path) -> None:
+    given, reason = REFUSED[kind]
+    with pytest.raises(BadInput, match=reason):
+        news.add(given(tmp_path))
+
+
+def test_a_damaged_file_and_an_empty_frame_are_no_silence(news: Index, tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_bytes(b"no Parquet at all")
+    with pytest.raises(BadInput, match="expected a Parquet file"):
+        news.add(tmp_path / "bad.parquet")
+    (tmp_path / "news.csv").write_text("id,text\nc,peace\n")
+    assert (news.add(tmp_path / "news.csv").indexed, news.get("c")["text"]) == (1, "peace")
+    with pytest.warns(UserWarning, match="no document was indexed"):
+        assert news.add(pandas.DataFrame(COLUMNS)[:0]).indexed == 0
+    circle: dict[str, Any] = {"id": "c", "text": "peace"}
+    circle["self"] = circle
+    added = news.add([circle, {"id": "d", "text": "war"}])
+    assert (added.indexed, added.refused[0].reason) == (1, "not JSON: nested too deeply, or within itself")
+    durations = pandas.DataFrame({"text": ["a"], "took": [pandas.Timedelta(1, "h")]})
+    with pytest.warns(UserWarning, match="all 1 were refused, the first for: field 'took' holds a Timedelta"):
+        news.add(durations)
+
+
+def test_results_are_tables_with_nothing_of_theirs_as_html(news: Index) -> None:
+    news.add([{"id": "<b>", "text": "fire <script>alert(1)</script>", "n": 1}, {"id": "y", "text": "gun fire"}])
+    hits = news.search("fire")
+    frame = hits.to_pandas()
+    assert list(frame.columns)[:3] == ["_id", "_score", "id"]
+    assert list(frame["_id"]) == [hit.id for hit in hits]
+    assert list(frame["_score"]) == [hit.score for hit in hits]
+    assert list(news.search("zzz").to_pandas().columns) == ["_id", "_score"]
+    told = news.session("anna").mark(relevant=["<b>"], query="fire <i>")
+    with pytest.warns(UserWarning, match="no document was indexed"):
+        refused = news.add(["<script>"])
+    for shown in (hits, told, refused):
+        html = shown._repr_html_()
+        assert "&lt;" in html
+        assert [tag for tag in ("<script", "<b>", "<i>") if tag in html] == []
+
+
+def test_evaluate_agrees_with_ir_measures(news: Index) -> None:
+    news.add({"id": f"e{i}", "text": f"smoke {'bush ' * (i % 4)}river {'water ' * (i % 3)}"} for i in range(30))
+    queries = {"1": "smoke bush", "2": "water river", "3": "bush"}
+    qrels: dict[str, dict[str, int]] = {"1": {"e3": 2, "e7": 1, "e1": 0}, "2": {"e5": 1, "none": 3}, "3": {"e1": 0}}
+    found = resift.evaluate(news, queries, qrels)
+    run = {query: {hit.id: -rank for rank, hit in enumerate(news.search(queries[query], 100))} for query in ("1", "2")}
+    measures = [ir_measures.parse_measure(name) for name in found.values]
+    expected = {(one.query_id, str(one.measure)): one.value for one in ir_measures.iter_calc(measures, qrels, run)}
+    for name, values in found.values.items():
+        assert values == pytest.approx([expected[query, name] for query in found.queries])
+    assert (found.queries, found.skipped, next(iter(found.to_pandas()))) == (["1", "2"], 1, "measure")
+    assert repr(found).startswith("2 queries, 1 without a relevant document\nnDCG@10 ")
+    assert "<td>R@100</td>" in found._repr_html_()
+    with pytest.raises(BadInput, match="no query has a relevant document"):
+        resift.evaluate(news, queries, {"3": {"e1": 0}})
+    with pytest.raises(BadInput, match="qrels has a query '9'"):
+        resift.evaluate(news, queries, {"9": {"e1": 1}})
