@@ -31,7 +31,7 @@ def review(review: str, index: str | None, topic: str, format_: str | None, engi
     was found at least, and when to stop. Needs the extra 'review'.
     """
     with opened(engine) as opened_engine, opened_store(store):  # beside which reviews are kept
-        reviews = Reviews(opened_engine, open_review_store(store, service_settings().session_index))
+        reviews = Reviews(opened_engine, lambda: open_review_store(store, service_settings().session_index))
         found = reviews.open(review) if index is None else reviews.begin(review, index, topic)
         if format_ is not None:
             click.echo(found.export(format_), nl=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from resift.contracts.engine import Engine
@@ -22,10 +23,13 @@ _FIRST = 1000  # hits of the topic that are read before anything is relevant
 
 
 class Reviews:
-    """Reviews in a ``store``, over indices of an ``engine``. May be used from several threads and processes."""
+    """Reviews in a store, which ``opened`` opens where it is needed first, over indices of an ``engine``.
 
-    def __init__(self, engine: Engine, store: SessionStore) -> None:
-        self._engine, self._store = engine, store
+    May be used from several threads and processes.
+    """
+
+    def __init__(self, engine: Engine, opened: Callable[[], SessionStore]) -> None:
+        self._engine, self._opened = engine, opened
         self._open: OrderedDict[str, Review] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -87,6 +91,10 @@ class Reviews:
         ReviewLog(self._store, id).delete()
         with self._lock:
             self._open.pop(id, None)
+
+    @cached_property
+    def _store(self) -> SessionStore:
+        return self._opened()
 
     def _documents(self, index: str, topic: str, query: Body | None, fields: Sequence[str]) -> DocumentSet:
         searched = list(fields or map(str, self._engine.info(index).fields))

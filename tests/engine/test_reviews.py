@@ -48,7 +48,7 @@ def test_ten_people_read_one_review(
     many: SqliteEngine, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "_CHUNK", 40)  # so that chunks fill up meanwhile
-    reviews = [Reviews(many, open_stores()) for _ in range(3)]
+    reviews = [Reviews(many, open_stores) for _ in range(3)]
     reviews[0].begin("r", "docs", "fire")
 
     def read(person: int) -> list[str]:
@@ -63,7 +63,7 @@ def test_ten_people_read_one_review(
     with ThreadPoolExecutor(10) as people:
         judged = [id for found in people.map(read, range(10)) for id in found]
     assert len(judged) == len(set(judged)) == 80
-    found = Reviews(many, open_stores()).open("r")
+    found = Reviews(many, open_stores).open("r")
     assert found.progress().read == 80
     assert found.progress().relevant == 20  # all of them: they come first
     assert {event["document"] for event in found.audit() if event["kind"] == "judge"} == set(judged)
@@ -72,7 +72,7 @@ def test_ten_people_read_one_review(
 def test_a_review_is_of_an_index_or_of_what_a_query_finds(
     engine: Engine, indexed: str, open_stores: Callable[[], SessionStore]
 ) -> None:
-    reviews = Reviews(engine, open_stores())
+    reviews = Reviews(engine, open_stores)
     assert len(reviews.begin("all", indexed, "fire").documents.ids) == 5
     some = reviews.begin("some", indexed, query={"match": {"text": "fire"}})
     assert 0 < len(some.documents.ids) < 5
@@ -93,7 +93,7 @@ import sys
 from resift.plugin.connect import open_engine, open_review_store
 from resift.reviews.reviews import Reviews
 
-review = Reviews(open_engine(sys.argv[1]), open_review_store(sys.argv[2], "s")).open("r")
+review = Reviews(open_engine(sys.argv[1]), lambda: open_review_store(sys.argv[2], "s")).open("r")
 while given := review.next(1, "anna"):
     review.judge(given, by="anna")
     print(given[0], flush=True)
@@ -102,13 +102,13 @@ while given := review.next(1, "anna"):
 
 def test_what_was_acknowledged_survives_kill_9(many: SqliteEngine, tmp_path: Path) -> None:
     store = str(tmp_path / "sessions.db")
-    Reviews(many, open_review_store(store, "s")).begin("r", "docs")
+    Reviews(many, lambda: open_review_store(store, "s")).begin("r", "docs")
     with subprocess.Popen([sys.executable, "-c", _JUDGE, many.path, store], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         acknowledged = [child.stdout.readline().strip() for _ in range(12)]
         child.send_signal(signal.SIGKILL)
         acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
-    found = Reviews(many, open_review_store(store, "s")).open("r")
+    found = Reviews(many, lambda: open_review_store(store, "s")).open("r")
     judged = [event["document"] for event in found.audit() if event["kind"] == "judge"]
     assert judged[: len(acknowledged)] == acknowledged
     assert len(judged) <= len(acknowledged) + 1  # the one that was stored and not told any more

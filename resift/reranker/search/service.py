@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -41,6 +41,7 @@ from resift.reranker.search.response import (
     add_sub_scores,
 )
 from resift.reranker.search.sampled_words import SampledWords
+from resift.reviews.reviews import Reviews
 from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
@@ -54,9 +55,6 @@ from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
 from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
-
-if TYPE_CHECKING:
-    from resift.reviews.reviews import Reviews
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
@@ -112,19 +110,13 @@ class Reranker:
         self.did_you_mean = DidYouMean(engine, self.words)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
+        self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
     @property
     def alpha(self) -> float:
         """Weight of the vectors' similarity where a search names none: the setting, or else the model's own."""
         return self.search_model.alpha if self.config.alpha is None else self.config.alpha
-
-    @cached_property
-    def reviews(self) -> Reviews:
-        """The reviews beside the sessions. Raises MissingExtra without the extra ``review``."""
-        from resift.reviews.reviews import Reviews
-
-        return Reviews(self.engine, open_review_store(self.config.store, self.config.session_index))
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """An index's fields and model, remembered for five seconds.
