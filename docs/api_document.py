@@ -76,6 +76,7 @@ OPERATIONS = {
     "api.search": Operation("POST /v1/search", answers.SearchResponse, "404 409", SearchRequest, _SEARCH),
     "api.list_indices": Operation("GET /v1/indices", answers.IndicesResponse),
     "api.describe_index": Operation("GET /v1/indices/{index}", answers.ShownIndex, "404 409"),
+    "api.suggest": Operation("GET /v1/indices/{index}/suggestions", answers.Suggestions, "404 409"),
     "api.rewrite": Operation(
         "POST /v1/rewrite", answers.RewriteResponse, "404 409", RewriteRequest, {"index": "resift-news", "body": _BODY}
     ),
@@ -112,7 +113,7 @@ OPERATIONS = {
     "page": Operation("GET /", "text/html", about="The search page. Its scripts and style are under /static."),
 }
 # where the engine is asked with the caller's own credentials
-_AS_CALLER = ("search", "list_indices", "describe_index", "feedback", "get_session", "put_session", "undo")
+_AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "put_session", "undo")
 _TAGS = {"/v1/(search|indices|rewrite)": "search", "/v1/(feedback|sessions)|/ubi": "sessions", "/v1": "models"}
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _PARAMETERS: dict[str, Schema] = {
@@ -120,6 +121,7 @@ _PARAMETERS: dict[str, Schema] = {
     "index": {"in": "path", "required": True, "example": "resift-news", "schema": _TEXT},
 }
 _IN_QUERY: dict[str, Schema] = {
+    "api.suggest": {"name": "q", "in": "query", "example": "fir", "schema": {"type": "string"}},
     "api.delete_sessions": {**_PARAMETERS["index"], "name": "index", "in": "query"},
     "page": {"name": "index", "in": "query", "example": "resift-news", "schema": {"type": "string"}},
 }

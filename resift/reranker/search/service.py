@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -25,9 +26,10 @@ from resift.ranking.late_interaction import LateInteraction
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
+from resift.reranker.search.bodies import Search, asked_by, check_asked, filtered, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
+from resift.reranker.search.facets import range_clauses
 from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
     Answer,
@@ -85,7 +87,9 @@ class Reranker:
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
-        self.did_you_mean = DidYouMean(engine)
+        self.did_you_mean = DidYouMean(
+            engine, title_field=lambda info, headers: self.catalogue.fields(info, headers).title
+        )
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
@@ -109,6 +113,10 @@ class Reranker:
     def index(self, name: str, headers: Headers = None) -> dict[str, Any]:
         """How an index is shown, as :meth:`Catalogue.describe` says it. Raises what :meth:`info` raises."""
         return self.catalogue.describe(self.info(name, headers), headers)
+
+    def suggestions(self, index: str, text: str, headers: Headers = None) -> list[str]:
+        """What a text that is being typed may become, as :meth:`DidYouMean.complete` says; raises as :meth:`info`."""
+        return self.did_you_mean.complete(text, self.info(index, headers), headers)
 
     def require_served(self, index: str, headers: Headers = None) -> None:
         """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
@@ -233,6 +241,9 @@ class Reranker:
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
+        if asked.without:
+            kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
+            knowledge = replace(knowledge, terms=kept)
         if asked.widen and asked.knn and not info.graph:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
@@ -318,13 +329,27 @@ class Reranker:
             add_engine_ranks(result.hits, plain.hits)
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
-        """The most frequent values of the fields that a search asks for, among all documents that it finds."""
+        """The most frequent values of the fields that a search asks for, or how many documents are in each of their
+        ranges, among all that it finds."""
         if not search.facets:
             return {}
         query = body.get("query", {"match_all": {}})
-        counts = self.engine.value_counts(search.index, query, search.facets, MAX_VALUES_OF_FACET, search.headers)
-        values = {name: [{"value": value, "count": count} for value, count in found] for name, found in counts.items()}
-        return {"facets": values}
+        info = self.info(search.index, search.headers)
+        known = self.catalogue.fields(info, search.headers).ranges
+        parts = [part for name in search.facets if name in known for part in range_clauses(name, known[name])]
+        within = [filtered(query, clause) for _, clause in parts]
+        counted = iter(zip(parts, self.engine.document_counts(search.index, within, search.headers), strict=True))
+        plain = [name for name in search.facets if name not in known]
+        counts = self.engine.value_counts(search.index, query, plain, MAX_VALUES_OF_FACET, search.headers)
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name in search.facets:
+            if name in known:
+                found[name] = [
+                    {**limits, "count": count} for (limits, _), count in islice(counted, len(known[name]) + 1)
+                ]
+            else:
+                found[name] = [{"value": value, "count": count} for value, count in counts[name]]
+        return {"facets": found}
 
     def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""
