@@ -1,25 +1,36 @@
-# The reranker's image; it listens to other machines, and asks them for the key:
+# The reranker's image, of 160 MB: no compiler, no package manager, not root, and a root filesystem that may be read-only.
 #   export RESIFT_API_KEY=rsf_$(openssl rand -hex 32)
-#   docker build -t resift . && docker run -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
+#   docker build -t resift . && docker run --read-only --tmpfs /tmp -p 8080:8080 -e RESIFT_API_KEY -e OPENSEARCH_URL=http://… resift
 
 # By digest, which Dependabot moves to the newest build of the tag.
-FROM python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36
+FROM python:3.12-slim@sha256:229a2c5bfa27522db7815ea81f9bed70af17ccb9de9fc7ad142b1877b5830d36 AS base
 
-RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data
-
-COPY requirements-serve.lock /src/
-RUN pip install --no-cache-dir --require-hashes -r /src/requirements-serve.lock
+FROM base AS build
+RUN python -m venv /opt/resift
+COPY requirements-core.lock /src/
+RUN /opt/resift/bin/pip install --no-cache-dir --require-hashes -r /src/requirements-core.lock
 COPY . /src/
-RUN pip install --no-cache-dir --no-deps --no-build-isolation /src && rm -rf /src
+RUN /opt/resift/bin/pip install --no-cache-dir --no-deps --no-build-isolation /src \
+    # the three are opensearch-py's, for a protocol that is not used here
+    && /opt/resift/bin/pip uninstall --yes grpcio opensearch-protobufs protobuf setuptools pip \
+    && find /opt/resift -depth -type d -name tests -exec rm -r {} +
 
+# What is deleted here is in no layer of the image below, which is made of what is left.
+FROM base AS system
+RUN useradd --uid 1000 --create-home resift && install -d -o resift -g resift /data \
+    && cd /usr/local/lib/python3.12 && rm -rf site-packages/* ensurepip idlelib lib2to3 tkinter turtledemo \
+    && cd / && rm -rf usr/share/doc usr/share/man usr/share/locale usr/share/info usr/share/perl* var/cache/* var/lib/apt \
+    usr/lib/apt usr/lib/*/gconv usr/lib/*/perl* usr/lib/*/libapt* usr/bin/apt* usr/bin/dpkg* usr/bin/perl* usr/local/bin/pip*
+
+FROM scratch
+COPY --from=system / /
+COPY --from=build /opt/resift /opt/resift
 USER resift
 # Where commands leave what they write if nobody names a place: keys, refused documents, a trained reranker.
 WORKDIR /data
-# Compiled in the image, so that no new container starts without the compiled loops: by the user who runs them, since
-# numba reads only a cache that it may write to.
-RUN python -m resift.encoders
-# One thread for matrix products: they are small, and the workers are what uses the other processors.
-ENV OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1 RESIFT_STORE=/data/sessions.db
+ENV PATH=/opt/resift/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    # one thread for matrix products: they are small, and the workers are what uses the other processors
+    OPENBLAS_NUM_THREADS=1 RESIFT_STORE=/data/sessions.db
 VOLUME /data
 EXPOSE 8080
 

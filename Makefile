@@ -13,7 +13,7 @@ WORKERS ?= $(if $(OPENSEARCH_URL),0,2)
 # Else each command that tests start would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
+.PHONY: chart demo test test-fast fuzz test-versions lint mutants node node-stop papers bench bench-quick chaos scale docs lock dist sbom clean
 
 demo: .venv/core
 	$(BIN)/resift demo --engine $(ENGINE) $(if $(filter 0,$(SERVE)),--no-serve)
@@ -77,19 +77,31 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.10 --gene
 lock: .venv/release
 	$(COMPILE) pyproject.toml --all-extras --upgrade --output-file requirements.lock
 	$(COMPILE) pyproject.toml -c requirements.lock --output-file requirements-core.lock
-	$(COMPILE) pyproject.toml --extra fast -c requirements.lock --output-file requirements-serve.lock
 	$(COMPILE) --group release -c requirements.lock --upgrade --output-file requirements-release.lock
 
-# What goes to PyPI, in dist/
+# The Helm chart, looked at and rendered with everything switched on; helm, and go for kubeconform, have to be there.
+KUBECONFORM ?= go run github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0
+chart:
+	helm lint deploy/helm/resift -f deploy/helm/resift/ci.yaml
+	helm template resift deploy/helm/resift --kube-version 1.30.0 --namespace search -f deploy/helm/resift/ci.yaml \
+		> deploy/kubernetes.yaml
+	helm template r deploy/helm/resift --kube-version 1.30.0 2>&1 | grep -q "needs keys"
+	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,store= 2>&1 | grep -q "each other's marks"
+	helm template r deploy/helm/resift --kube-version 1.30.0 --set keys.secret=k,settings.X=1 2>&1 | grep -q "'X' not allowed"
+	$(KUBECONFORM) -strict -summary -skip ServiceMonitor deploy/kubernetes.yaml
+
+# What goes to PyPI, in dist/: the same bytes whoever builds a commit
+EPOCH = $(shell git log -1 --format=%ct)
 dist: .venv/release
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation
+	rm -rf dist build/lib
+	umask 022 && SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --no-isolation
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python .ci/pack.py dist
 	$(BIN)/twine check --strict dist/*
 
 # What the image has of Python packages, with their versions and licences: build/sbom.json, in CycloneDX's format
 sbom: .venv/release
 	$(PYTHON) -m venv --clear build/image
-	build/image/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-serve.lock
+	build/image/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-core.lock
 	build/image/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation .
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json build/image
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import resift.ranking.feedback
-import resift.ranking.words
+import resift.text
 from resift.cli.lab.served_search import ServedSearch
 from resift.cli.lab.systems import SystemChoice
 from resift.lab.evaluation.data import read_conversations
@@ -39,7 +39,7 @@ class WordsAlone(ServedSearch):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._info = replace(self._info, model=None, dim=None)
+        self.info = replace(self.info, model=None, dim=None)
 
 
 def benches(name: str, kinds: tuple[str, ...]) -> dict[Case, tuple[FeedbackBench, Any]]:
@@ -58,7 +58,7 @@ def set_constants(constants: Constants) -> None:
     """Have sessions carry over by these."""
     weight, words, leaning = constants
     resift.ranking.feedback.SCOPE_WEIGHT, resift.ranking.feedback.SCOPE_TERMS = weight, words
-    resift.ranking.words.LEANING_WORDS = leaning
+    resift.text.LEANING_WORDS = leaning
 
 
 def served() -> None:
@@ -66,7 +66,7 @@ def served() -> None:
     for name in COLLECTIONS:
         for (_, kind, rewritten), (bench, turns) in benches(name, ("adapted", "packaged", "words")).items():
             run = run_turns(bench, turns).values
-            session, plain, residual, plain_residual = (100 * np.nanmean(run[metric]) for metric in METRICS)
+            session, plain, residual, plain_residual = (100 * np.nanmean(run[metric]) for metric in METRICS[:4])
             case = f"{name} {kind} {'rewritten' if rewritten else 'as asked'}"
             print(f"{case:28} {plain:.1f} ({plain_residual:.1f}) → {session:.1f} ({residual:.1f})", flush=True)
 

@@ -18,7 +18,7 @@ from autograd_mask import autograd_mask
 
 from resift.ranking.feedback import Feedback
 from resift.ranking.mask import ITERATIONS, learn_mask
-from resift.ranking.words import bag_of_words
+from resift.text import bag_of_words
 
 
 def measure(rounds: int = 200, judgements: int = 10, dim: int = 256) -> dict[str, float]:

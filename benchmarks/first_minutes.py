@@ -1,9 +1,9 @@
-"""How long a stranger waits: ``python benchmarks/first_minutes.py [--only clone,csv,attach,click]``.
+"""How long a stranger waits: ``python benchmarks/first_minutes.py [--only clone,csv,attach,hybrid,click]``.
 
 Types what the documentation says, in a new folder, and prints a row of Markdown for each first result: the commands,
-and the seconds that they took together. ``clone`` installs everything from the package index; ``attach`` needs
-OPENSEARCH_URL, a cluster without passwords, and puts an installation of its own there, which it removes; ``click``
-needs Chromium.
+and the seconds that they took together. ``clone`` installs everything from the package index; ``hybrid`` too
+but for OpenSearch. ``attach`` and ``hybrid`` need OPENSEARCH_URL, a cluster without passwords or an installation, and
+put one there, which they remove; ``click`` needs Chromium.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
@@ -130,6 +131,61 @@ def attach(typist: Typist) -> str:
     return "an existing index attached, and searched through its pipeline"
 
 
+def hybrid(typist: Typist) -> str:
+    """From nothing installed to a session that changes a hybrid search of an index with vectors of its own."""
+    url, index = typist.environment["OPENSEARCH_URL"], f"minutes-{uuid.uuid4().hex[:8]}"
+    body = _own_vectors(url, index)
+    for made in (f"_search/pipeline/{index}", index):
+        typist.undone.callback(lambda made=made: typist.type(f"curl -s -X DELETE {url}/{made}"))
+    typist.environment["PATH"] = f"{typist.folder}/own/bin:{typist.environment['PATH']}"
+    typist.type(f"python3 -m venv own && own/bin/pip install --quiet {ROOT}", "pip install resift")
+    address = typist.serve(free_port(), "resift serve &")
+    typist.type(f"resift install --settings --reranker {address}")
+    typist.typed.pop()  # at the usual port attach does it
+    typist.undone.callback(lambda: typist.type(f"resift detach {index} --yes && resift uninstall"))
+    typist.type(f"resift attach {index} --default-pipelines --yes", "resift attach INDEX --default-pipelines --yes")
+    search = f"curl -s {url}/{index}/_search -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+    before = [hit["_id"] for hit in json.loads(typist.type(search, "(a hybrid search)"))["hits"]["hits"]]
+    mark = json.dumps({"session": "anna", "index": index, "query": "small claims fee", "relevant": before[4:6]})
+    typist.type(f"curl -s {address}/v1/feedback --json '{mark}'", "curl …/v1/feedback --json '{…}'")
+    session = json.dumps({**body, "ext": {"ml_inference": {"session": "anna"}}})
+    told = 'curl …/INDEX/_search -d \'{…, "ext": {"ml_inference": {"session": "anna"}}}\''
+    found = json.loads(typist.type(search.replace(json.dumps(body), session), told))
+    after = [hit["_id"] for hit in found["hits"]["hits"]]
+    assert after != before, (before, after)
+    return "nothing installed, to a session that changes a hybrid search of an index with vectors of its own"
+
+
+def _own_vectors(url: str, index: str) -> dict[str, Any]:
+    """Make an index with vectors, and a pipeline that normalises; return a hybrid search of it."""
+    from resift import load_model
+
+    def ask(method: str, path: str, body: Any, kind: str = "json") -> None:
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        headers = {"Content-Type": f"application/{kind}"}
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{path}", data, headers, method=method)).close()
+
+    with gzip.open(ROOT / "resift" / "data" / "demo" / "corpus.jsonl.gz", "rt", encoding="utf-8") as corpus:
+        documents = [json.loads(line) for line in corpus]
+    model = load_model()
+    vectors = model.encode([document["text"] for document in documents]).tolist()
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "cosinesimil"}
+    field = {"type": "knn_vector", "dimension": model.dim, "method": method}
+    settings = {"index.knn": True, "number_of_replicas": 0, "index.search.default_pipeline": index}
+    processors = {"phase_results_processors": [{"normalization-processor": {}}]}
+    ask("PUT", f"_search/pipeline/{index}", processors)
+    ask("PUT", index, {"settings": settings, "mappings": {"properties": {"embedding": field}}})
+    lines = [
+        json.dumps(line)
+        for document, vector in zip(documents, vectors, strict=True)
+        for line in ({"index": {"_id": document.pop("_id")}}, {**document, "embedding": vector})
+    ]
+    ask("POST", f"{index}/_bulk?refresh=true", "\n".join([*lines, ""]), "x-ndjson")
+    query = model.encode(["small claims fee"])[0].tolist()
+    queries = [{"match": {"text": "small claims fee"}}, {"knn": {"embedding": {"vector": query, "k": 20}}}]
+    return {"_source": ["title"], "query": {"hybrid": {"queries": queries}}}
+
+
 def click(typist: Typist) -> str:
     """From a file of one's own to a click that a page of one's own records."""
     csv(typist)
@@ -157,18 +213,18 @@ def click(typist: Typist) -> str:
 def main() -> None:
     """Time what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="clone,csv,attach,click")
-    ways: Sequence[Callable[[Typist], str]] = (clone, csv, attach, click)
+    parser.add_argument("--only", default="clone,csv,attach,hybrid,click")
+    ways: Sequence[Callable[[Typist], str]] = (clone, csv, attach, hybrid, click)
     asked = parser.parse_args().only.split(",")
     settings = {"OPENSEARCH_URL": url} if (url := os.environ.get("OPENSEARCH_URL")) else {}
     print("| | typed | seconds |\n|---|---|---|")
     for way in ways:
-        if way.__name__ not in asked or (way is attach and not settings):
+        if way.__name__ not in asked or (way in (attach, hybrid) and not settings):
             continue
         with ExitStack() as undone:
             folder = Path(tempfile.mkdtemp(prefix="resift-minutes-"))
             undone.callback(shutil.rmtree, folder, ignore_errors=True)
-            typist = Typist(folder, undone, **(settings if way is attach else {}))
+            typist = Typist(folder, undone, **(settings if way in (attach, hybrid) else {}))
             begun = time.monotonic()
             what = way(typist)
             taken = time.monotonic() - begun

@@ -1,13 +1,22 @@
 """Is what is served by default ever below the text alone? ``RESIFT_DATA=DIR python benchmarks/gates.py [NAME...]``.
 
-$RESIFT_DATA holds collections in BEIR's layout. nDCG@10 x 100 by the query's text alone, with the packaged vectors,
-with vectors adapted to the documents (seed 0; the gate's weight, or 0.5 if it refused them), and of those two the ones
-that ``resift index --adapt`` serves; then what the gate says. Where irrelevant documents are judged too, rankings are
-condensed (unjudged documents left out: Sakai 2007). Of more than 1000 queries so many are drawn by chance, seed 0.
+$RESIFT_DATA holds collections in BEIR's layout. nDCG@10 x 100; where irrelevant documents are judged too, rankings are
+condensed (unjudged documents left out: Sakai 2007). Of more than 1000 queries so many are drawn by chance, seed 0. A
+row for each default: the text alone, what is served by default, and what the gate went by:
+
+- ``packaged``: the packaged vectors with the weight that ``resift index`` gives them, and in brackets with their own;
+- ``adapted``: those that ``resift index --adapt`` serves, adapted to the documents or not; in brackets, adapted ones;
+- ``queries``, where $RESIFT_ST is a folder of all-MiniLM-L6-v2 and $RESIFT_DATA/minilm has its vectors: static queries
+  learned from both, with the weight that ``resift train queries`` gives them; in brackets with that of their spread;
+- ``reranker``: the last 30 % of the judged queries, of which training and its gate know nothing, beside the packaged
+  vectors; in brackets with the reranker, whether it passed or not.
+
+A star marks a default below the text alone.
 """
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,46 +24,113 @@ import numpy as np
 from resift import Model, load_model
 from resift.cli.lab.served_search import ServedSearch
 from resift.encoders.model import ALPHA
-from resift.lab.evaluation.data import Collection, read_collection, with_queries
+from resift.encoders.queries import StaticQueries
+from resift.errors import BadInput
+from resift.lab.corpus import DocumentFrequencies
+from resift.lab.evaluation.baselines.late_interaction import SPELLING
+from resift.lab.evaluation.data import Collection, block_split, read_collection, with_queries
 from resift.lab.evaluation.metrics import ndcg_at
-from resift.lab.evaluation.served import served_by
-from resift.lab.evaluation.system import Encoder
-from resift.lab.training.options import AdaptOptions
+from resift.lab.evaluation.served import Served, served_by
+from resift.lab.evaluation.system import Encoder, Taught
+from resift.lab.training.late_interaction_selection import learn
+from resift.lab.training.options import AdaptOptions, LateInteractionOptions, QueryOptions
+from resift.lab.training.queries import train_queries
+from resift.lab.training.queries import weigh as weigh_by_spread
 from resift.lab.training.self_supervised import adapt
+from resift.lab.training.teachers import Teacher, folder_teacher
+from resift.lab.training.weighing import weigh
+from resift.lab.vectors.mixture import mix_vectors
+from resift.ranking.fusion import factors_of
 
 COLLECTIONS = ("cranfield", "cisi", "medline", "vaswani", "chorus", "mtrag-clapnq", "mtrag-govt", "mtrag-fiqa")
 COLLECTIONS += ("squad-train-part", "wiki-titles")
-HEADS = ("text", "packaged", "adapted", "default", "gate")
 QUERIES = 1000
+Row = tuple[str, float, float, float, str]  # of a default: its name, the text's, its own, in brackets, the gate
 
 
-def figure(collection: Collection, model: Model, alpha: float) -> float:
-    """nDCG@10 x 100 as served with the vectors of a model and this weight."""
-    system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
-    served = served_by(ServedSearch, system, collection.documents)
-    pooled = any(grade <= 0 for grades in collection.grades for grade in grades.values())
-    values = []
-    for query, grades in zip(collection.queries, collection.grades, strict=True):
-        ranking = [row for row in served(query).positions.tolist() if row in grades or not pooled]
-        values.append(ndcg_at([grades.get(row, 0.0) for row in ranking], list(grades.values())))
+def ndcg(collection: Collection, rankings: list[list[int]]) -> float:
+    """nDCG@10 x 100, condensed for pools."""
+    pooled, values = any(grade <= 0 for grades in collection.grades for grade in grades.values()), []
+    for ranking, grades in zip(rankings, collection.grades, strict=True):
+        kept = [row for row in ranking if row in grades or not pooled]
+        values.append(ndcg_at([grades.get(row, 0.0) for row in kept], list(grades.values())))
     return 100 * float(np.mean(values))
 
 
-def row(name: str) -> list[str]:
-    """A collection's cells, in the order of HEADS."""
-    collection, packaged = read_collection(Path(os.environ["RESIFT_DATA"]) / name), load_model()
-    if len(collection.queries) > QUERIES:
-        drawn = np.random.default_rng(0).permutation(len(collection.queries))[:QUERIES]
-        collection = with_queries(collection, drawn.tolist())
-    model = adapt(collection.documents, packaged.table, AdaptOptions())
-    found = model.table.info["adapted"]
+def searches(collection: Collection, model: Model, alpha: float, documents: np.ndarray | None = None) -> Served:
+    """Searches as they are served with the vectors of a model and this weight."""
+    system = Encoder(model.encode, "cosine", model.table, alpha, max(alpha, model.max_alpha))
+    if documents is not None:
+        system = Taught(lambda _: documents, system)
+    return served_by(ServedSearch, system, collection.documents)
+
+
+def figure(collection: Collection, model: Model, alpha: float, documents: np.ndarray | None = None) -> float:
+    """nDCG@10 x 100 as served."""
+    served = searches(collection, model, alpha, documents)
+    return ndcg(collection, [served(query).positions.tolist() for query in collection.queries])
+
+
+def rows(name: str) -> Iterator[Row]:
+    """The rows of a collection."""
+    whole, packaged = read_collection(Path(os.environ["RESIFT_DATA"]) / name), load_model()
+    collection = whole
+    if len(whole.queries) > QUERIES:
+        drawn = np.random.default_rng(0).permutation(len(whole.queries))[:QUERIES]
+        collection = with_queries(whole, drawn.tolist())
+    found = weigh(packaged, collection.documents)
     text, general = figure(collection, packaged, 0.0), figure(collection, packaged, packaged.alpha)
-    adapted = figure(collection, model, model.alpha or ALPHA)
-    verdict = f"{'adapted' if found['better'] else 'packaged'}, alpha {found['alpha']:.2f}, p {found['p']:.4f}"
-    return [*(f"{one:.1f}" for one in (text, general, adapted, adapted if found["better"] else general)), verdict]
+    alpha, why = (packaged.alpha, "too few documents") if found is None else (found.alpha or 0.0, found.why["alpha"])
+    default = figure(collection, packaged, alpha)
+    yield "packaged", text, default, general, f"{alpha:.2f}: {why}"
+    model = adapt(collection.documents, packaged.table, AdaptOptions())
+    told = model.table.info["adapted"]
+    own = figure(collection, model, model.alpha or ALPHA)
+    yield "adapted", text, own if told["better"] else default, own, f"{told['alpha']:.2f}: {told['why']}"
+    if "RESIFT_ST" in os.environ and (Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz").is_file():
+        yield queries(name, collection, text)
+    yield from reranker(whole, packaged, alpha)
+
+
+def queries(name: str, collection: Collection, text: float) -> Row:
+    """The row of static queries."""
+    held = np.load(Path(os.environ["RESIFT_DATA"]) / "minilm" / f"{name}.npz")
+    places = {id: place for place, id in enumerate(held["document_ids"].tolist())}
+    documents = held["documents"].astype(np.float32)[[places[id] for id in collection.document_ids]]
+    teacher = Teacher("minilm", folder_teacher(os.environ["RESIFT_ST"]), Path(".resift/gates"))
+    model: StaticQueries = train_queries(collection.documents, teacher, load_model().table, QueryOptions(), documents)
+    told, alpha = model.table.info["taught"], model.alpha
+    weigh_by_spread(model, told["spread"])
+    own = figure(collection, model, model.alpha, documents)
+    return "queries", text, figure(collection, model, alpha, documents), own, f"{alpha:.2f}: {told['why']}"
+
+
+def reranker(collection: Collection, packaged: Model, alpha: float) -> Iterator[Row]:
+    """The row of a reranker, if there are judged queries enough for one."""
+    try:
+        outer = block_split(collection, (40, 30, 30))
+        known = with_queries(collection, [*outer.train.tolist(), *outer.validation.tolist()])
+        split = block_split(known, (60, 15, 25))
+    except BadInput:
+        return
+    unseen = with_queries(collection, outer.test[:QUERIES].tolist())
+    served, text = searches(collection, packaged, alpha), figure(unseen, packaged, 0.0)
+    table = mix_vectors([packaged.table], idf=DocumentFrequencies.from_texts(collection.documents), spelling=SPELLING)
+    model, report = learn(known, table, split, LateInteractionOptions(), served)
+    prepared, plain, reranked = model.prepare(collection.documents), [], []
+    for query in unseen.queries:
+        hits = served(query)
+        plain.append(hits.positions.tolist())
+        support = model.support(query, prepared.take(hits.read))
+        reranked.append(hits.reranked(factors_of(support, model.alpha)).tolist())
+    own, p = ndcg(unseen, reranked), report["p"]["vectors"]["ndcg@10"]
+    told = f"{'passed' if report['better'] else 'refused'}, p {p:.4f} by {report['judges']} queries"
+    yield "reranker", text, own if report["better"] else ndcg(unseen, plain), own, told
 
 
 if __name__ == "__main__":
-    print(f"{'':18}", *(f"{head:>9}" for head in HEADS))
+    print(f"{'':27}  text  default  [without the gate]  the gate")
     for name in sys.argv[1:] or COLLECTIONS:
-        print(f"{name:18}", *(f"{cell:>9}" for cell in row(name)), flush=True)
+        for kind, text, default, own, why in rows(name):
+            mark = "*" if round(default, 1) < round(text, 1) else " "
+            print(f"{name:17} {kind:9} {text:5.1f} {default:7.1f}{mark} [{own:5.1f}]  {why}", flush=True)

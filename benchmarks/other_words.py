@@ -1,6 +1,7 @@
 """Queries in other words than the texts', and how many relevant documents a search still finds by them.
 
-    RESIFT_DATA=… python benchmarks/other_words.py          # recall@100 of BM25, and of the packaged vectors alone
+    RESIFT_DATA=… python benchmarks/other_words.py          # recall@100 of BM25, the packaged vectors, and searches
+    OPENSEARCH_URL=… RESIFT_DATA=… python benchmarks/other_words.py cost     # and what these take on a node
     RESIFT_DATA=… python benchmarks/other_words.py make     # write benchmarks/data/other_words.json anew
 
 The queries are titles of Cranfield and CISI, whose document is to be found, and queries of chorus with people's
@@ -15,18 +16,26 @@ import json
 import os
 import random
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from compact_vectors import _index
+from speed_cluster import FIELDS, Client, hits_body
+from speed_timing import seconds
 
+import resift
+from resift import load_model
 from resift.lab.evaluation.data import read_collection
 from resift.lab.evaluation.pairwise import similarity_blocks
 from resift.lab.evaluation.registry import build_system
-from resift.plugin.sqlite.porter import stem
-from resift.stop_words import FUNCTION_WORDS
-from resift.text import tokenize
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.porter import stem
+from resift.reranker import Config, create_app
+from resift.rewriting.text import WIDENED
+from resift.text import FUNCTION_WORDS, tokenize
 
 FILE = Path(__file__).parent / "data" / "other_words.json"
 TABLES = ("glove.6B.50d", "en_core_web_md.300d")
@@ -108,14 +117,7 @@ def make(data: Path) -> dict[str, list[list[str]]]:
 
 def recall(name: str, system_name: str, data: Path) -> float:
     """Recall@100 x 100, on average, of a system (``resift eval --encoder``) for queries in other words."""
-    collection, system = read_collection(data / name), build_system(system_name)
-    rows = {id: row for row, id in enumerate(collection.document_ids)}
-    judged = {
-        id: {row for row, grade in grades.items() if grade > 0}
-        for id, grades in zip(collection.query_ids, collection.grades, strict=True)
-    }
-    asked = [(other, judged.get(id) if name == "chorus" else {rows[id]}) for id, _, other in queries_of(name)]
-    wanted = [(other, relevant) for other, relevant in asked if relevant]
+    (collection, wanted), system = asked_of(name, data), build_system(system_name)
     database, queries = system.fit(collection.documents), system.queries([other for other, _ in wanted])
     found = []
     for part, block in similarity_blocks(queries, database, system.similarity):
@@ -123,6 +125,70 @@ def recall(name: str, system_name: str, data: Path) -> float:
             first = np.argsort(-scores, kind="stable")[:100]
             found.append(len(relevant & set(first[scores[first] > 0].tolist())) / len(relevant))
     return 100 * float(np.mean(found))
+
+
+def asked_of(name: str, data: Path) -> tuple[Any, list[tuple[str, set[int]]]]:
+    """A collection, and its queries in other words with the positions of the documents that are relevant."""
+    collection = read_collection(data / name)
+    rows = {id: row for row, id in enumerate(collection.document_ids)}
+    judged = {
+        id: {row for row, grade in grades.items() if grade > 0}
+        for id, grades in zip(collection.query_ids, collection.grades, strict=True)
+    }
+    asked = [(other, judged.get(id) if name == "chorus" else {rows[id]}) for id, _, other in queries_of(name)]
+    return collection, [(other, relevant) for other, relevant in asked if relevant]
+
+
+def served(name: str, data: Path) -> dict[str, float]:
+    """The same of searches of the embedded engine as they are served: without any vector, with those that have no
+    graph, as ``resift attach --vectors`` writes them, and with nearest documents."""
+    collection, wanted = asked_of(name, data)
+    with tempfile.TemporaryDirectory() as folder, resift.open(str(Path(folder) / "engine.db")) as opened:
+        index = opened.index(name, fields=["text"])
+        index.add({"id": str(row), "text": text} for row, text in enumerate(collection.documents))
+        opened.service.words.patience = 600.0
+        kinds: dict[str, dict[str, Any]] = {"words": {"alpha": 0.0, "knn": 0}, "vectors": {"knn": 0}, "graph": {}}
+        found: dict[str, float] = {}
+        for kind, options in kinds.items():
+            hits = [{int(hit.id) for hit in index.search(other, 100, **options)} for other, _ in wanted]
+            shares = [len(ids & relevant) / len(relevant) for ids, (_, relevant) in zip(hits, wanted, strict=True)]
+            found[kind] = 100 * float(np.mean(shares))
+        return found
+
+
+def cost(data: Path, url: str, rounds: int = 10) -> dict[str, float]:
+    """Of chorus in OpenSearch, with vectors of ours: the median of searches in other words, as they are rewritten, to
+    that of plain searches in the queries' own, of a hundred titles."""
+    rows = list(read(data / "chorus" / "corpus.jsonl.gz"))
+    engine, client, name = OpenSearchEngine(url, timeout=300), Client(url), "other-words"
+    try:
+        _index(engine, name, [(row["title"], row["text"]) for row in rows])
+        resift.attach(url, name, vectors=True, adapt=False, fields=FIELDS).run()
+        with tempfile.TemporaryDirectory() as folder:
+            app = create_app(Config(store=str(Path(folder) / "sessions.db")), engine=engine, model=load_model())
+            app.extensions["resift"].words.patience = 600.0
+            post = app.test_client().post
+            plain = [hits_body(text) for _, text, _ in queries_of("chorus")]
+            other = [hits_body(text) for _, _, text in queries_of("chorus")]
+            asked = [{**body, "ext": {"ml_inference": {"widen": True}}} for body in other]
+            found = [post("/v1/rewrite", json={"index": name, "body": body}).get_json()["body"] for body in asked]
+        bodies = [{key: value for key, value in body.items() if key != "ext"} for body in found]
+        kinds, taken = {"plain": plain, "other words": bodies}, dict[str, list[float]]()
+        for turn in range(rounds + 3):
+            for kind, sent in kinds.items():
+                for body in sent:
+                    spent = seconds(lambda body=body: client.post(f"/{name}/_search?search_pipeline=_none", body))
+                    if turn >= 3:
+                        taken.setdefault(kind, []).append(spent)
+        medians = {kind: float(np.median(spent)) for kind, spent in taken.items()}
+        return {
+            "widened": sum(WIDENED in str(body) for body in bodies) / len(bodies),
+            "plain ms": round(1000 * medians["plain"], 2),
+            "ratio": round(medians["other words"] / medians["plain"], 3),
+        }
+    finally:
+        engine.drop_if_exists(name)
+        engine.close()
 
 
 def queries_of(name: str) -> list[list[str]]:
@@ -137,4 +203,7 @@ if __name__ == "__main__":
         FILE.write_text(json.dumps(make(folder), indent=0, ensure_ascii=False) + "\n", "utf-8")
     for collection_name in COLLECTIONS:
         figures = (f"{system} {recall(collection_name, system, folder):.1f}" for system in ("bm25", "mean"))
-        print(f"{collection_name:10} recall@100:", ", ".join(figures))
+        served_figures = (f"{kind} {figure:.1f}" for kind, figure in served(collection_name, folder).items())
+        print(f"{collection_name:10} recall@100:", ", ".join([*figures, *served_figures]), flush=True)
+    if sys.argv[1:] == ["cost"]:
+        print(json.dumps(cost(folder, os.environ["OPENSEARCH_URL"])))

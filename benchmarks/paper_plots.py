@@ -1,4 +1,4 @@
-"""Plots of docs/results.md: precision–recall and precision–scope curves, and the effect of K and σ."""
+"""Plots of docs/results/: precision–recall and precision–scope curves, and the effect of K and σ."""
 
 from __future__ import annotations
 
@@ -83,6 +83,27 @@ def sweeps(title: str, found: Reports, folder: Path) -> Plot:
     best = {name: max(points, key=lambda point: point[1]) for name, points in series.items()}
     words = "mAP over the size of the vectors, without labels and with them, and over σ. Best: "
     words += ", ".join(f"{name} {value:.1f} at {size:g}" for name, (size, value) in best.items()) + "."
+    return save(figure, folder / f"{_file_name(title)}.png"), words
+
+
+def dots(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], folder: Path) -> Plot:
+    """A table's cells as dots, a panel a column: ours filled, the paper's hollow; of several figures the first."""
+    figure, axes = panels(len(head), width=3.6, height=1.2 + 0.28 * len(rows))
+    best = []
+    for column, (name, one) in enumerate(zip(head, axes, strict=True), 1):
+        ours = [float(found[0]) if (found := re.match(r"[\d.]+", row[column])) else np.nan for row in rows]
+        paper = [float(found[1]) if (found := re.search(r"\(([\d.]+)\)", row[column])) else np.nan for row in rows]
+        places = np.arange(len(rows))
+        one.scatter(ours, places, label="here", **mark(0))
+        if not np.isnan(paper).all():
+            one.scatter(paper, places, label="paper", facecolors="none", edgecolors=mark(1)["color"])
+        one.set(title=name, yticks=places, yticklabels=[row[0] for row in rows] if column == 1 else [])
+        one.invert_yaxis()
+        one.grid(alpha=0.3)
+        best.append(f"{name} {np.nanmax(ours):.1f} ({rows[int(np.nanargmax(ours))][0]})")
+    if axes[0].collections[1:]:
+        axes[0].legend(fontsize="small")
+    words = f"The table's figures as dots, the paper's hollow. Highest: {', '.join(best)}."
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 

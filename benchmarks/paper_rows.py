@@ -1,4 +1,4 @@
-"""Rows and tables of docs/results.md: which commands give a line, and what of their report is shown."""
+"""Rows and tables of docs/results/: which commands give a line, and what of their report is shown."""
 
 from __future__ import annotations
 

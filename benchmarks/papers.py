@@ -1,6 +1,6 @@
 """Reruns the papers' tables: ``RESIFT_DATA=DIR python benchmarks/papers.py [--only TEXT]``.
 
-Every row is one or two commands (training, evaluation) that can be typed as they stand in docs/results.md. Results are
+Every row of docs/results/ is one or two commands (training, evaluation), which ``--commands`` prints. Results are
 kept in .resift/papers/results, one JSON file a command and seed, so that an interrupted run goes on where it was;
 delete the folder to start afresh. ``--only TEXT`` runs the rows whose table or name holds TEXT; the rest are taken
 from earlier runs. If a row's command fails, its error is printed and the row is left empty. Needs the extras ``train``,
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from paper_report import percent, plots, sections
+from paper_report import cells, pages, percent, plots
 from paper_rows import WORK, Report, Row, Table
 from paper_tables import HELD_OUT, tables
 
@@ -98,7 +98,7 @@ def reports_of(table: Table, only: str, report_only: bool) -> dict[str, list[Rep
     print(table.title, flush=True)
     found: dict[str, list[Report]] = {}
     for row in table.rows:
-        may_run = not report_only and only.lower() in f"{table.title} {row.name}".lower()
+        may_run = not report_only and only.lower() in f"{table.title}: {row.name}".lower()
         reports = [report for seed in row.seeds if (report := report_of(row, seed, may_run))]
         found[row.name] = reports
         if reports:
@@ -109,12 +109,33 @@ def reports_of(table: Table, only: str, report_only: bool) -> dict[str, list[Rep
     return found
 
 
+def print_commands(only: str) -> None:
+    """Print the commands of rows whose table or name holds ``only``, as they can be typed."""
+    for table in tables():
+        for row in table.rows:
+            if only.lower() in f"{table.title}: {row.name}".lower():
+                print(f"# {table.title}: {row.name}")
+                for command in filter(None, row.commands(row.seeds[0])):
+                    print(f"resift {command}")
+
+
+def write(texts: dict[str, str]) -> None:
+    """Put the tables of each page below what benchmarks/papers.md says of it."""
+    introductions = (ROOT / "benchmarks" / "papers.md").read_text("utf-8").split("<!-- page: ")[1:]
+    for name, _, words in (one.partition(" -->\n") for one in introductions):
+        (ROOT / "docs" / "results" / f"{name}.md").write_text(f"{words.strip()}\n\n{texts[name]}\n", "utf-8")
+
+
 def main() -> None:
-    """Run what is missing, and write docs/results.md with its plots."""
+    """Run what is missing, and write docs/results/ with its plots."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="rows whose table or name holds this text")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what earlier runs found")
+    parser.add_argument("--commands", action="store_true", help="run nothing, only print the rows' commands")
     options = parser.parse_args()
+    if options.commands:
+        print_commands(options.only)
+        return
     if "RESIFT_DATA" not in os.environ:
         sys.exit("RESIFT_DATA names the folder with the evaluation data")
     os.chdir(ROOT)
@@ -122,9 +143,9 @@ def main() -> None:
     parts = []
     for table in tables():
         reports = reports_of(table, options.only, options.report)
-        parts.append((table, reports, plots(table, reports, ROOT / "docs" / "plots")))
-    text = (ROOT / "benchmarks" / "papers.md").read_text("utf-8")
-    (ROOT / "docs" / "results.md").write_text("\n\n".join([text.strip(), *sections(parts)]) + "\n", "utf-8")
+        rows = [cells(row, table.columns, reports[row.name]) for row in table.rows]
+        parts.append((table, rows, plots(table, reports, ROOT / "docs" / "plots")))
+    write(pages(parts, ROOT / "docs" / "plots"))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from resift.lab.evaluation.protocol import run_hybrid
 from resift.lab.evaluation.registry import build_system
 from resift.plugin.opensearch.documents import stored_json
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.clauses import similarity_clause
 
 INDEX, FIELD = "scale-kinds", "resift_vector"
 _GRAPH = {"method": {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct"}}

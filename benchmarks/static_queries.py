@@ -10,7 +10,7 @@ three seeds (``--seeds N``), of a search with BM25 as it is served, and of the v
 - the teacher's own queries, weighed as static ones.
 
 ``--prefix TEXT`` stands before queries, ``--document-prefix TEXT`` before documents. ``--feedback`` prints instead, for
-static queries learned from an index, the documents that nobody marked after ten marks and one (docs/feedback.md).
+static queries learned from an index, documents that nobody marked after ten marks and one (docs/results/feedback.md).
 
 The teacher runs in bfloat16; what it encoded is kept in .resift/static-queries. The recipe was chosen on Cranfield and
 CISI, with all-MiniLM-L6-v2 and bge-small-en-v1.5.

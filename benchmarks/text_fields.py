@@ -34,7 +34,7 @@ from resift.lab.evaluation.served import RANKED, scores_of
 from resift.plugin.sqlite.analysis import terms_of
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.rewriting import clauses
-from resift.stop_words import FUNCTION_WORDS
+from resift.text import FUNCTION_WORDS
 
 COLLECTIONS = ("cranfield", "cisi", "mtrag-govt")
 QUESTIONS, FIRST_QUESTIONS = "squad-train-part", 2000  # of its training block; its documents have no titles

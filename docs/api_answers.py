@@ -137,7 +137,13 @@ class SearchReport(Struct):
     alpha: float | UnsetType = UNSET
     window: int | UnsetType = UNSET
     session: Annotated[str | UnsetType | None, said("the session, if it has taught anything")] = UNSET
+    interleaved: Annotated[
+        Literal[True] | UnsetType, said("the hits are those of a trial, and not in the order of their scores")
+    ] = UNSET
     did_you_mean: DidYouMean = UNSET
+    widened: Annotated[
+        list[str] | UnsetType, said("the query's own words find little: documents were looked for by these as well")
+    ] = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
         said("of each field the most frequent values, or its ranges, and how many of what was found have them"),
@@ -201,7 +207,7 @@ class ShownIndex(Struct):
 class Suggestions(Struct):
     """What a text that is being typed may become."""
 
-    suggestions: Annotated[list[str], said("texts, words first", max_length=8)]
+    suggestions: Annotated[list[str], said("most frequent first", max_length=4)]
 
 
 class RewriteReport(Struct):

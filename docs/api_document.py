@@ -22,7 +22,6 @@ from resift.reranker.access.keys import SCOPES
 from resift.reranker.access.requests import OPEN, scope_of
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
 from resift.reranker.config import Config
-from resift.reranker.limits import MAX_CONTAINERS, MAX_DEPTH, MAX_QUERY_VALUES, MAX_VALUES
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -31,6 +30,8 @@ from resift.reranker.request_bodies import (
     ScoreRequest,
     SessionRequest,
 )
+from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES
+from resift.rewriting.request import MAX_DEPTH, MAX_QUERY_VALUES
 from resift.schema import fields_of, schema_of, without_links
 from resift.version import __version__
 

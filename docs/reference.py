@@ -1,7 +1,8 @@
 """Writes the tables of docs/ that say what may be said, and openapi.json: ``python docs/reference.py``.
 
 Each table stands below a comment that names what it is of. All is made of the declarations that requests and settings
-are checked by, and a test holds the committed files to what this would write.
+are checked by, and a test holds the committed files to what this would write. The page of all commands' options is part
+of the site alone (``docs/site.py``): in a terminal ``--help`` says the same.
 """
 
 from __future__ import annotations
@@ -9,20 +10,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 from api_document import document
 
+from resift.cli.main import main as command_line
 from resift.contracts.search_options import SearchRequest
 from resift.plugin.opensearch.client import ClientSettings
 from resift.reranker import config, request_bodies
+from resift.rewriting.outcome import Outcome
 from resift.schema import Field, fields_of, schema_of
 
 DOCS = Path(__file__).resolve().parent
 OPENAPI = DOCS.parent / "resift" / "reranker" / "openapi.json"
-PAGES = ("http.md", "serving.md")
+PAGES = ("http.md", "settings.md", "codes.md")
 _DECLARED: dict[str, type[msgspec.Struct]] = {
     "SearchRequest": SearchRequest,
     "FeedbackRequest": request_bodies.FeedbackRequest,
@@ -40,6 +45,20 @@ def _line(cells: tuple[str, ...]) -> str:
 
 
 def _rows(name: str) -> Iterator[tuple[str, ...]]:
+    if name == "routes":
+        yield from (("route", "scope", ""), ("---", "---", "---"))
+        for path, methods in document()["paths"].items():
+            for method, route in methods.items():
+                if method == "parameters":
+                    continue
+                scopes = {scope for way in route["security"] for scope in way.get("key", ())}
+                yield f"`{method.upper()} {path}`", ", ".join(f"`{one}`" for one in scopes), route["summary"]
+        return
+    if name == "outcomes":
+        yield from (("outcome", "`reason`"), ("---", "---"))
+        for one in Outcome:
+            yield f"`{one.code}`", one.english.format("…") if one.english else ""
+        return
     settings = name == "settings"
     yield from (("variable" if settings else "field", "default", ""), ("---", "---", "---"))
     kinds = (config.Config, ClientSettings) if settings else (_DECLARED[name],)
@@ -69,6 +88,38 @@ def _range(schema: dict[str, Any]) -> str:
         if part.get("maximum", 10**9) < 10**9:
             return f" ({part['minimum']:,} to {part['maximum']:,.15g})"
     return ""
+
+
+def options() -> str:
+    """A page of all commands with their options, in Markdown."""
+    sections = [
+        "# Commands and options",
+        "Written from the commands themselves; `resift COMMAND --help` says the same.",
+    ]
+    return "\n\n".join([*sections, *_commands(command_line, click.Context(command_line, info_name="resift"))]) + "\n"
+
+
+def _commands(command: click.Command, context: click.Context) -> Iterator[str]:
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            if (one := command.get_command(context, name)) is not None and not one.hidden:
+                yield from _commands(one, click.Context(one, parent=context, info_name=name))
+        return
+    arguments = [one.make_metavar(context) for one in command.params if isinstance(one, click.Argument)]
+    yield f"## {' '.join([context.command_path, *arguments])}"
+    yield command.get_short_help_str(1000)
+    records = [one.get_help_record(context) for one in command.params if isinstance(one, click.Option)]
+    cells = [
+        [escape(cell).replace("|", "&#124;").replace("  ", " ") for cell in record] for record in records if record
+    ]
+    if cells:
+        yield "\n".join(
+            [
+                "| option | |",
+                "|---|---|",
+                *(f"| <code>{name}</code> | {words} |" for name, words in filter(None, cells)),
+            ]
+        )
 
 
 def openapi() -> str:

@@ -1,12 +1,14 @@
-"""A hook of MkDocs: files outside of docs/ become part of the site, and links to them follow.
+"""A hook of MkDocs: files outside of docs/ and the page of all options become part of the site, and links follow.
 
 Links in the repository are relative to the file that they stand in; in the site they lead to where that file is there.
 """
 
 from __future__ import annotations
 
+import importlib
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,9 @@ _LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files from outside."""
+    """Add the files from outside, and the page of all commands with their options."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    files.append(File.generated(config, "options.md", content=importlib.import_module("reference").options()))
     if contents := files.get_file_from_path("README.md"):
         files.remove(contents)
     for path, name in OUTSIDE.items():

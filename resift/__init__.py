@@ -15,13 +15,14 @@ from resift.version import __version__
 
 if TYPE_CHECKING:
     from resift.cli.lab.proving import prove
+    from resift.cli.lab.tuning import tune
     from resift.client import rewrite, rewrite_async
     from resift.lab.encoders.builders import build_model
     from resift.library import Added, Explanation, Hit, Hits, Index, Library, SearchOptions, Session, open
     from resift.operations.attach import attach, detach
+    from resift.operations.doctor import doctor
     from resift.operations.indices import drop, verify
     from resift.operations.installing import guard, install, uninstall
-    from resift.operations.status import status
 
 __all__ = [
     "Added",
@@ -40,6 +41,7 @@ __all__ = [
     "attach",
     "build_model",
     "detach",
+    "doctor",
     "drop",
     "guard",
     "install",
@@ -49,11 +51,16 @@ __all__ = [
     "prove",
     "rewrite",
     "rewrite_async",
-    "status",
+    "tune",
     "uninstall",
     "verify",
 ]
-_HOMES = {"build_model": "lab.encoders.builders", "prove": "cli.lab.proving", "status": "operations.status"}
+_HOMES = {
+    "build_model": "lab.encoders.builders",
+    "prove": "cli.lab.proving",
+    "tune": "cli.lab.tuning",
+    "doctor": "operations.doctor",
+}
 _HOMES |= dict.fromkeys(("attach", "detach"), "operations.attach") | dict.fromkeys(
     ("drop", "verify"), "operations.indices"
 )

@@ -1,14 +1,23 @@
-"""Arrays and batches: the types and the helper that every room uses."""
+"""Arrays and batches: the types that every room uses, and how many items are worked at together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from resift.errors import BadInput
+
 Floats = NDArray[np.float32]
+BATCH = 4096  # texts that are encoded together
+_MAX_CHARACTERS = 4 * 2**20
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
 def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -21,3 +30,39 @@ def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
             batch = []
     if batch:
         yield batch
+
+
+def text_batches(
+    texts: Iterable[str], size: int = BATCH, most_characters: int = _MAX_CHARACTERS
+) -> Iterator[list[str]]:
+    """Lists of at most ``size`` texts, in order, each full once it has ``most_characters`` or more.
+
+    Raises BadInput if ``texts`` is one string, or an item is not a string.
+    """
+    if isinstance(texts, str):
+        raise BadInput("one string was given", value=texts, expected="a list of texts")
+    batch: list[str] = []
+    characters = 0
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadInput(f"text {position} is a {type(text).__name__}", value=text, expected="a string")
+        batch.append(text)
+        characters += len(text)
+        if len(batch) == size or characters > most_characters:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def map_in_threads(function: Callable[[Batch], Result], batches: Iterator[Batch], threads: int) -> Iterator[Result]:
+    """``function`` of each batch, in order, ``threads`` at the same time; 2 · ``threads`` batches at most are held."""
+    if threads == 1:
+        yield from map(function, batches)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        running = deque(pool.submit(function, batch) for batch in islice(batches, 2 * threads))
+        while running:
+            result = running.popleft().result()
+            running.extend(pool.submit(function, batch) for batch in islice(batches, 1))
+            yield result

@@ -7,7 +7,7 @@ Every object may be used from several threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -303,6 +303,25 @@ class Session:
             if home is None:
                 raise
             return Explanation(self._service.feedback(self.id, home, query, marks))
+
+    def judge(
+        self, hits: Iterable[Hit], score: Callable[[str, list[str]], Sequence[float]], budget: int = 10
+    ) -> Explanation:
+        """Mark the first ``hits`` of the last search by what a model makes of them, at most ``budget`` of them.
+
+        ``score`` gets the query and the texts of those that nobody has marked for it yet, and gives each a number from
+        -1, irrelevant, to 1, relevant. Raises BadInput where it gives something else, and what :meth:`mark` raises.
+        """
+        known = {one["document"] for one in self.explain()["judgements"] if one["query"] == self._query}
+        asked = [hit for hit in hits if hit.id not in known][: max(0, budget - len(known))]
+        if not asked:
+            return self.explain()
+        scores = list(score(self._query, [document_text(hit.source, self.index.fields) for hit in asked]))
+        if len(scores) != len(asked):
+            raise BadInput(
+                f"{len(scores)} scores of {len(asked)} texts", value=scores, expected=f"{len(asked)} numbers"
+            )
+        return self.mark(scores={hit.id: float(one) for hit, one in zip(asked, scores, strict=True)})
 
     def undo(self) -> Explanation:
         """Take the last step back. Raises SessionNotFound if there is no session, BadInput if it has no step left."""

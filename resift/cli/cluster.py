@@ -10,11 +10,12 @@ import click
 from click.core import ParameterSource
 
 from resift.cli.failures import INTERRUPTED
-from resift.cli.options import checked_address, combined, field_names, json_option
+from resift.cli.options import checked_address, field_names, json_option
 from resift.cli.output import carry_out, print_report, require_consent
 from resift.cli.paths import NewFolder
 from resift.ingest.stopping import Stop
 from resift.operations.installing import NAME, RERANKER
+from resift.plugin.cluster.managed import PROVIDERS
 from resift.vectors.packaged import DEFAULT
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def _checked_key(context: click.Context, parameter: click.Parameter, value: str 
     """Option callback: an API key, if one is given. Raises BadInput, which does not quote it."""
     from resift.reranker.access.keys import check_key
 
-    return check_key(value, "--key or RESIFT_API_KEY") if value else None
+    is_arn = (value or "").startswith("arn:") and context.params.get("managed")
+    return check_key(value, "--key or RESIFT_API_KEY") if value and not is_arn else value
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
@@ -43,58 +45,65 @@ cluster_option = click.option(
 name_option = click.option(
     "--name", show_default=f"the only installed one, else {NAME}", help="Prefix of the name of everything installed."
 )
-installation_options = combined(
-    cluster_option,
-    click.option(
-        "--model",
-        envvar="RESIFT_MODEL",
-        show_envvar=True,
-        metavar="DIR",
-        show_default=f"the installed one, else {DEFAULT}",
-        help="The folder of a saved model, or resift-en, the packaged one.",
-    ),
-    click.option(
-        "--fields",
-        metavar="NAMES",
-        show_default="the installed ones, else title,text",
-        callback=field_names,
-        help="The documents' text fields, separated by commas.",
-    ),
-    click.option(
-        "--reranker",
-        show_default=f"the installed one, else {RERANKER}",
-        metavar="URL",
-        help="URL at which OpenSearch reaches the reranker (resift serve).",
-    ),
-    name_option,
-    click.option(
-        "--key",
-        envvar="RESIFT_API_KEY",
-        show_envvar=True,
-        metavar="KEY",
-        help="API key of the reranker; the cluster stores it encrypted.",
-        callback=_checked_key,
-    ),
+installed_model_option = click.option(
+    "--model",
+    envvar="RESIFT_MODEL",
+    show_envvar=True,
+    metavar="DIR",
+    show_default=f"the installed one, else {DEFAULT}",
+    help="The folder of a saved model, or resift-en, the packaged one.",
+)
+key_option = click.option(
+    "--key",
+    envvar="RESIFT_API_KEY",
+    show_envvar=True,
+    metavar="KEY",
+    help="API key of the reranker; the cluster stores it encrypted.",
+    callback=_checked_key,
 )
 
 
 @click.command(epilog="Example: resift install --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
-@yes_option
+@click.option("--settings", "--yes", is_flag=True, help="Change settings of the cluster without asking.")
 @json_option
-@installation_options
-def install(url: str, dry_run: bool, yes: bool, as_json: bool, **options: Any) -> None:
+@click.option(
+    "--managed",
+    type=click.Choice(PROVIDERS),
+    is_eager=True,
+    help="Who manages the cluster: its settings are left alone. On aws, --key is the ARN of a secret.",
+)
+@click.option("--role", metavar="ARN", help="With --managed aws: the role by which the domain reads that secret.")
+@cluster_option
+@installed_model_option
+@click.option(
+    "--fields",
+    metavar="NAMES",
+    show_default="the installed ones, else title,text",
+    callback=field_names,
+    help="The documents' text fields, separated by commas.",
+)
+@click.option(
+    "--reranker",
+    show_default=f"the installed one, else {RERANKER}",
+    metavar="URL",
+    help="URL at which OpenSearch reaches the reranker (resift serve).",
+)
+@name_option
+@key_option
+def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: Any) -> None:
     """Install templates, scripts, remote models and pipelines in a cluster.
 
-    Where settings of the cluster have to change, it first shows what it will do, and asks. The cluster remembers the
-    model, the fields, the reranker's address and the name: what is not given again stays.
+    Where settings of the whole cluster have to change, it first shows each with its value now and then and the reason,
+    and asks. The cluster remembers the model, the fields, the reranker's address, the name and who manages it: what is
+    not given again stays.
     """
     from resift.operations.installing import install as plan_install
 
     plan = plan_install(url, **options)
     if plan.changes_settings and not dry_run:
         click.echo(str(plan), err=True)
-        require_consent(yes, plan.question)
+        require_consent(settings, plan.question, "--settings")
     _carry_out(plan, dry_run, as_json)
     for plugin in plan.installer.missing_plugins:
         click.echo(f"plugin {plugin} is missing: pipelines were left out", err=True)

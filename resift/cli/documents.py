@@ -18,11 +18,13 @@ from resift.cli.paths import NewFile, NewFolder
 from resift.cli.text_fields import Records, choose_fields, with_text
 from resift.contracts.documents import ANALYZERS, check_name
 from resift.contracts.engine import Engine
+from resift.encoders.model import Model
 from resift.encoders.registry import load_model
 from resift.errors import BadInput, IndexNotFound, ResiftError
 from resift.ingest.indexing import DeadLetters, Indexer, Report
 from resift.ingest.readers import Columns, Files, Record
 from resift.ingest.stopping import Stop
+from resift.lab.training.weighing import weigh_index
 
 _REMEMBERED = 1_000_000  # ids that later ones are compared with
 
@@ -117,11 +119,19 @@ def index(
         indexer = Indexer(target, encoder, index, refused, stop=stop)
         with stop.at_signals(), _account(indexer), progress_bar("indexing") as progress:
             report = indexer.run(counted, chosen, analyzer, lambda _: progress(source.position, source.total))
-        if own is None:
-            _add_pipelines(target, index)
+        weighed = _finished(target, index, encoder) if own is None else []
     _print_indexed(report, index, chosen, refused, as_json)
+    for line in weighed:
+        click.echo(line, err=True)
     counted.tell_ids()
     _end(report, stop)
+
+
+def _finished(engine: Engine, index: str, model: Model) -> list[str]:
+    """Give a new index its pipelines and its vectors their weight, and return what is to be said of this."""
+    _add_pipelines(engine, index)
+    weighed = weigh_index(engine, engine.info(index), model)
+    return weighed.lines() if weighed else []
 
 
 def _add_pipelines(engine: Engine, index: str) -> None:

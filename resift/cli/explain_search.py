@@ -20,9 +20,9 @@ from resift.cli.options import (
 from resift.cli.output import print_report
 from resift.contracts.search_options import PipelineOptions, SearchRequest
 from resift.errors import BadInput
-from resift.reranker.limits import check_clause
 from resift.reranker.search.bodies import Search, asked_by, search_body
-from resift.rewriting.request import Rewritten
+from resift.reranker.search.sampled_words import PATIENCE
+from resift.rewriting.request import Rewritten, check_clause
 from resift.schema import fields_of
 
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
@@ -60,7 +60,7 @@ def explain_search(
     if (query is None) == (file is None):
         raise BadInput("there is not one search", value=query, expected="either a QUERY or --body FILE")
     in_session = session is not None or file is not None  # a body may name one
-    with opened_library(engine, model, store, in_session) as opened:
+    with opened_library(engine, model, store, in_session, index) as opened:
         service = opened.service
         check_clause("search", {"query": asked}, service.config.max_text)
         info = service.info(index)
@@ -70,6 +70,7 @@ def explain_search(
         named = options.session
         if named is not None and not opened.index(index).session(named).explain()["judgements"]:
             click.echo(f"session {named} has no marks in {store} {ELSEWHERE}", err=True)
+        service.words.patience = PATIENCE
         rewritten = service.in_session(info, body, options)
     after, notes = rewritten.body, [*_notes(rewritten, body), *_unread(body)]
     lines = ("before", _shown(body), "after", _shown(after), *notes)
@@ -109,6 +110,8 @@ def _notes(query: Rewritten, before: dict[str, Any]) -> Iterator[str]:
     if changed and (words := list(knowledge.terms)):
         more = f" and {len(words) - _WORDS} more" if len(words) > _WORDS else ""
         yield f"Words of the session: {', '.join(words[:_WORDS])}{more}."
+    if query.widened:
+        yield f"The query's own words find little; other words of the index: {', '.join(query.widened[:_WORDS])}."
     if changed and query.is_scored:
         yield f"Vectors weigh {settings.alpha:.4g} in the first {settings.window} hits of each shard."
     elif changed and knowledge.own.vectors:

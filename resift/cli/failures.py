@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import click
 
+from resift.cli.lazy import LazyGroup
 from resift.errors import BadInput, ModelMismatch, NotFound, ResiftError, shorten
 
 FAILED, WRONG_ARGUMENTS, NOT_RIGHT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
@@ -32,7 +33,7 @@ class Failure(click.ClickException):
         click.echo(text, file=file or sys.stderr, color=_colours())
 
 
-class Resift(click.Group):
+class Resift(LazyGroup):
     """A group whose commands end with a message on stderr and an exit status of this module, however they fail."""
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,9 @@ from msgspec import Struct
 from resift import library
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
-from resift.errors import BadInput
+from resift.encoders.model import Model
+from resift.encoders.registry import load_model
+from resift.errors import BadInput, ResiftError
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
 from resift.plugin.connect import (
@@ -24,6 +27,7 @@ from resift.plugin.connect import (
 )
 from resift.reranker.config import Config
 from resift.schema import fields_of, plain, schema_of
+from resift.vectors.packaged import DEFAULT
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -143,16 +147,35 @@ format_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of text.")
 
 
-def opened_library(engine: str, model: str, store: str, in_session: bool = True) -> library.Library:
-    """The library at an engine, by the service's settings. Without a session no file is made for sessions."""
+def opened_library(
+    engine: str, model: str, store: str, in_session: bool = True, index: str | None = None
+) -> library.Library:
+    """The library at an engine, by the service's settings. Without a session no file is made for sessions.
+
+    Where no model is named, and an ``index`` has vectors of another one than the packaged, it is that of this folder by
+    the name that ``resift attach`` gave it, or that the index has on record.
+    """
     settings = service_settings()
     return library.open(
         engine,
-        model,
+        model if index is None or model != DEFAULT else _attached_model(engine, index),
         sessions=store if in_session else ":memory:",
         session_index=settings.session_index,
         static_queries=settings.static_queries,
     )
+
+
+def _attached_model(engine: str, index: str) -> Model:
+    packaged = load_model()
+    try:
+        with opened(engine) as found:
+            info = found.info(index)
+        if info.model is None or info.find(packaged) is not None:
+            return packaged
+        folders = [Path(name) for name in (f"{index}-model", info.model_name) if name and Path(name).is_dir()]
+        return next((model for model in map(load_model, folders) if info.find(model) is not None), packaged)
+    except ResiftError:  # the search says what is wrong
+        return packaged
 
 
 @contextmanager

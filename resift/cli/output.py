@@ -81,14 +81,14 @@ def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool) -> NoReturn:
     sys.exit(0 if result.in_order else NOT_RIGHT)
 
 
-def require_consent(yes: bool, question: str) -> None:
+def require_consent(yes: bool, question: str, option: str = "--yes") -> None:
     """Raise BadInput unless the user says yes; somebody who is not there to be asked does not."""
     try:
         if yes or click.confirm(question, err=True):
             return
     except click.Abort:
         click.echo(err=True)
-    raise BadInput("not confirmed: nothing was changed", value="no", expected="y, or --yes")
+    raise BadInput("not confirmed: nothing was changed", value="no", expected=f"y, or {option}")
 
 
 def print_report(report: dict[str, Any], as_json: bool, *lines: str) -> None:

@@ -29,7 +29,7 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
 
 
 @click.command("role", epilog="Example: resift role serve --indices 'news,products-*'")
-@click.argument("name", type=click.Choice(ROLES))
+@click.argument("name", type=click.Choice([*ROLES, "aws"]))
 @click.option(
     "--indices",
     default="*",
@@ -38,9 +38,10 @@ def role(name: str, indices: list[str], sessions: str, ubi: list[str]) -> dict[s
     help="The indices that are searched or attached, separated by commas.",
 )
 def role_command(name: str, indices: str) -> None:
-    """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else.
+    """Print a role for OpenSearch's security plugin that allows what Resift needs, and nothing else; aws: the policies
+    for a domain of Amazon's (resift install --managed aws).
 
-    install: resift install, status, guard and uninstall. attach: resift attach and detach, without a right to write to
+    install: resift install, doctor, guard and uninstall. attach: resift attach and detach, without a right to write to
     indices. vectors: resift index, attach --vectors, verify and detach. serve: resift serve. It is the body of PUT
     _plugins/_security/api/roles/NAME. The indices of sessions and of UBI are those that RESIFT_SESSION_INDEX,
     RESIFT_UBI_EVENTS and RESIFT_UBI_QUERIES name, as for the service.
@@ -52,4 +53,4 @@ def role_command(name: str, indices: str) -> None:
         wrong = [value for value in values if not _PATTERN.fullmatch(value)]
         if wrong:
             raise BadInput(f"{named} has {wrong[0]!r}", value=wrong[0], expected="names or patterns of indices")
-    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2))
+    click.echo(json.dumps(role(name, patterns, settings.session_index, ubi), indent=2, ensure_ascii=False))

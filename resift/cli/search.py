@@ -23,9 +23,9 @@ from resift.contracts.query_dsl import document_text
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.ingest.fields import guess_fields
+from resift.reranker.search.sampled_words import PATIENCE
 
-_SUGGESTION_SECONDS = 3.0
-_ID, _TITLE, _NARROWEST, _WIDEST = 24, 40, 60, 160
+_ID, _TITLE, _NARROWEST, _WIDEST, _OTHERS = 24, 40, 60, 160, 8
 
 
 @click.command(epilog="Example: resift search news 'bush fire' --session anna")
@@ -53,11 +53,11 @@ def search(
 
     --json prints what POST /v1/search answers.
     """
-    with opened_library(engine, model, store, session is not None) as opened:
+    with opened_library(engine, model, store, session is not None, index) as opened:
         opened.service.info(index)  # what it raises does not tell a shell how to make an index in Python
         found = opened.index(index)
         # There is no second search that could show what is read in the background of this one.
-        opened.service.did_you_mean.patience = _SUGGESTION_SECONDS
+        opened.service.words.patience = PATIENCE
         if session is None:
             hits = found.search(query, size, knn=knn)
         else:
@@ -70,6 +70,8 @@ def search(
         return
     if hits.did_you_mean:
         click.echo(f"did you mean: {hits.did_you_mean}")
+    if others := hits.response["resift"].get("widened"):
+        click.echo(f"also looked for: {', '.join(others[:_OTHERS])}")
     _print_hits(hits, found.fields or _guessed(hits))
 
 

@@ -38,7 +38,7 @@ from resift.errors import BadInput
 @engine_option
 @search_models
 def serve(host: str, port: int, workers: int, engine: str, model: str, static_queries: str) -> None:
-    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/serving.md)."""
+    """Serve the reranker over HTTP. Other settings are RESIFT_* variables (docs/settings.md)."""
     with shared_metrics():
         settings = {"RESIFT_ENGINE": engine, "RESIFT_MODEL": model, "RESIFT_STATIC_QUERIES": static_queries}
         run(settings, host, port, workers)
@@ -91,8 +91,7 @@ def run(settings: Mapping[str, str], host: str, port: int, workers: int) -> None
 
 
 def _require_keys_beyond_this_machine(host: str) -> None:
-    from resift.reranker.access.hosts import is_loopback
-    from resift.reranker.access.keys import Keys
+    from resift.reranker.access.requests import Keys, is_loopback
     from resift.reranker.config import Config
 
     config = Config.from_environment()

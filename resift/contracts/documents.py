@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec import structs
 
 from resift.arrays import Floats
 from resift.contracts.query_dsl import VECTOR_FIELD, JoinedFields, NestedField, VectorFields, values_of
 from resift.errors import BadInput, ModelMismatch
+from resift.ranking.tuning import USUAL, Tuning
 from resift.vectors.similarity import lengths_of
 
 # Languages whose words both engines stem alike. Snowball has more, but for those OpenSearch and snowballstemmer have
@@ -64,7 +67,8 @@ class IndexInfo:
     the field of the vectors. ``graph`` says whether they have one: without, an engine refuses to look for the nearest
     among all documents. ``others`` says the same of other models' vectors, each in a field of its own. ``beside``:
     those of another model that are searched together with these, joined at ``lengths``. ``mapped``: the fields of
-    vectors in its mapping, ours and others', by the names that queries have for them.
+    vectors in its mapping, ours and others', by the names that queries have for them. ``tuning``: what was chosen for
+    its searches.
     """
 
     name: str
@@ -79,8 +83,9 @@ class IndexInfo:
     beside: IndexInfo | None = None
     lengths: tuple[float, ...] = ()
     mapped: Mapping[str, VectorField] = field(default_factory=dict)
+    tuning: Tuning = USUAL
 
-    @property
+    @cached_property
     def searched(self) -> VectorFields:
         """The field, or fields, of the vectors that are searched."""
         if self.beside is None:
@@ -114,7 +119,10 @@ class IndexInfo:
         """
         if self.model is None:
             return self
-        found = replace(self.of(model), mapped=self.mapped)
+        tuning = self.tuning
+        if queries is not None or tuning.model != model.hash:  # the weight was chosen for another model's vectors
+            tuning = structs.replace(tuning, alpha=None)
+        found = replace(self.of(model), mapped=self.mapped, tuning=tuning)
         if queries is None:
             return found
         beside = self.find(queries)
@@ -169,7 +177,9 @@ class IndexInfo:
                 value=other.name,
                 expected="one model's indices, attached alike",
             )
-        return replace(common[0], others=tuple(common[1:]), mapped=_agreed([info.mapped for info in infos]))
+        tuning = max((info.tuning for info in infos), key=lambda one: one != USUAL)
+        mapped = _agreed([info.mapped for info in infos])
+        return replace(common[0], others=tuple(common[1:]), mapped=mapped, tuning=tuning)
 
     def same(self, other: IndexInfo) -> IndexInfo | None:
         """What this index records of the same model's vectors in the same field as ``other``; None if it has none."""

@@ -21,6 +21,7 @@ from resift.contracts.query_dsl import (
     vector_field_names,
 )
 from resift.errors import AmbiguousDocument, EngineError, IndexNotFound
+from resift.ranking.tuning import Tuning
 
 Headers = Mapping[str, str] | None  # HTTP headers of the caller, such as credentials; None: the service's own rights
 # Whether a search may be sent to another node after one failed with it, as what Resift itself asks may. What a caller
@@ -65,6 +66,10 @@ class Engine(ABC):
     @abstractmethod
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         """Return the fields and the model of an index."""
+
+    @abstractmethod
+    def tune(self, index: str, tuning: Tuning | None) -> None:
+        """Have an index, or all that a name stands for, keep what was chosen for its searches; None: forget it."""
 
     @abstractmethod
     def resolve(self, index: str, headers: Headers = None) -> list[str]:

@@ -46,14 +46,16 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
     widen: Annotated[
         bool | None,
         said(
-            "whether the session's strongest words, and `knn`, may find documents that the query itself does not match",
+            "whether [other words](rewriting.md#other-words), the session's strongest ones, and `knn` may find what "
+            "the query itself does not match",
             "true for a text, else false",
         ),
     ] = None
     knn: Annotated[
         Nearest | None,
         said(
-            "how many nearest documents a widened search finds as well; in a session the nearest under its mask. "
+            "how many nearest documents a widened search finds as well, by default 100 where a query's own words find "
+            "little; in a session the nearest under its mask. "
             "Vectors without a graph are [not asked](rewriting.md#how-a-search-is-rewritten)",
             "0",
         ),

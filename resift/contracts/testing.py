@@ -30,6 +30,7 @@ from resift.contracts.query_dsl import VECTOR_FIELD, Body, document_text
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.encoders.model import Model
 from resift.errors import BadInput, EngineError, IndexNotFound, ResiftError
+from resift.ranking.tuning import Tuning
 
 TEXTS = [
     "Bush fires in the forest",
@@ -195,7 +196,11 @@ class EngineContract:
         info = engine.info(index)
         assert (info.fields, info.model, info.dim) == (("title", "text"), model.hash, model.dim)
         assert engine.resolve(index) == [index]
+        engine.tune(index, Tuning(0.25, model.hash, words=2, why={"alpha": "a test"}))
+        assert engine.info(index).searched_by(model).tuning == Tuning(0.25, model.hash, 2, why={"alpha": "a test"})
         engine.create(index, ["title", "text"], model)  # two indexers may begin at the same time
+        engine.tune(index, None)
+        assert engine.info(index).tuning == Tuning()
         for fields, analyzer in (
             (["title", "text"], "standard"),
             (["title"], "english"),

@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats
+from resift.arrays import BATCH, Floats, map_in_threads, text_batches
 from resift.encoders import pooling
-from resift.encoders.batching import BATCH, map_in_threads, text_batches
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, write_folder
@@ -308,7 +307,20 @@ def known_part(table: WordVectors, alpha: float, max_alpha: float, text: str) ->
     ``table``.
 
     Of a model that was learned from documents, whose ``max_alpha`` is larger than its ``alpha``, it is that of the
-    words without a digit. What such a model lacks, hardly any document has; but who asks for "U2278DE" or "18/45" means
-    these very ones, and to the vectors their neighbours are as good.
+    words without a digit, each as much as it is rare. What such a model lacks, hardly any document has; but who asks
+    for "U2278DE" or "18/45" means these very ones, and to the vectors their neighbours are as good. Of a text without
+    words, and of pieces, which spell any word, it is 1.
     """
-    return table.part_without_digits(text) if max_alpha > alpha else table.known_part(text)
+    if table.pieces is not None:
+        return 1.0
+    words = tokenize(text)
+    if max_alpha > alpha:
+        words = list(dict.fromkeys(words))
+        weights, trusted = list(map(table.idf, words)), [not any(map(str.isdigit, word)) for word in words]
+    else:
+        rows = [table.index[word] for word in words]
+        weights = [table.unknown_weight if row < 0 else float(table.weights[row]) for row in rows]
+        trusted = [row >= 0 for row in rows]
+    pairs = list(zip(weights, trusted, strict=True))
+    total = sum(weight for weight, _ in pairs)
+    return sum(weight for weight, is_trusted in pairs if is_trusted) / total if total > 0 else 1.0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from resift.encoders.joint import JointModel
 from resift.encoders.model import MODEL_FILE, Model
-from resift.encoders.queries import StaticQueries
+from resift.encoders.queries import JointModel, StaticQueries
 from resift.encoders.residual import Residual
 from resift.errors import BadInput, CorruptModel
 from resift.vectors.folder import read_folder, restoring

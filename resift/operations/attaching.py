@@ -21,6 +21,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.verify import Verification, check
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
+from resift.lab.training.weighing import weigh_index
 from resift.operations.index_plan import IndexPlan, Options, learned_texts
 from resift.operations.installing import serving
 from resift.operations.plan import Plan, Progress, Result, Step, counting, end_if, silent
@@ -31,6 +32,7 @@ from resift.plugin.cluster.index_pipelines import pipelines_of, settle_pipelines
 from resift.plugin.cluster.index_record import IndexRecord
 from resift.plugin.cluster.search_pipelines import pipeline_name
 from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.ranking.tuning import Tuning
 from resift.vectors.packaged import DEFAULT, load_vectors
 from resift.vectors.table import WordVectors
 
@@ -208,7 +210,8 @@ class _Attaching:
         pipelines = self._settle()
         hints = self._set_defaults(target, pipelines)
         verified = None if self.plan.is_own else self._verify(entry, stop)
-        return self._result(written, verified, pipelines, hints)
+        weighed = weigh_index(self.engine, self.engine.info(entry.name), self.model)
+        return self._result(written, verified, pipelines, hints, weighed)
 
     def empty_replaced(self, stop: Stop) -> None:
         """Take those vectors out of the documents in whose place others have come."""
@@ -258,7 +261,12 @@ class _Attaching:
         return check(self.engine, self.model, entry, documents, False, stop)
 
     def _result(
-        self, written: Written, verified: Verification | None, pipelines: Sequence[str], hints: Sequence[str]
+        self,
+        written: Written,
+        verified: Verification | None,
+        pipelines: Sequence[str],
+        hints: Sequence[str],
+        weighed: Tuning | None = None,
     ) -> Result:
         entry, found = self.plan.entry, verified or Verification("")
         wrong, rate = found.missing + found.stale, written.documents / (written.seconds or 1)
@@ -269,6 +277,7 @@ class _Attaching:
             lines.append(f"  {found.checked} documents verified: {told}")
         if wrong:
             lines.append(f"  resift verify {entry.name} --repair mends what clients have written meanwhile")
+        lines += [f"  {line}" for line in (weighed.lines() if weighed else ())]
         lines += [f"  ingest pipeline {pipeline_name(entry.name)}"] if "ingest" in pipelines else []
         names = {"verified": "checked", "missing": "missing", "stale": "stale"}
         return Result(
@@ -283,6 +292,7 @@ class _Attaching:
             installed=self.is_installed,
             pipelines=pipelines,
             hints=hints,
+            alpha=weighed and weighed.alpha,
             **{name: verified and getattr(verified, one) for name, one in names.items()},
         )
 

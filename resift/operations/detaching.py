@@ -81,6 +81,9 @@ class DetachPlan(Plan):
         stop, found = stop or Stop(), []
         planned = self.searches.to_dict()
         self.searches.run()
+        if self.searches:
+            with suppress(NotFound):
+                self.engine.tune(self.name, None)
         for one in self.indices:
             found.append(one.run(progress, stop))
             end_if(stop, f"interrupted: run it again, and it goes on with what is left of {self.name}")

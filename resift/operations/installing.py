@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cached_property
 from http.client import HTTPException
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.request import urlopen
 
 from resift.encoders.registry import load_model
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from resift.plugin.cluster.client import Cluster
     from resift.plugin.cluster.install import Installer
     from resift.plugin.cluster.installation import Installation
+    from resift.plugin.cluster.managed import Managed
     from resift.plugin.opensearch.engine import OpenSearchEngine
 
 NAME, FIELDS, RERANKER = "resift", ("title", "text"), "http://127.0.0.1:8080"
 # Of pipelines that go on without: of searches, and of what is written to indices with an ingest pipeline of their own.
 # Whoever writes through that of the installation has to know that nothing is encoded.
 GUARDED = ("rewrite", "rerank", "query")
-SETTING = " (cluster setting)"  # at the end of the steps that change one
 _SECONDS = 1.0  # to wait for an answer, as ML Commons does
 _MISSED = 2  # answers in a row after which nobody asks any more
 
@@ -39,7 +40,8 @@ class InstallationOptions(TypedDict, total=False):
 
     ``model`` is the folder of a saved model, ``fields`` are the text fields that are encoded as documents are written,
     ``reranker`` is the address at which the nodes reach the reranker, ``key`` its API key, and ``name`` the prefix of
-    all that is installed.
+    all that is installed. ``managed`` is "aws" or "other" where a provider manages the cluster's settings; for "aws"
+    ``key`` is the ARN of the secret that holds the key, and ``role`` that of the role by which the domain reads it.
     """
 
     model: str | None
@@ -47,12 +49,14 @@ class InstallationOptions(TypedDict, total=False):
     reranker: str | None
     name: str | None
     key: str | None
+    managed: str | None
+    role: str | None
 
 
 class InstallPlan(Plan):
     """What :func:`install` or :func:`uninstall` is about to do, the ``work`` of an installer."""
 
-    question = "Change these settings of the cluster, and do the rest?"
+    question = "Change these settings of the whole cluster, and do the rest?"
 
     def __init__(self, installer: Installer, work: Callable[[bool], list[str]]) -> None:
         self.installer, self._work = installer, work
@@ -60,7 +64,7 @@ class InstallPlan(Plan):
     @property
     def changes_settings(self) -> bool:
         """Whether settings of the cluster are among the steps."""
-        return any(step.endswith(SETTING) for step in self.steps)
+        return bool(self.installer.setting_changes())
 
     @cached_property
     def steps(self) -> list[str]:
@@ -70,8 +74,8 @@ class InstallPlan(Plan):
     def lines(self) -> list[str]:
         return [f"would {step}" for step in self.steps] or ["nothing to do"]
 
-    def to_dict(self) -> dict[str, list[str]]:
-        return {"steps": self.steps}
+    def to_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "settings": [one._asdict() for one in self.installer.setting_changes()]}
 
     def run(self, progress: Progress = silent, stop: Stop | None = None) -> Result:
         steps = self._work(False)
@@ -85,6 +89,7 @@ def install(url: str, **options: Unpack[InstallationOptions]) -> InstallPlan:
     Raises BadInput for what does not fit, EngineUnavailable and EngineError as the cluster gives cause.
     """
     installer = found_installer(open_cluster(url), **options)
+    _check_unmanaged(installer)
     return InstallPlan(installer, installer.install)
 
 
@@ -137,7 +142,22 @@ def found_installer(engine: OpenSearchEngine, **options: Unpack[InstallationOpti
     described: ModelDescription = load_model(model or DEFAULT) if model or not installed else installed.model
     fields = options.get("fields") or (installed.fields if installed else FIELDS)
     address = options.get("reranker") or (installed.url if installed else RERANKER)
-    return Installer(engine, described, fields, address, chosen, options.get("key"))
+    managed = _managed(installed.managed if installed else None, options)
+    return Installer(engine, described, fields, address, chosen, options.get("key"), managed)
+
+
+def _managed(installed: Managed | None, options: InstallationOptions) -> Managed | None:
+    """Who manages the cluster, by what is given; else by what is installed."""
+    from resift.plugin.cluster.managed import Managed
+
+    provider, key, role = options.get("managed"), options.get("key"), options.get("role")
+    if provider is None and (installed is None or role is None):
+        if role is not None:
+            raise BadInput("--role without --managed aws", value=role, expected="both, or no --role")
+        return installed
+    known = installed if installed and provider in (None, installed.provider) else Managed("other")
+    arns = (key or known.secret, role or known.role) if (provider or known.provider) == "aws" else ()
+    return Managed(provider or known.provider, *arns)
 
 
 def serving(cluster: Cluster, model: str | None = None) -> Installation | None:
@@ -166,9 +186,18 @@ def needed_install(engine: OpenSearchEngine) -> InstallPlan | None:
         expected = "these plugins; or resift.rewrite() in your backend, which needs none"
         raise UnsupportedCluster(f"the cluster lacks {missing}", value=missing, expected=expected)
     state = RemoteModel(installer.cluster, "rewrite", installer.values).state()
-    if state in ("ok", LAZY, "switched off") and not installer.settings.required_changes():
+    _check_unmanaged(installer)
+    if state in ("ok", LAZY, "switched off") and not installer.setting_changes():
         return None
     return InstallPlan(installer, installer.install)
+
+
+def _check_unmanaged(installer: Installer) -> None:
+    """Raise BadInput or UnsupportedCluster for a cluster of Amazon's that was not said to be one."""
+    from resift.plugin.cluster.managed import check_unmanaged
+
+    if installer.installation.managed is None:
+        check_unmanaged([node["host"] for node in installer.engine.client.transport.hosts], os.environ)
 
 
 class Guard:

@@ -156,7 +156,7 @@ class Searches:
             lines.append(f"  clients     send {named}; --default-pipelines rewrites searches without it, too")
         if vectors and any(self.settings[index].get("index.number_of_shards") == "1" for index in self.changed):
             told = "scrolls by score get an error at their second page, a fault of OpenSearch in indices of one shard"
-            hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/attach.md)"
+            hint = f"{told}: sort them by _doc, or let them name search_pipeline=_none (docs/vectors.md)"
             lines.append(f"  note        {hint}")
         return lines
 

@@ -75,7 +75,7 @@ def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:
         from resift.plugin.opensearch.ubi import OpenSearchUbiLog
 
         return OpenSearchUbiLog(url, events, queries)
-    from resift.plugin.sqlite.ubi import SqliteUbiLog
+    from resift.plugin.sqlite.sessions import SqliteUbiLog
 
     return SqliteUbiLog(url)
 

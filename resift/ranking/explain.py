@@ -14,8 +14,7 @@ from resift.arrays import Floats
 from resift.encoders.model import Model
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument
-from resift.stop_words import FUNCTION_WORDS
-from resift.text import tokenize
+from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.similarity import unit_rows
 
 _TITLE_LENGTH, _READ_LENGTH = 80, 5000  # characters

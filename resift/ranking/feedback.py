@@ -32,7 +32,7 @@ from resift.errors import BadInput
 from resift.ranking.background import RIDGE_PENALTY, Background
 from resift.ranking.judgements import JudgedDocument
 from resift.ranking.mask import learn_mask
-from resift.ranking.words import bag_of_words, leaning
+from resift.text import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 ROCCHIO_WEIGHTS = (0.8, 0.2)  # of the relevant documents' mean and of the irrelevant ones'
@@ -171,8 +171,8 @@ class Feedback:
         if self.own is not self:
             return self.own.adjusted_alpha(alpha, max_alpha, known)
         learned = self.evidence / (HALF + self.evidence)
-        # an alpha of 0 means the engine's scores alone, which feedback must not override
-        weight = alpha and alpha + max(0.0, max_alpha - alpha) * learned
+        # a 0 that somebody named means the engine's scores alone, which feedback must not override
+        weight = 0.0 if known is None and not alpha else alpha + max(0.0, max_alpha - alpha) * learned
         if known is not None and learned:
             judged = float(np.average(self.known, weights=np.abs(self.grades))) if self.known else 1.0
             known += (judged - known) * learned
@@ -196,11 +196,11 @@ class Feedback:
             return np.zeros(len(self.grades), bool)
         return np.array([query in ("", text) for query in self.queries])
 
-    def scoped(self, query: NDArray[Any], others: NDArray[Any], text: str = "") -> Feedback:
+    def scoped(self, query: NDArray[Any], others: NDArray[Any], text: str = "", carried: float = 1.0) -> Feedback:
         """The part of the feedback that concerns another search: each judgement within its relevance scope.
 
         ``query`` (K,) is the search's query, ``text`` its words, and ``others`` (n, K) are vectors of other documents
-        to compare with, such as a sample of the index.
+        to compare with, such as a sample of the index. What was judged at other queries counts ``carried`` times.
 
         A judgement made at this very text, or at none, counts in full. Of those made at other queries only relevant
         documents count, and only as words (:attr:`expansion_terms`): they move no vector. Each counts
@@ -223,7 +223,7 @@ class Feedback:
             near = self._part_had(words)
         # what is irrelevant to one query says nothing of another
         near = np.clip((near + self._largest_at_query(near)) / 2, 0, 1) * (self.grades > 0)
-        scope = np.where(here, 1.0, SCOPE_WEIGHT * leaning(text) * near)
+        scope = np.where(here, 1.0, carried * SCOPE_WEIGHT * leaning(text) * near)
         return self._weighted(scope, here)
 
     @cached_property

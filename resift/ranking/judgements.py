@@ -1,4 +1,4 @@
-"""Judgements: what a person marked, and which of the marks count (effective judgements)."""
+"""Judgements: what a person marked, and whence each comes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ GRADES = {"relevant": 1.0, "irrelevant": -1.0, "clicked": 0.5, "skipped": -0.25,
 # Whence a judgement comes; sessions are stored by the places of these names, so new ones go to the end.
 SOURCES = ("mark", "click", "skip", "model")
 _IMPLICIT = {"clicked": "click", "skipped": "skip"}
-# A weaker judgement does not replace a stronger one.
-_STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 
 
 class Mark(NamedTuple):
@@ -51,26 +49,6 @@ class JudgedDocument:
     judgement: Judgement
     vector: Floats
     text: str
-
-
-def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
-    """Of all judgements of a session those that count, in the order in which their documents were first judged.
-
-    Of each document the latest counts, except that a click or a skip does not replace a mark or a model's score, nor a
-    skip a click: they say less.
-
-    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25, source="skip")]
-    >>> clicks = [Judgement("i", document, 0.5, source="click") for document in "ab"]
-    >>> [(judgement.document, judgement.grade) for judgement in effective_judgements([*marks, *clicks])]
-    [('a', 1), ('b', 0.5)]
-    """
-    latest: dict[tuple[str, str], Judgement] = {}
-    for judgement in judgements:
-        key = (judgement.index, judgement.document)
-        earlier = latest.get(key)
-        if earlier is None or not earlier.grade or _STRENGTH[judgement.source] >= _STRENGTH[earlier.source]:
-            latest[key] = judgement
-    return [judgement for judgement in latest.values() if judgement.grade]
 
 
 def inferred_source(grade: float) -> str:

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resift.arrays import Floats
-from resift.encoders.batching import BATCH, text_batches
+from resift.arrays import BATCH, Floats, text_batches
 from resift.errors import BadInput, DimensionMismatch
 from resift.text import tokenize
 from resift.vectors.folder import content_hash, read_folder, restoring, write_folder

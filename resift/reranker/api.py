@@ -25,7 +25,6 @@ from resift.ranking.fusion import combine, factors_of, min_max, z_score
 from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
 from resift.reranker import validation as read
 from resift.reranker.access.requests import current_caller, engine_headers
-from resift.reranker.limits import check_word_pairs
 from resift.reranker.request_bodies import (
     EmbeddingsRequest,
     FeedbackRequest,
@@ -129,7 +128,7 @@ def document_scores(method: str, query: str, documents: Sequence[str], feedback:
     if late is not None:
         if feedback is not None:
             raise BadInput("a session does not change the trained reranker", value="late", expected="vectors")
-        check_word_pairs(query, documents)
+        read.check_word_pairs(query, documents)
         return 2 * late.scores(query, documents) - 1
     return service.compared(query, service.search_model.encode(documents), feedback)[0]
 
@@ -217,12 +216,13 @@ def describe_index(index: str) -> dict[str, Any]:
 
 @api.get("/indices/<index>/suggestions")
 def suggest(index: str) -> dict[str, Any]:
-    """What a text that is being typed, ``q``, may become: words and titles of the index, at most four of each.
+    """What a text that is being typed, ``q``, may become by words of the index, at most four.
 
     They are of 3,000 of its documents that the caller may read, which the first call begins to look at.
     """
     text = request.args.get("q", "")[:MAX_QUERY]
-    return {"suggestions": current_service().suggestions(index, text, engine_headers())}
+    service, headers = current_service(), engine_headers()
+    return {"suggestions": service.did_you_mean.complete(text, service.info(index, headers), headers)}
 
 
 @api.post("/search")

@@ -15,8 +15,7 @@ from resift.encoders.registry import load_model, load_queries
 from resift.errors import EngineError, EngineUnavailable, QuotaExceeded, ResiftError
 from resift.plugin.connect import open_engine, open_session_store, open_ubi_log, ubi_address
 from resift.ranking.clicks import read_actions
-from resift.reranker.access.keys import Keys
-from resift.reranker.access.requests import PAGE_POLICY, current_caller, protect_browsers, require_keys
+from resift.reranker.access.requests import PAGE_POLICY, Keys, current_caller, protect_browsers, require_keys
 from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config

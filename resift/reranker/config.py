@@ -10,11 +10,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, structs
 
 from resift.contracts.search_options import MAX_TEXT, Alpha, Nearest, Window
-from resift.errors import BadInput
 from resift.plugin.connect import default_store
 from resift.ranking.clicks import ACTIONS, read_actions
 from resift.ranking.feedback import DEFAULT_METHOD, METHODS
-from resift.reranker.access.hosts import host_of
 from resift.reranker.search.cards import parse_page_fields
 from resift.schema import convert, fields_of, from_environment, said
 from resift.vectors.packaged import DEFAULT
@@ -27,6 +25,7 @@ Pattern = Annotated[str, Meta(pattern="^[^-]", title="a name of indices, with * 
 Origin = Annotated[
     str, Meta(pattern=r"^https?://[^/,*@?#\s]+\Z", title="an origin such as https://shop.example, without a path")
 ]
+Host = Annotated[str, Meta(pattern=r"^[^\sA-Z:/?#@\[\]]+\Z", title="the name of a host in lower case, without a port")]
 Quota = Annotated[int, Meta(ge=0, le=10**15)]
 
 
@@ -46,7 +45,7 @@ class Config(Struct, frozen=True, kw_only=True):
     store: Annotated[
         str,
         said(
-            "[where sessions are kept](#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
+            "[where sessions are kept](serving.md#where-sessions-are-kept): an SQLite file or an OpenSearch URL",
             "the embedded engine's file; `sessions.db` for a cluster",
         ),
     ] = ""
@@ -57,7 +56,7 @@ class Config(Struct, frozen=True, kw_only=True):
         tuple[Pattern, ...], said("patterns of the indices that are served, separated by commas", min_length=1)
     ] = ("*",)
     hosts: Annotated[
-        Names,
+        tuple[Host, ...],
         said(
             "host names by which the service may be reached, besides this machine's own; any name if there are keys", ""
         ),
@@ -114,14 +113,14 @@ class Config(Struct, frozen=True, kw_only=True):
     deadline: Annotated[
         float,
         said(
-            "seconds that a request may take, [from its first byte to its answer](#slow-clients-slow-engines)",
+            "seconds that a request may take, [from its first byte on](serving.md#slow-clients-slow-engines)",
             ge=0.1,
             le=3600,
         ),
     ] = 30.0
     max_connections_per_address: Annotated[
         int,
-        said("connections that a process has [from one address](#slow-clients-slow-engines) at a time", ge=1, le=10**6),
+        said("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6),
     ] = 700
 
     def __post_init__(self) -> None:
@@ -132,10 +131,6 @@ class Config(Struct, frozen=True, kw_only=True):
             structs.force_setattr(self, "store", default_store(self.engine))
         read_actions(self.ubi_actions)
         parse_page_fields(self.page_fields)
-        for host in self.hosts:
-            if host_of(f"//{host}") != host:
-                expected = "names of hosts in lower case, without a port"
-                raise BadInput(f"hosts has {host!r}", value=host, expected=expected)
 
     def __repr__(self) -> str:
         said = {name: value for name, value in structs.asdict(self).items() if name != "api_key"}

@@ -7,9 +7,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from resift.contracts.search_options import Alpha, Name, SessionId, Text
-from resift.reranker.limits import MAX_DOCUMENTS, MAX_INPUTS, MAX_NUMBER
 from resift.schema import said
 from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
+
+MAX_INPUTS = 2048  # texts of an embeddings request: OpenAI's own limit
+MAX_DOCUMENTS = 10_000  # of a rerank or score request: as many as a search can have hits
+MAX_NUMBER = 1e18  # of a vector, either way: sums of their squares have to fit into 32 bits
 
 DocumentId = Annotated[str, Meta(min_length=1, title="a document's id", extra_json_schema={"maxLength": 512})]
 Ids = Annotated[list[DocumentId], Meta(max_length=MAX_JUDGEMENTS, title="a list of document ids, which are strings")]

@@ -1,4 +1,4 @@
-"""Reads and checks a request: its JSON, and each value of it, by what its body's type declares."""
+"""Reads and checks a request: its JSON, how much work it asks for, and each value by what its body's type declares."""
 
 from __future__ import annotations
 
@@ -17,11 +17,18 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from resift import schema
 from resift.arrays import Floats
 from resift.encoders.model import Model
-from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, UnsupportedMediaType
-from resift.reranker.limits import check_json_size
+from resift.errors import BadInput, DimensionMismatch, MalformedJson, ModelNotFound, TextTooLong, UnsupportedMediaType
 from resift.reranker.request_bodies import TextObject
+from resift.text import tokenize
 
 S = TypeVar("S", bound=msgspec.Struct)
+# Bytes alone do not bound the work: a list of empty texts is short and its answer is long, and a small body can hold a
+# million lists, or words that are all compared with each other.
+MAX_VALUES = 500_000  # of a JSON body: numbers, texts and whatever else stands in lists and objects
+MAX_CONTAINERS = 100_000  # lists and objects, which take more memory than other values
+MAX_WORD_PAIRS = 40_000_000  # of words that are compared with each other: two seconds of one processor
+_MARKS = (b",", b"[", b"{")
+_PART = 2**20  # bytes that are looked at together
 _CUT = ("input", "documents")  # texts that a request may have cut: see texts
 
 
@@ -163,4 +170,51 @@ def check_model(requested: str | None, model: Model) -> None:
     if requested not in (None, "", model.name, model.hash):
         raise ModelNotFound(
             f"model {requested!r} is not in service here", value=requested, expected=f"{model.name} | {model.hash}"
+        )
+
+
+def check_json_size(raw: bytes) -> None:
+    """Raises TextTooLong for a JSON body of too many values, before it is parsed: they take up to fifty times the
+    memory that they take as text."""
+    # what stands in texts is counted as well at first: that is fast, and seldom makes a difference
+    if not _fits(*(raw.count(mark) for mark in _MARKS)):
+        counts = _count_outside_of_texts(raw)
+        if not _fits(*counts):
+            values, containers = sum(counts), sum(counts[1:])
+            raise TextTooLong(
+                f"the body has {values} values, of which {containers} are lists and objects",
+                value=values,
+                expected=f"at most {MAX_VALUES} values, and {MAX_CONTAINERS} lists and objects",
+            )
+
+
+def _fits(commas: int, lists: int, objects: int) -> bool:
+    return commas + lists + objects <= MAX_VALUES and lists + objects <= MAX_CONTAINERS
+
+
+def _count_outside_of_texts(raw: bytes) -> list[int]:
+    """How many commas, lists and objects JSON has."""
+    # of a run of backslashes each second one is escaped itself
+    plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    counts, inside = [0] * len(_MARKS), False
+    for start in range(0, len(plain), _PART):
+        part = np.frombuffer(plain, np.uint8, min(_PART, len(plain) - start), start)
+        in_text = np.logical_xor.accumulate(part == ord('"')) ^ inside
+        inside = bool(in_text[-1])
+        outside = part[~in_text].tobytes()
+        counts = [count + outside.count(mark) for count, mark in zip(counts, _MARKS, strict=True)]
+    return counts
+
+
+def check_word_pairs(query: str, documents: Sequence[str]) -> None:
+    """Raises TextTooLong where too many words would be compared: the query's with those of each document."""
+    # no text has more words than characters, which is soon known and mostly enough
+    if len(query) * sum(map(len, documents)) <= MAX_WORD_PAIRS:
+        return
+    count = len(tokenize(query)) * sum(len(tokenize(text)) for text in documents)
+    if count > MAX_WORD_PAIRS:
+        raise TextTooLong(
+            f"{count} pairs of words would be compared",
+            value=count,
+            expected=f"at most {MAX_WORD_PAIRS}: shorter or fewer documents, or the method vectors",
         )

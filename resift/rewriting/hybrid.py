@@ -15,19 +15,21 @@ from resift.contracts.query_dsl import Body
 from resift.ranking.own_vectors import strength
 from resift.rewriting.clauses import (
     changed,
+    demotion,
     document_clauses,
+    fixed_score,
     highlighted,
     holds_better,
     kind_of,
     named_bool,
     plain_bool,
+    rescores,
     sunk,
     vector_clauses,
 )
 from resift.rewriting.knn import Moved, VectorQuery, without_documents
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.similarity import demotion, fixed_score, rescores
 from resift.rewriting.sparse import SparseQuery
 from resift.rewriting.text import asked_fields, text_length, word_clauses, word_room
 from resift.sessions.index_knowledge import Needs

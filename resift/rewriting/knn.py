@@ -11,9 +11,8 @@ import numpy as np
 from resift.arrays import Floats
 from resift.contracts.documents import VectorField
 from resift.contracts.query_dsl import Body
-from resift.rewriting.clauses import VECTOR_KINDS, boost_of, kind_of, scores_by_vectors
+from resift.rewriting.clauses import VECTOR_KINDS, boost_of, kind_of, numbers, scores_by_vectors
 from resift.rewriting.outcome import Note, Outcome
-from resift.rewriting.similarity import numbers
 from resift.sessions.index_knowledge import FieldKnowledge
 
 _K = 10  # of neural, where it names none; knn must

@@ -1,4 +1,4 @@
-"""What a search asks of its rewriting, its body as the client wrote it, and what came of it."""
+"""What a search asks of its rewriting, its body as the client wrote it and its limits, and what came of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from msgspec import structs
 
 from resift.contracts.query_dsl import Body, VectorFields
 from resift.contracts.search_options import JUDGED, PipelineOptions
-from resift.errors import BadInput
+from resift.errors import BadInput, TextTooLong
 from resift.ranking.feedback import Feedback
 from resift.rewriting.outcome import Note, Outcome
 from resift.rewriting.text import find_text
@@ -50,7 +51,8 @@ class Rewritten:
     """A search ``body`` and what became of it, by what ``knowledge`` and under which ``settings``.
 
     ``notes``: what could not be done, beside what ``knowledge`` notes. ``in_place``: whether the body ranks by meaning
-    itself, and its own clauses were changed if anything was; ``is_changed``: whether anything was.
+    itself, and its own clauses were changed if anything was; ``is_changed``: whether anything was; ``widened``: the
+    words of the index by which documents are found that the query's own words do not find.
     """
 
     body: Body
@@ -60,6 +62,7 @@ class Rewritten:
     notes: Sequence[Note] = ()
     in_place: bool = False
     is_changed: bool = True
+    widened: Sequence[str] = ()
 
     @property
     def is_scored(self) -> bool:
@@ -98,6 +101,10 @@ class Rewritten:
         return "; ".join(filter(None, [self.obstacle, *self.knowledge.notes]))
 
 
+MAX_DEPTH = 100  # of lists and objects in a query or filter, and of brackets in their texts
+MAX_REGEX = 1000  # characters of a suggestion's, or of a script in expressions; others OpenSearch bounds itself
+MAX_QUERY_VALUES = 100_000  # of a query or filter
+_OPENING, _CLOSING = "([{", ")]}"
 UBI = "ubi"
 # What plugins' parts of ext show as fields of ext itself.
 _SHOWN = {
@@ -190,3 +197,74 @@ def _asked_by_ubi(ubi: Any) -> dict[str, str]:
         # what is no session's id may still be a client's
         asked |= {"client": client} | ({"session": client} if is_id(client) else {})
     return asked
+
+
+def check_clause(name: str, clause: Mapping[str, Any], max_text: int) -> None:
+    """Raises BadInput for a query or filter that is nested too deep or holds too many values, and TextTooLong for a
+    text in it of more than ``max_text`` characters, or a suggestion's regular expression of more than MAX_REGEX."""
+    level: list[Any] = [clause]
+    count = 0
+    for _ in range(MAX_DEPTH):
+        _check_expressions(level)
+        level = [value for one in level for value in _values(one)]
+        count += len(level)
+        if count > MAX_QUERY_VALUES:
+            raise BadInput(
+                f"the {name} has more than {MAX_QUERY_VALUES} values",
+                value=count,
+                expected=f"at most {MAX_QUERY_VALUES} values",
+            )
+        texts = [value for value in level if isinstance(value, str)]
+        longest = max(map(len, texts), default=0)
+        if longest > max_text:
+            raise TextTooLong(
+                f"a text of the {name} has {longest} characters", value=longest, expected=f"at most {max_text}"
+            )
+        for text in texts:
+            check_brackets(name, text)
+        if not level:
+            return
+    raise _too_deep(name)
+
+
+def check_brackets(name: str, text: str) -> None:
+    """Raises BadInput for a text of a query or filter with brackets that are nested too deep.
+
+    Query strings, regular expressions, shapes and scripts are texts: OpenSearch reads them by functions that call
+    themselves, and of some thousand brackets the whole node ends.
+    """
+    if sum(map(text.count, _OPENING)) <= MAX_DEPTH:
+        return
+    signs = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    opening, closing = (np.isin(signs, [*map(ord, brackets)]) for brackets in (_OPENING, _CLOSING))
+    levels = np.cumsum(opening.astype(np.int32) - closing)
+    # one that closes nothing does not make up for one that opens later
+    if np.max(levels - np.minimum.accumulate(np.minimum(levels, 0))) > MAX_DEPTH:
+        raise _too_deep(name)
+
+
+def _too_deep(name: str) -> BadInput:
+    return BadInput(
+        f"the {name} is nested more than {MAX_DEPTH} levels deep",
+        value=name,
+        expected=f"at most {MAX_DEPTH} levels of lists, objects and brackets",
+    )
+
+
+def _check_expressions(level: Sequence[Any]) -> None:
+    """Raises TextTooLong for a completion's regular expression, or a script of the language expression, that is too
+    long: OpenSearch reads both by functions that call themselves, and a long one may end a node."""
+    for one in level:
+        if not isinstance(one, dict):
+            continue
+        regex = one.get("regex") if "completion" in one else None
+        script = one.get("source") if one.get("lang") == "expression" else None
+        size = max(len(text) for text in ("", regex, script) if isinstance(text, str))
+        if size > MAX_REGEX:
+            raise TextTooLong(f"an expression has {size} characters", value=size, expected=f"at most {MAX_REGEX}")
+
+
+def _values(value: Any) -> Sequence[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else ()

@@ -6,8 +6,8 @@ A pure function of what it is given. Hits are scored
 
 where ``beta`` is alpha / (1 - alpha). The query's own clause scores as it always does; the session's words and the
 similarity come in by ``rescore``, over a window of the first hits. So what matches, and with it totals, aggregations
-and filters, stays what it was. The product needs no statistics of the page, unlike mixtures of normalised scores, and
-so depends neither on the page's size nor on shards.
+and filters, stays what it was, unless the query may be widened. The product needs no statistics of the page, unlike
+mixtures of normalised scores, and so depends neither on the page's size nor on shards.
 """
 
 from __future__ import annotations
@@ -17,27 +17,33 @@ from collections.abc import Sequence
 from resift.contracts.query_dsl import Body
 from resift.ranking.fusion import similarity_factor
 from resift.rewriting.clauses import (
+    PROMOTED,
+    demotion,
     document_clauses,
+    fixed_score,
     highlighted,
     holds_better,
     is_malformed,
     is_named,
     named_bool,
+    nearest_clauses,
+    rescore,
+    rescores,
+    similarity_clause,
     sunk,
 )
 from resift.rewriting.hybrid import change_in_place
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
-from resift.rewriting.similarity import (
-    PROMOTED,
-    demotion,
-    fixed_score,
-    nearest_clauses,
-    rescore,
-    rescores,
-    similarity_clause,
+from resift.rewriting.text import (
+    Parts,
+    asked_fields,
+    other_word_clauses,
+    text_length,
+    text_parts,
+    word_clauses,
+    word_room,
 )
-from resift.rewriting.text import Parts, asked_fields, text_length, text_parts, word_clauses, word_room
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import beta_of
 
@@ -64,19 +70,19 @@ def rewrite(body: Body, fields: Sequence[str], knowledge: Knowledge, settings: R
         query = rewriting.query_alone(_by_score(body, first=True))
         whole = body if query is None else rewriting.with_words(body, query)
         return Rewritten(whole, obstacle, knowledge, settings)
+    outcome = Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN
     if knowledge.vector is None and settings.judged != "demote":
         # there are words alone, and in the query they count beyond any window, and for scrolls
         query = rewriting.query_alone(ranked=True, widened=True)
-        outcome = Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN
         if query is None:
             return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
-        return Rewritten(rewriting.with_words(body, query), outcome, knowledge, settings)
+        return Rewritten(rewriting.with_words(body, query), outcome, knowledge, settings, widened=rewriting.widened)
     stages, query = rewriting.stages(), rewriting.rewritten_query()
-    if not stages and not (rewriting.hidden or knowledge.terms):
+    if not stages and not (rewriting.hidden or knowledge.terms or rewriting.others):
         return Rewritten(body, Outcome.NOTHING_TO_ADD, knowledge, settings)
     all_stages = rescores(body, *stages)
     whole = {**body, "query": query, **({"rescore": all_stages} if all_stages else {})}
-    return Rewritten(whole, Outcome.IN_PART if knowledge.notes else Outcome.REWRITTEN, knowledge, settings)
+    return Rewritten(whole, outcome, knowledge, settings, widened=rewriting.widened)
 
 
 def score_factor(knowledge: Knowledge, settings: RewriteSettings, id: str, similarity: float) -> float:
@@ -167,7 +173,11 @@ class _Rewriting:
         fields = fields or asked_fields(query) or ()
         self.words = word_clauses(knowledge.terms, fields, length)[: word_room("", fields)]
         # what the query's own words leave
-        self.most_in_query = word_room(knowledge.text, fields)
+        room = word_room(knowledge.text, fields)
+        self.others = other_word_clauses(
+            {} if self.parts is None else knowledge.other_words, fields, room - ALTERNATIVES
+        )
+        self.most_in_query = room - sum(len(near) + 1 for near in knowledge.other_words.values() if self.others)
         self.in_query = 0 if self.parts is None else min(ALTERNATIVES, self.most_in_query)
         self.kept = dict(knowledge.kept) if settings.judged == "keep" else {}
         self.hidden = list(knowledge.judged) if settings.judged == "hide" else []
@@ -175,6 +185,12 @@ class _Rewriting:
         self.wordless = [*self.kept, *(knowledge.judged_here(-1) if knowledge.vector is None else ())]
         self.demoted = list(knowledge.judged) if settings.judged == "demote" else []
         self.sunk = self._documents(_sinking_documents(knowledge, settings))
+
+    @property
+    def widened(self) -> list[str]:
+        """The words of the index that the query is widened by."""
+        near = self.knowledge.other_words if self.others else {}
+        return list(dict.fromkeys(word for others in near.values() for word in others))
 
     def rewritten_query(self) -> Body:
         """The query under our name: widened if it may be, and without the documents that are hidden."""
@@ -187,7 +203,7 @@ class _Rewriting:
 
     def _alternatives(self, parts: Parts) -> list[Body]:
         """What else a widened query finds documents by."""
-        found = self._words(self.words[: self.in_query])
+        found = [*self.others, *self._words(self.words[: self.in_query])]
         knowledge, vector, count = self.knowledge, self.knowledge.vector, self.settings.knn
         if count and vector is not None:
             conditions = {"bool": {"filter": parts.filter, "must_not": parts.must_not}}
@@ -211,9 +227,10 @@ class _Rewriting:
         words = self.words[first : self.most_in_query]
         is_scored = ranked and self.min_score is None
         words, sinking = (self._words(words), self.sunk) if is_scored else ([], [])
-        if not words and not first and not sinking and not self.hidden:
+        is_widened = widened and bool(first or self.others)
+        if not words and not is_widened and not sinking and not self.hidden:
             return None
-        if first:
+        if is_widened:
             self.query = self.rewritten_query()
         query = sunk(self._in_place() if words else self.query, sinking, self.knowledge.sinking)
         return named_bool(must=[query], should=words, must_not=self._documents(self.hidden))

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from resift.contracts.query_dsl import Body, NestedField, text_clause
 from resift.rewriting.clauses import boost_of, inner_clauses, kind_of
-from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
-from resift.text import tokenize, word_places
+from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS, tokenize, word_places
 
 _TEXT_CLAUSES = (
     "match",
@@ -42,6 +41,8 @@ _NO_WORDS = re.compile(rf"_exists_:\S+|{_FIELD}(?:[\[{{][^][{{}}]*[\]}}]|[<>]=?\
 _OF_A_FIELD = re.compile(rf"{_FIELD}{_VALUE}")
 _SYNTAX = re.compile(rf"{_FIELD}|\b(?:AND|OR|NOT)\b|[~^][\d.]+")
 FUNCTION_WORD_BOOST = 0.1
+# Of clauses for other words than the query's: hits that have one tell it in matched_queries.
+WIDENED = "resift-widened"
 # Of a text's score in the fields of an index that are not its best one: a document about fire in its title and in its
 # text has more of it than one that only names it in either.
 TIE_BREAKER = 0.3
@@ -262,3 +263,21 @@ def word_clauses(terms: Mapping[str, float], fields: Sequence[str], length: floa
         return [text_clause(word, fields, boost=boost) for word, boost in boosts.items()]
     # the same in one field, which OpenSearch reads sooner
     return [{"match": {fields[0]: {"query": word, "lenient": True, "boost": boost}}} for word, boost in boosts.items()]
+
+
+def other_word_clauses(near: Mapping[str, Mapping[str, float]], fields: Sequence[str], room: int) -> list[Body]:
+    """For each word of a query that has ``near`` ones the clause for these, of which the best counts, in documents that
+    do not have the word itself; none where there is no ``room`` for as many words as it takes."""
+    most = room // len(near) - 1 if near else 0
+    if most < 1:
+        return []
+    return [
+        {
+            "bool": {
+                "must": [{"dis_max": {"queries": word_clauses(dict(list(others.items())[:most]), fields, 1.0)}}],
+                "must_not": word_clauses({word: 1.0}, fields, 1.0),
+                "_name": WIDENED,
+            }
+        }
+        for word, others in near.items()
+    ]

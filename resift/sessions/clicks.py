@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from resift.cache import TtlCache
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 AHEAD = 300.0  # seconds that a client's clock may be ahead of ours
 _SECONDS, _SOON, _REFUSED = 300.0, 0.5, 10.0  # that something is remembered, is missed, or is not asked for again
 _QUERIES, _OBJECTS = 20_000, 50_000
+_TOGETHER = 1000  # objects that the engine is asked for at once
 Headers = Mapping[str, str] | None
 # A client's events of one query, and that query; the object's name and its field are together one document's name.
 Found = tuple[Sequence[UbiEvent], UbiQuery]
@@ -138,6 +139,17 @@ def graded_objects(
         for object, graded in click_grades(interactions, actions, shown).items():
             found.append((text, names.get(object, (object, next(iter(fields)))), graded))
     return found
+
+
+def documents_of(engine: Engine, index: str, objects: Collection[Object]) -> dict[Object, str]:
+    """The ids of the documents of an index that objects are; those that are unknown or ambiguous are left out."""
+    ids: dict[Object, str] = {}
+    for field in sorted({field for _, field in objects}):
+        names = sorted({name for name, of_field in objects if of_field == field})
+        for start in range(0, len(names), _TOGETHER):
+            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
+            ids |= {(name, field): id for name, id in found.items()}
+    return ids
 
 
 def ids_of_objects(

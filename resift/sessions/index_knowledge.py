@@ -100,7 +100,7 @@ class SharedWords:
             for word, is_shared in zip(unknown, self._are_shared(unknown, info, headers), strict=True):
                 self._known.put(keys[word], is_shared)
         shared = [word for word, key in keys.items() if self._known.get(key) is not False]
-        return {word: candidates[word] for word in shared[:WORDS]}
+        return {word: candidates[word] * info.tuning.words for word in shared[:WORDS]}
 
     def _are_shared(self, words: Sequence[str], info: IndexInfo, headers: Headers) -> list[bool]:
         clauses = [text_clause(word, info.fields) for word in words]

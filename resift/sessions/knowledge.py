@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,11 @@ from resift.errors import (
 )
 from resift.ranking.background import Background
 from resift.ranking.feedback import Feedback
-from resift.ranking.judgements import JudgedDocument, Judgement, effective_judgements
+from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.own_vectors import strength
 from resift.sessions.clicks import Clicks
 from resift.sessions.index_knowledge import FieldKnowledge, FieldLoader, Needs, Samples, SharedWords, learned_text
-from resift.sessions.sessions import MAX_QUERY, Sessions
+from resift.sessions.sessions import MAX_QUERY, Sessions, effective_judgements
 from resift.vectors.similarity import SIMILARITIES
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ class Knowledge:
     words, heaviest first, and their weights. ``kept``: id → similarity with the query as it was typed, of the judged
     documents whose place the session does not change. ``judged``: ids of all judged documents. ``homes``: where several
     indices are searched, id → the name of the index that a judged document is in. ``vector_fields``: the field of the
-    documents' vectors, or fields of joined ones.
+    documents' vectors, or fields of joined ones. ``other_words``: for words of a text that finds little, those of the
+    index that are nearest to them, and what these weigh (:meth:`resift.ranking.vocabulary.Vocabulary.other_words`).
 
     Where it comes from: ``query_vector`` (K,), the query's own; ``feedback``, the part of what the session learned that
     concerns it, None if none does; ``documents``, the session's judged documents; ``own``, what they teach by vectors
@@ -82,6 +83,7 @@ class Knowledge:
     own: FieldKnowledge = field(default_factory=FieldKnowledge)
     gone: int = 0
     notes: Sequence[str] = ()
+    other_words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @cached_property
     def share(self) -> float:
@@ -108,17 +110,17 @@ class Knowledge:
 
 
 def scoped_feedback(
-    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background]
+    learned: Feedback | None, text: str, vector: Floats, sample: Callable[[], Background], carried: float = 1.0
 ) -> Feedback | None:
     """The part of what a session ``learned`` that concerns a query; None if none does.
 
     ``text`` and ``vector`` (K,) are the query's; ``sample`` gives the background of its index, and is asked only where
-    something was learned.
+    something was learned. ``carried``: how many times as much as usual judgements for other queries count.
     """
     if learned is None:
         return None
     background = sample()
-    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY])
+    scoped = learned.against(background).scoped(vector, background.vectors, text[:MAX_QUERY], carried)
     return scoped if scoped.evidence else None
 
 
@@ -219,7 +221,8 @@ class KnowledgeLoader:
         judgements, notes = self._judgements(info.name, session, client, through_cluster, headers)
         documents = self.read(judgements, headers)
         vector = self.model.encode_one(text)
-        feedback = scoped_feedback(self.learned(documents), text, vector, lambda: self.samples.draw(info, headers))
+        sample, carried = partial(self.samples.draw, info, headers), info.tuning.carried
+        feedback = scoped_feedback(self.learned(documents), text, vector, sample, carried)
         here = [one for one in documents if self._is_searched(one.judgement.index, info, headers)]
         fields, several = None if info.model is None else info.searched, len(info.indices) > 1
         terms, similarity = self.words.terms(feedback, info, headers), self.model.similarity

@@ -17,7 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from resift.contracts.session_store import SessionStore, StoredSession
 from resift.errors import (
@@ -29,7 +32,7 @@ from resift.errors import (
     TextTooLong,
     shorten,
 )
-from resift.ranking.judgements import SOURCES, Judgement, effective_judgements, inferred_source
+from resift.ranking.judgements import SOURCES, Judgement, inferred_source
 from resift.sessions.quotas import Quotas
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,12 @@ LATEST = 1e11  # Unix seconds, in the year 5138; after 9999 they are no date
 _ATTEMPTS = 40
 _WAIT, _MAX_WAIT = 0.004, 0.25  # seconds
 _PURGE_SECONDS = 60.0
+Time = Annotated[float, Meta(ge=0, le=LATEST)]  # Unix seconds
+_Whole = Annotated[int, Meta(ge=0, lt=2**53)]
+_Grade = Annotated[float, Meta(ge=-1, le=1)]
+_IndexName = Annotated[str, Meta(min_length=1, max_length=MAX_INDEX)]
+# A weaker judgement does not replace a stronger one.
+_STRENGTH = {"skip": 0, "click": 1, "mark": 2, "model": 2}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -93,6 +102,26 @@ class Session:
             raise BadInput(f"session {self.id!r} has no step to undo", value=self.id, expected="a session with marks")
         last = self.judgements[-1].step
         return replace(self, judgements=tuple(one for one in self.judgements if one.step != last))
+
+
+def effective_judgements(judgements: Sequence[Judgement]) -> list[Judgement]:
+    """Of all judgements of a session those that count, in the order in which their documents were first judged.
+
+    Of each document the latest counts, except that a click or a skip does not replace a mark or a model's score, nor a
+    skip a click: they say less.
+
+    >>> marks = [Judgement("i", "a", 1), Judgement("i", "b", -0.25, source="skip")]
+    >>> clicks = [Judgement("i", document, 0.5, source="click") for document in "ab"]
+    >>> [(judgement.document, judgement.grade) for judgement in effective_judgements([*marks, *clicks])]
+    [('a', 1), ('b', 0.5)]
+    """
+    latest: dict[tuple[str, str], Judgement] = {}
+    for judgement in judgements:
+        key = (judgement.index, judgement.document)
+        earlier = latest.get(key)
+        if earlier is None or not earlier.grade or _STRENGTH[judgement.source] >= _STRENGTH[earlier.source]:
+            latest[key] = judgement
+    return [judgement for judgement in latest.values() if judgement.grade]
 
 
 class Sessions:
@@ -199,6 +228,8 @@ class Sessions:
         """All sessions, or those that name an index, which have not expired and are in order."""
         now = self.clock()
         for id, stored in self.store.scan(index):
+            if not is_id(id):  # something else that is kept beside them, such as a trial
+                continue
             try:
                 session = _decoded(id, stored)
             except SessionDamaged as error:
@@ -327,53 +358,32 @@ def _encoded(session: Session, version: Any) -> StoredSession:
     return StoredSession(body, session.expires, indices, version)
 
 
+class _Body(msgspec.Struct):
+    """What is stored of a session. Those of earlier versions have neither sources nor an owner."""
+
+    at: Time
+    q: list[str]
+    j: list[tuple[_Whole, float, _Whole, _Whole, Annotated[str, Meta(min_length=1)], _Grade]]
+    s: list[_Whole] | None = None
+    o: str | None = None
+
+
 def _decoded(id: str, stored: StoredSession) -> Session:
     """The session that is stored. Raises SessionDamaged where something else is."""
     try:
-        created, expires = _number(stored.body["at"], 0, LATEST), _number(stored.expires, 0, LATEST)
-        queries, indices = _texts(stored.body["q"]), _texts(stored.indices, least=1, most=MAX_INDEX)
-        rows = stored.body["j"]
-        # sessions of earlier versions have neither sources nor an owner
-        places = stored.body.get("s")
-        sources = (
-            [inferred_source(row[5]) for row in rows] if places is None else [SOURCES[_whole(at)] for at in places]
-        )
+        body, expires = msgspec.convert(stored.body, _Body), msgspec.convert(stored.expires, Time)
+        indices = msgspec.convert(stored.indices, list[_IndexName])
+        sources = [inferred_source(row[5]) for row in body.j] if body.s is None else [SOURCES[at] for at in body.s]
         judgements = [
-            Judgement(
-                index=indices[_whole(index)],
-                document=_texts([document], least=1)[0],
-                grade=_number(grade, -1, 1),
-                query=queries[_whole(query)],
-                at=round(_number(created + at / 1000, 0, LATEST), 3),
-                step=_whole(step),
-                source=source,
-            )
-            for (step, at, query, index, document, grade), source in zip(rows, sources, strict=True)
+            Judgement(indices[index], document, grade, body.q[query], round(body.at + at / 1000, 3), step, source)
+            for (step, at, query, index, document, grade), source in zip(body.j, sources, strict=True)
         ]
-        owner = None if stored.body.get("o") is None else _texts([stored.body["o"]])[0]
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        for one in judgements:
+            msgspec.convert(one.at, Time)
+            f"{one.index}{one.document}{one.query}".encode()  # lone surrogates are no text
+        "".join([body.o or "", *body.q, *indices]).encode()
+    except (LookupError, OverflowError, ValueError, msgspec.ValidationError):
         raise SessionDamaged(
             f"session {id!r} is damaged", value=id, expected="what Resift stored; deleted, it can begin anew"
         ) from None
-    return Session(id, created, expires, tuple(judgements), owner)
-
-
-def _number(value: Any, low: float, high: float) -> float:
-    if type(value) not in (int, float) or not low <= value <= high:
-        raise ValueError
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError
-    return int(value)
-
-
-def _texts(values: Any, least: int = 0, most: int = 2**30) -> list[str]:
-    """A list of Unicode texts, each of so many bytes. Raises ValueError for anything else, as lone surrogates."""
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-        raise ValueError
-    if not all(least <= len(one.encode()) <= most for one in values):
-        raise ValueError
-    return values
+    return Session(id, body.at, expires, tuple(judgements), body.o)

@@ -29,7 +29,7 @@ class Pieces:
     """
 
     def __init__(self, definition: bytes) -> None:
-        with needs_extra("pieces", "A table of word pieces"):
+        with needs_extra("adapt", "A table of word pieces"):
             from tokenizers import Tokenizer
 
         # Its own threads would be lost in the processes that a server forks; a batch a thread of ours is as fast.

@@ -121,29 +121,6 @@ class WordVectors:
         hundredth."""
         return float(np.quantile(self.weights, 0.99))
 
-    def known_part(self, text: str) -> float:
-        """The part of a text's weight, 0 to 1, that the words with a row have; 1 of a text without words.
-
-        Pieces spell any word, so there it is always 1.
-        """
-        if self.pieces is not None:
-            return 1.0
-        rows = [self.index[word] for word in tokenize(text)]
-        weights = [self.unknown_weight if row < 0 else float(self.weights[row]) for row in rows]
-        known = sum(weight for weight, row in zip(weights, rows, strict=True) if row >= 0)
-        return known / total if (total := sum(weights)) > 0 else 1.0
-
-    def part_without_digits(self, text: str) -> float:
-        """The part of a text, 0 to 1, that its words without a digit are, each as much as it is rare (:meth:`idf`).
-
-        It is 1 of a text without words, and of pieces, as :meth:`known_part` is.
-        """
-        if self.pieces is not None:
-            return 1.0
-        rarity = {word: self.idf(word) for word in tokenize(text)}
-        total = sum(rarity.values())
-        return sum(rarity[word] for word in rarity if not any(map(str.isdigit, word))) / total if total else 1.0
-
     def idf(self, word: str) -> float:
         """How rare a word is: log(rank + 2), Zipf's estimate of its idf, and more for a word without a row.
 

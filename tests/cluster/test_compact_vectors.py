@@ -18,7 +18,7 @@ from resift.contracts.query_dsl import COMPACT_FIELD, VECTOR_FIELD, JoinedFields
 from resift.ingest.verify import verify
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.sqlite.engine import SqliteEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.clauses import similarity_clause
 from resift.vectors.compact import compact, expanded
 from resift.vectors.similarity import fuzzy_jaccard
 

@@ -44,7 +44,7 @@ def test_an_index_is_attached_looked_at_and_detached(shop: Index, own: tuple[Mod
     assert (steps[0].text, steps[0].done, steps[-1].done) == (f"encoding {shop.name}", 0, COUNT)
     assert_right(shop, model, attached.to_dict()["indices"][0]["fields"])
 
-    status = resift.status(opensearch_url, model=folder, name=f"never-{shop.name}")
+    status = resift.doctor(opensearch_url, model=folder, name=f"never-{shop.name}")
     (found,) = (one for one in status.indices if one.index == shop.name)
     assert (found.documents, found.with_vector, found.stale, found.state) == (COUNT, COUNT, 0, "ok")
     assert f"index {shop.name}: ok" in str(status)
@@ -121,7 +121,7 @@ def test_the_documented_lines_run(shop: Index, opensearch_url: str) -> None:
     (code,) = re.findall(r"```py\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     code = code.replace("http://localhost:9200", opensearch_url).replace('"blog"', f'"{shop.name}"')
     with redirect_stdout(StringIO()) as output:
-        exec(code.replace("status(", "status(name='never', url="), {"resift": resift})
+        exec(code.replace("doctor(", "doctor(name='never', url="), {"resift": resift})
     assert f"encoding {shop.name} {COUNT} {COUNT}\n" in output.getvalue()
     assert output.getvalue().splitlines()[-2].endswith(f"detached, {COUNT} documents without their vectors again")
 
@@ -134,5 +134,6 @@ def test_what_does_not_fit_is_refused(shop: Index, opensearch_url: str, nowhere:
     with pytest.raises(IndexNotFound):
         resift.verify(opensearch_url, "nope")
     with pytest.raises(resift.ResiftError) as error:
-        resift.status(nowhere)
+        resift.install(nowhere)
     assert error.value.code == "engine_unavailable"
+    assert not resift.doctor(nowhere).in_order

@@ -17,7 +17,7 @@ from resift.contracts.query_dsl import COMPACT_FIELD, JoinedFields
 from resift.plugin.cluster.installation_status import status_rows
 from resift.plugin.cluster.usage import StatusRow
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.rewriting.similarity import similarity_clause
+from resift.rewriting.clauses import similarity_clause
 
 __all__ = ["old", "own", "shop"]
 
@@ -75,7 +75,7 @@ def test_an_index_whose_pipelines_are_gone_is_named_and_can_be_verified_attached
     fix = f"resift attach {twin} --vectors --default-pipelines"
     assert rows(old, twin)["index"] == StatusRow("index", twin, state, fix)
     flags = ["--model", old.folder, "--engine", opensearch_url]
-    told = CliRunner().invoke(main, ["status", "--name", old.installer.name, *flags])
+    told = CliRunner().invoke(main, ["doctor", "--name", old.installer.name, *flags])
     assert (told.exit_code, f"    fix: {fix} --model {old.folder} --engine {opensearch_url}\n" in told.output) == (
         3,
         True,

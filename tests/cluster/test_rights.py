@@ -58,7 +58,7 @@ def installing(node: SecuredNode, user: str, folder: Path) -> str:
     # addresses that the cluster does not trust yet, whatever an install without a right has left
     told = [run("install", *to, "--yes", "--reranker", f"http://127.0.0.1:{next(PORTS)}") for _ in range(2)]
     # of the installation whose pipeline an index has as well, which is tried
-    told += [run("status", *to), run("status", "--engine", node.as_user(user), "--name", "resift")]
+    told += [run("doctor", *to), run("doctor", "--engine", node.as_user(user), "--name", "resift")]
     engine = OpenSearchEngine(node.as_user(user))
     try:
         Guard(Installer(engine, PACKAGED[0], ["text"], "http://127.0.0.1:18081").cluster, "rights", "").switch(False)
@@ -102,7 +102,7 @@ def serving(node: SecuredNode, user: str, folder: Path) -> str:
     config = Config(engine=url, store=url, session_index=SESSIONS, ubi_events=UBI[0], ubi_queries=UBI[1])
     app = create_app(config, model=PACKAGED[0])
     service, client = app.extensions["resift"], app.test_client()
-    service.did_you_mean.patience = 10
+    service.words.patience = 10
     marks = {"session": "anna", "index": "mine-served", "query": "fire", "relevant": ["0"]}
     told = [client.get("/readyz").text]
     for path, body in (

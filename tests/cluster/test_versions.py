@@ -20,8 +20,8 @@ from served import Server, serving
 from resift.cli.main import main
 from resift.errors import UnsupportedCluster
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.client import supported_version
 from resift.plugin.opensearch.engine import OpenSearchEngine
-from resift.plugin.opensearch.versions import supported_version
 
 DOCUMENTS = [
     {"_id": "plant", "title": "Strike at the power plant", "text": "Workers stopped work over wages and job security."},

@@ -160,7 +160,7 @@ def test_a_wrong_path_is_not_found_with_and_without_a_key(app: Flask) -> None:
 
 
 def test_a_deleted_key_is_refused_within_seconds(app: Flask, keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resift.reranker.access.keys._CHECK_SECONDS", -1.0)
+    monkeypatch.setattr("resift.reranker.access.requests._CHECK_SECONDS", -1.0)
     key = keys.create("late", ["search"])
     body = {"index": "docs", "query": "fire"}
     assert app.test_client().post("/v1/search", json=body, headers={"X-Api-Key": key}).status_code == 200
@@ -287,7 +287,7 @@ def test_sessions_of_before_there_were_keys(clients: dict[str, FlaskClient], sto
 def test_a_key_that_is_made_anew_keeps_its_sessions(
     clients: dict[str, FlaskClient], keys: KeyFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resift.reranker.access.keys._CHECK_SECONDS", -1.0)
+    monkeypatch.setattr("resift.reranker.access.requests._CHECK_SECONDS", -1.0)
     post(clients["shop"], "/v1/feedback", **MARKS)
     keys.delete("shop")
     assert clients["shop"].get("/v1/sessions/anna").status_code == 401

@@ -143,8 +143,7 @@ def test_a_full_disk_is_no_wrong_argument(here: Path, monkeypatch: pytest.Monkey
         (["explain-search", "nothing", "fire", "--session", "anna"], 2, "no index 'nothing'\n"),
         (["model", "boew:0", "--out", "m"], 2, "unknown encoder"),
         (["vectors", "convert", "nothing.txt", "--out", "v"], 2, "no file nothing.txt"),
-        (["status", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),
-        (["status", "--engine", "http://127.0.0.1:1"], 1, "no answer from OpenSearch"),
+        (["doctor", "--engine", "resift.db"], 2, "is not an OpenSearch cluster"),
     ],
 )
 def test_errors_are_one_message(here: Path, arguments: list[str], status: int, message: str) -> None:

@@ -250,3 +250,20 @@ def test_signals_end_a_command_in_order(here: Path, number: signal.Signals, stat
     assert returned == status, told
     assert "Traceback" not in told
     assert ("interrupted" in told) == (number == signal.SIGINT)
+
+
+def test_a_search_finds_the_model_that_its_index_was_attached_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = WordVectors(["fire", "smoke", "hose"], np.eye(3, dtype=np.float32))
+    library.Model("learned", table, "mean", "cosine").save("shop-model")
+    with library.open("shop.db", "shop-model") as opened:
+        opened.index("shop", fields=["description"]).add([{"id": "1", **PRODUCTS[1]}, {"id": "2", **PRODUCTS[2]}])
+    for command in ("search", "explain-search"):
+        result = CliRunner().invoke(main, [command, "shop", "smoke", "--engine", "shop.db"])
+        assert result.exit_code == 0, result.output
+    Path("shop-model").rename("elsewhere")
+    result = CliRunner().invoke(main, ["search", "shop", "smoke", "--engine", "shop.db"])
+    assert result.exit_code != 0
+    assert "learned" in result.output, "it says whose vectors the index has"

@@ -61,6 +61,7 @@ VALID: dict[str, dict[str, Any]] = {
     "eval feedback": {"folder": "collection", "vectors": "vectors", "encoder": "mean"},
     "eval word2doc": {"folder": "nothing"},
     "prove": {"index": "docs", "model": "model", "replay": "log.csv"},
+    "tune": {"index": "docs", "model": "model", "source": "log.csv"},
     "export judgments": {"index": "docs"},
     "export query-set": {"index": "docs"},
     "export search-configuration": {"index": "docs"},
@@ -75,7 +76,7 @@ VALID: dict[str, dict[str, Any]] = {
     "detach": {"index": "docs", "url": NOWHERE},
     "install": {"url": NOWHERE, "model": "model"},
     "uninstall": {"url": NOWHERE},
-    "status": {"url": NOWHERE, "model": "model"},
+    "doctor": {"url": NOWHERE, "model": "model"},
     "mcp": {"index": "docs", "model": "model"},
     "guard": {"url": NOWHERE},
     "demo": {"no_serve": True},
@@ -118,6 +119,7 @@ TEXTS: dict[str, list[str]] = {
     "replay": ["missing.csv", "docs.jsonl", "directory.jsonl", "binary.jsonl"],
     "body": ["nowhere", "pairs.tsv", "directory.jsonl"],
     "id_field": ["nope"],
+    "live": ["0", "-1%", "101%", "nan", "all", "", "%"],
     "encoder": ["nope", "boew:x", "boew:0", "boew:99999999999", "boew:4,nan", "sfbow:nope"],
     "compare": ["nope"],
     "shares": ["x", "1,2", "1,nan,2", "-1,1,1"],
@@ -134,6 +136,7 @@ TEXTS: dict[str, list[str]] = {
     "scopes": ["nope", ""],
     "reranker": ["nope", "http://["],
     "key": ["short"],
+    "role": ["nope"],
     "teacher": [*FOLDERS[:3], NOWHERE],
     "teacher_model": [],
     "prefix": [],
@@ -153,6 +156,10 @@ OTHERWISE: dict[tuple[str, str], list[str]] = {
     ("sessions export", "engine"): ADDRESSES[3:],  # of an embedded engine, the log is with the sessions
     ("sessions forget", "engine"): ADDRESSES[3:],
     ("prove", "store"): ["http://["],  # a CSV file needs none
+    # that a cluster is away is what it finds
+    ("doctor", "url"): [*(one for one in ADDRESSES if one != NOWHERE), "docs.db"],
+    ("doctor", "name"): [],
+    ("tune", "source"): ["nope", "directory.jsonl", "nowhere/x.csv"],
 }
 # What a row needs besides, or instead (None): parameters that only work together, or that exclude each other.
 BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
@@ -173,7 +180,7 @@ BESIDES: dict[tuple[str, str], dict[str, str | None]] = {
 }
 # How messages name values that they do not, or must not, quote.
 NAMED = {NOWHERE: "127.0.0.1", "short": "--key", "sfbow:nope": "'nope'", '{"nope": {}}': "'nope'"}
-CLUSTER = ("attach", "detach", "install", "uninstall", "status", "guard")  # they ask the cluster first
+CLUSTER = ("attach", "detach", "install", "uninstall", "doctor", "guard")  # they ask the cluster first
 NUMBERS = {"integer": ["-5", "1.5", str(10**30)], "float": ["x", "nan", "inf", "-7.5"]}
 OUT = {
     "folder": ["docs.jsonl", "docs.jsonl/out", "others", "/proc/nope/out", ""],
@@ -184,7 +191,10 @@ OUT = {
 def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     """Every command that is no group, with its name."""
     if isinstance(group, click.Group):
-        for name, command in group.commands.items():
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
             yield from commands(command, (*path, name))
     else:
         yield " ".join(path), group

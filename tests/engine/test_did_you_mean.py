@@ -21,7 +21,8 @@ from resift.plugin.connect import open_session_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search
-from resift.reranker.search.did_you_mean import SAMPLE_SECONDS, THREAD_NAME, DidYouMean
+from resift.reranker.search.did_you_mean import DidYouMean
+from resift.reranker.search.sampled_words import SAMPLE_SECONDS, THREAD_NAME, SampledWords
 from resift.reranker.search.service import Reranker
 from resift.sessions.sessions import Sessions
 
@@ -47,7 +48,8 @@ def service(engine: Engine, model: Model, tmp_path: Path, clock: Clock) -> Reran
     """The reranker over an engine of either kind, with a clock for its samples."""
     store = open_session_store(str(tmp_path / "sessions.db"), "sessions")
     service = Reranker(engine, model, Sessions(store), Config())
-    service.did_you_mean = DidYouMean(engine, clock)
+    service.words = SampledWords(engine, model, clock)
+    service.did_you_mean = DidYouMean(engine, service.words)
     return service
 
 
@@ -71,10 +73,10 @@ def test_who_is_patient_has_the_suggestion_at_once(
     service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampled = []
-    sample = service.did_you_mean._sample
-    monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (sampled.append(given), sample(*given)))
-    service.did_you_mean.patience = 60.0
-    assert "did_you_mean" not in service.search(Search("bush fire", index=filled)).resift
+    sample = service.words._sample
+    monkeypatch.setattr(service.words, "_sample", lambda *given: (sampled.append(given), sample(*given)))
+    service.words.patience = 60.0
+    assert "did_you_mean" not in service.search(Search("bush fire", index=filled, widen=False)).resift
     assert sampled == [], "words of the index need no suggestion, and nobody waits for one"
     assert service.search(Search("bush fier", index=filled)).resift["did_you_mean"] == "bush fire"
     assert service.search(Search("forrest", index=filled)).resift["did_you_mean"] == "forest"
@@ -83,9 +85,9 @@ def test_who_is_patient_has_the_suggestion_at_once(
 
 def test_patience_ends(service: Reranker, filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
-    sample = service.did_you_mean._sample
-    monkeypatch.setattr(service.did_you_mean, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
-    service.did_you_mean.patience = 0.05
+    sample = service.words._sample
+    monkeypatch.setattr(service.words, "_sample", lambda *given: (goes_on.wait(), sample(*given)))
+    service.words.patience = 0.05
     assert "did_you_mean" not in service.search(Search("bush fier", index=filled)).resift
     goes_on.set()
     wait_for_sample()
@@ -237,7 +239,7 @@ def test_a_sample_takes_the_embedded_engine_one_plain_search(tmp_path: Path, mod
     engine = SqliteEngine(str(tmp_path / "engine.db"))
     engine.create("docs", ["text"], model)
     engine.bulk("docs", [Document("1", {"text": "forest"}, None)])
-    did_you_mean = DidYouMean(engine)
+    did_you_mean = DidYouMean(engine, SampledWords(engine, model))
     info = engine.info("docs")
     assert did_you_mean.suggest("forrest", info) is None
     wait_for_sample()

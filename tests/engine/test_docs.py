@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import shlex
@@ -84,6 +85,27 @@ def test_each_page_is_listed(page: Path) -> None:
     assert re.search(rf"[ :]{re.escape(path)}$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
 
 
+@by_page([page for page in DOCS if page.name not in ("http.md", "rewriting.md")])
+def test_a_page_can_be_read_in_one_sitting(page: Path) -> None:
+    """References apart."""
+    assert len(page.read_text("utf-8").split()) <= 1500
+
+
+def test_the_readme_is_a_page() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+def test_the_readme_gains_what_the_protocol_says() -> None:
+    table = (ROOT / "docs" / "feedback.md").read_text("utf-8").partition("| | unmarked, min-max | gain, min-max |")[2]
+    measured = {row[0]: row[2].split() for line in table.splitlines() if len(row := line.strip("| ").split(" | ")) > 5}
+    gains = (ROOT / "README.md").read_text("utf-8").partition("| | two marks | five marks |")[2].partition("\n\n")[0]
+    shown = [line.strip("| ").split(" | ") for line in gains.splitlines()[2:]]
+    assert len(shown) == 5
+    for name, two, five in shown:
+        row = measured["chorus, products" if name == "a shop's products" else name]
+        assert (two, five) == (row[1], row[2]), name
+
+
 def command_lines(page: Path) -> Iterator[str]:
     """What a page would have a reader type that begins with ``resift``, or has it behind a pipe or a setting."""
     text = page.read_text("utf-8")
@@ -126,6 +148,16 @@ def test_commands_can_be_typed(page: Path) -> None:
             parsed(line)
         except (click.ClickException, ValueError) as error:
             pytest.fail(f"{line}: {getattr(error, 'message', error)}")
+
+
+def test_commands_of_the_papers_rows_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tables = importlib.import_module("paper_tables").tables()
+    rows = [row for table in tables for row in table.rows]
+    assert len(rows) > 150
+    for row in rows:
+        for command in filter(None, row.commands(0)):
+            parsed(f"resift {command}")
 
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
@@ -174,7 +206,7 @@ def all_errors(kind: type[ResiftError] = ResiftError) -> Iterator[type[ResiftErr
 
 
 def test_every_error_code_is_explained() -> None:
-    text = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    text = (ROOT / "docs" / "codes.md").read_text("utf-8")
     codes = {error.code for error in all_errors() if error.__module__.startswith("resift")}
     assert codes - set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set()
     assert {code for code in http_errors._CODES.values() if f"`{code}`" not in text} == set()

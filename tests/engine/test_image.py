@@ -11,8 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def instructions(name: str) -> list[str]:
-    """What every instruction of this name in the Dockerfile says, in order."""
-    return re.findall(rf"^{name} (.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    """What every instruction of this name in the Dockerfile says, in order, its lines as one."""
+    text = re.sub(r"^ +#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    return re.findall(rf"^{name} (.*)$", text.replace("\\\n", ""), re.MULTILINE)
 
 
 def test_commands_run_in_the_volume_as_its_owner() -> None:
@@ -27,8 +28,16 @@ def test_commands_run_in_the_volume_as_its_owner() -> None:
 
 def test_the_source_is_not_where_commands_run() -> None:
     """Python would import it instead of what is installed."""
-    (copied,) = {one.split()[-1] for one in instructions("COPY")}
+    (copied,) = {one.split()[-1] for one in instructions("COPY") if not one.startswith("--from")}
     assert copied not in ("", ".", *instructions("WORKDIR"))
+
+
+def test_what_runs_has_no_compiler_and_no_package_manager() -> None:
+    """The last stage is made of what is left of the others, which have both."""
+    assert instructions("FROM")[-1] == "scratch"
+    assert {one.split()[1] for one in instructions("COPY") if one.startswith("--from")} == {"/", "/opt/resift"}
+    removed = " ".join(instructions("RUN"))
+    assert all(one in removed for one in ("uninstall --yes", " usr/bin/apt*", " usr/bin/dpkg*", " usr/local/bin/pip*"))
 
 
 def test_the_service_of_docker_compose_needs_a_key_and_keeps_the_volume() -> None:

@@ -20,9 +20,8 @@ from resift import Model, WordVectors, build_model
 from resift.cli.main import main
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import JoinedFields
-from resift.encoders.joint import JointModel
 from resift.encoders.model import ALPHA
-from resift.encoders.queries import QUERY_ALPHA, StaticQueries
+from resift.encoders.queries import QUERY_ALPHA, JointModel, StaticQueries
 from resift.errors import BadInput, ModelMismatch
 from resift.lab.training.queries import SPREAD, weigh
 from resift.lab.vectors.tables import build_table, table_of
@@ -30,8 +29,8 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.mappings import vector_mapping
 from resift.ranking.feedback import METHODS, Feedback
-from resift.ranking.words import bag_of_words
 from resift.reranker import Config, create_app
+from resift.text import bag_of_words
 from resift.vectors.similarity import beta_of, lengths_of
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]

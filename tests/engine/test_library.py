@@ -276,6 +276,24 @@ def test_marks_are_for_what_was_asked(news: Index) -> None:
     assert anna.mark(neutral=["bush"])["judgements"][-1]["grade"] == 0
 
 
+def test_a_model_judges_within_its_budget(news: Index) -> None:
+    session, asked = news.session("judged"), []
+
+    def score(query: str, texts: list[str]) -> list[float]:
+        asked.append((query, len(texts)))
+        return [1 - 2 * place for place in range(len(texts))]
+
+    hits = session.search("fire")
+    assert len(hits) >= 3
+    grades = {one["document"]: one["grade"] for one in session.judge(hits, score, budget=2)["judgements"]}
+    assert grades == {hits[0].id: 1, hits[1].id: -1}
+    session.judge(session.search("fire"), score, budget=2)
+    session.judge(session.search("fire"), score, budget=3)
+    assert asked == [("fire", 2), ("fire", 1)], "nothing is judged twice, and no more than the budget"
+    with pytest.raises(BadInput, match="0 scores of 1 texts"):
+        news.session("other").judge(news.session("other").search("fire")[:1], lambda query, texts: [])
+
+
 def test_an_explanation_reads_as_it_was(news: Index) -> None:
     anna = news.session("anna")
     anna.mark(relevant=["wood"], skipped=["war"], query="fire")

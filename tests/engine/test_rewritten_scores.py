@@ -17,9 +17,8 @@ from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS, Feedback
-from resift.ranking.words import bag_of_words
 from resift.reranker import Config, create_app
-from resift.text import tokenize
+from resift.text import bag_of_words, tokenize
 
 WORDS = ["fire", "bush", "flame", "smoke", "forest", "tree", "army", "gun", "soldier", "war", "rain", "river"]
 QUERY = "fire rain"

@@ -119,7 +119,7 @@ def test_the_words_of_documents_come_before_those_of_a_list(model_folder: Path, 
 
 def test_missing_extra_names_the_pip_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'resift\[distill\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'resift\[train\]'"):
         distill(tmp_path, WORDS, 4)
 
 

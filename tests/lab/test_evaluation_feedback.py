@@ -211,7 +211,7 @@ def test_another_topic_is_not_poisoned(graded: tuple[FeedbackBench, Graded]) -> 
 
 
 TURNS = [
-    ("a", 2, "smoke", {"3": 1}),
+    ("a", 2, "smoke", {"3": 1, "2": -1}),
     ("a", 1, "fire", {"0": 1, "4": -1, "gone": 1}),
     ("b", 1, "war", {"5": -1}),
     ("b", 2, "army", {}),
@@ -259,12 +259,21 @@ def test_turns_by_hand(conversations: Path, vectors: WordVectors) -> None:
             "ndcg@5": (1 + second) / 2,
             "ndcg@5_without_session": (third + 0) / 2,
             "ndcg@5_residual": 1.0,
-            "ndcg@5_without_session_residual": (second + third) / 2,
+            "ndcg@5_without_session_residual": second,
+            "condensed_ndcg@5": 1.0,
+            "condensed_ndcg@5_without_session": (second + 1) / 2,
+            "judged@10": (2 / 6 + 1 / 6) / 2,
+            "judged@10_without_session": (2 / 6 + 1 / 6) / 2,
         }
     )
     assert [search.text for search in asked] == ["smoke", "smoke", "tree", "tree"]
     marks = [[(one.judgement.document, one.judgement.query) for one in search.judged] for search in asked]
-    assert marks == [[("0", "fire"), ("4", "fire")], [], [("0", "fire"), ("4", "fire"), ("3", "smoke")], []]
+    assert marks == [
+        [("0", "fire"), ("4", "fire")],
+        [],
+        [("0", "fire"), ("4", "fire"), ("3", "smoke"), ("2", "smoke")],
+        [],
+    ]
 
 
 def test_conversations(conversations: Path, vectors: WordVectors) -> None:

@@ -1,4 +1,4 @@
-"""The gate: vectors pass if a search with them finds held-back documents better than the text alone."""
+"""What passes: vectors by which a search finds held-back documents better, and constants that are worth more."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import pytest
 
 from resift import Model, build_model
 from resift.encoders.model import ALPHA
-from resift.lab.training.gate import ALPHAS, Gate, Verdict
+from resift.lab.prove.tuning import Values, choose
+from resift.lab.training.gate import Gate, Verdict
 from resift.lab.vectors.tables import build_table
+from resift.ranking.tuning import Tuning
 
 SUBJECTS, SIZE = 60, 10
 LETTERS = "abcdefghij"
@@ -42,7 +44,7 @@ def gate() -> Gate:
 def test_vectors_that_know_words_of_one_subject_pass(gate: Gate) -> None:
     verdict = gate.judge(model(meaning=True))
     assert verdict.helps
-    assert verdict.alpha == ALPHA
+    assert verdict.alpha == pytest.approx(ALPHA)
     assert verdict.values.mean() > verdict.text.mean()
     assert verdict.p < 0.05
 
@@ -55,7 +57,7 @@ def test_vectors_by_chance_do_not(gate: Gate) -> None:
 
 def test_a_model_replaces_another_if_it_is_better() -> None:
     text, rng = np.full(50, 0.2), np.random.default_rng(0)
-    better, worse = (Verdict(ALPHAS[0], mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
+    better, worse = (Verdict(0.2, mean + rng.normal(0, 0.01, 50), text, 0.01) for mean in (0.6, 0.4))
     useless = Verdict(0.0, text, text, 1.0)
     assert better.replaces(worse)
     assert not worse.replaces(better)
@@ -66,3 +68,28 @@ def test_a_model_replaces_another_if_it_is_better() -> None:
 def test_documents_of_too_few_words_judge_nothing() -> None:
     verdict = Gate([["the", "of"], ["and"], ["sea"]], range(3)).judge(model(meaning=True))
     assert (verdict.alpha, verdict.p) == (0.0, 1.0)
+
+
+def worth(gain: float, rng: np.random.Generator, noise: float = 0.05) -> Values:
+    """What constants are worth to 200 clients: all the more, by ``gain``, the more a session's words count."""
+    usual = rng.uniform(0.2, 0.8, 200)
+    errors: dict[str, np.ndarray] = {}
+
+    def values(tuning: Tuning) -> np.ndarray:
+        drawn = errors.setdefault(str(tuning), rng.normal(0, noise, 200))
+        return np.asarray(usual + gain * (tuning.words - 1) + drawn)
+
+    return values
+
+
+def test_constants_that_are_better_are_found() -> None:
+    found = choose(worth(0.05, np.random.default_rng(1)), Tuning(alpha=0.2))
+    assert found.better
+    assert (found.tuning.words, found.tuning.alpha) == (2.0, 0.2)
+    assert found.held_out == pytest.approx(found.before + 0.05, abs=0.01)
+
+
+def test_where_nothing_is_better_nothing_is_chosen() -> None:
+    found = [choose(worth(0, np.random.default_rng(seed)), Tuning(), seed).better for seed in range(60)]
+    assert sum(found) <= 5
+    assert choose(lambda tuning: np.full(50, np.nan), Tuning()).tuning == Tuning()

@@ -21,13 +21,14 @@ from resift.contracts.ubi import EVENTS, QUERIES, UbiEvent, UbiLog, UbiQuery
 from resift.errors import BadInput
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record
-from resift.lab.prove import traffic
+from resift.lab.prove import report, traffic
 from resift.lab.prove.replay import Log, Observation, Skipped, replay
 from resift.lab.prove.report import false_alarms, rows_of
 from resift.lab.prove.traffic import read_searches, sample_clients
 from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.ranking.clicks import ACTIONS
 from resift.ranking.judgements import Judgement
+from resift.ranking.tuning import USUAL, Tuning
 
 TOPICS = {"fire": "bush flame smoke forest", "war": "army gun soldier ceasefire"}
 DOCUMENTS = [f"{topic}-{n}" for n in range(20) for topic in TOPICS]
@@ -137,7 +138,8 @@ def simulated(rng: np.random.Generator, clients: int, gain: float) -> list[Obser
     return found
 
 
-def test_a_difference_is_found_and_none_is_where_there_is_none() -> None:
+def test_a_difference_is_found_and_none_is_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "_GROUPS", {"all": report._GROUPS["all"]})  # the first row, and none of the others
     differences = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.8))["all"] for n in range(20)]
     assert sum(row.interval[0] > 0 for row in differences) >= 18
     nothing = [rows_of(simulated(np.random.default_rng([7, n]), 200, 0.0))["all"] for n in range(100)]
@@ -185,7 +187,7 @@ def searches(rng: random.Random, clients: int, loyal: bool) -> Iterator[tuple[st
 
 @pytest.mark.parametrize("loyal", [True, False])
 def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
-    engine_url: str, news: str, model: Model, tmp_path: Path, loyal: bool
+    engine_url: str, engine: Engine, news: str, model: Model, tmp_path: Path, loyal: bool
 ) -> None:
     with open(tmp_path / "log.csv", "w", newline="") as file:
         rows = csv.writer(file)
@@ -200,6 +202,11 @@ def test_sessions_are_worth_something_to_clients_who_know_what_they_want(
     assert (row.interval[1] < 0) is False
     own = {"query": {"bool": {"must": {"match": {"text": "%SearchText%"}}}}, "aggs": {"n": {"terms": {"field": "sku"}}}}
     assert resift.prove(news, tmp_path / "log.csv", engine_url, model=model, body=own).rows["all"].clicks == 60
+    engine.tune(news, Tuning(words=0, strength=0))  # sessions that say nothing
+    tuned = resift.tune(news, tmp_path / "log.csv", engine_url, model=model)
+    assert tuned.new == (tuned.tuning.words > 0 or tuned.tuning.strength > 0) == loyal
+    assert resift.tune(news, None, engine_url, model=model).tuning == tuned.tuning
+    assert resift.tune(news, None, engine_url, model=model, undo=True).tuning == USUAL == engine.info(news).tuning
 
 
 def test_the_log_of_ubi_is_replayed_by_the_command(

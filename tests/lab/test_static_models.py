@@ -26,7 +26,7 @@ from resift.lab.vectors.tables import in_words, quantized
 from resift.ranking.explain import explain
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.ranking.words import bag_of_words
+from resift.text import bag_of_words
 
 tokenizers = pytest.importorskip("tokenizers")
 model2vec = pytest.importorskip("model2vec")

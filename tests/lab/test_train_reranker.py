@@ -232,6 +232,19 @@ def test_queries_that_teach_nothing(mixed: WordVectors) -> None:
     np.testing.assert_allclose(unit_rows(nothing.table.rows()), start.table.rows(), atol=1e-6)
 
 
+def test_queries_that_teach_nothing_are_left_out_and_counted(mixed: WordVectors, served: Served) -> None:
+    found = collection()
+    candidates = bm25_candidates(found, 20)
+    for query in (0, 399):
+        candidates[query] = np.array(list(found.grades[query]), np.int64)
+    split = block_split(found, (60, 10, 30))
+    _, report = learn(found, mixed, split, options(), served, candidates=candidates)
+    assert report["unlearnable"] == 2
+    none = [np.array(list(grades), np.int64) for grades in found.grades]
+    with pytest.raises(BadInput, match="no training query has a candidate"):
+        learn(found, mixed, split, options(), served, candidates=none)
+
+
 def test_the_command_with_parts_of_its_own(tmp_path: Path, table: WordVectors) -> None:
     table.save(tmp_path / "vectors")
     parts = {"qrels/train.tsv": list(range(280)), "qrels/test.tsv": list(range(280, 400))}

@@ -16,8 +16,7 @@ from tiny_transformer import save_sentence_transformer
 
 from resift import WordVectors, build_model
 from resift.contracts.documents import IndexInfo
-from resift.encoders.joint import JointModel
-from resift.encoders.queries import StaticQueries
+from resift.encoders.queries import JointModel, StaticQueries
 from resift.encoders.registry import load_model, load_queries
 from resift.ingest.indexing import DeadLetters, Indexer
 from resift.ingest.readers import Record

@@ -86,7 +86,8 @@ def test_a_reranker_learns_from_clicks(
         "o",
     ]
     model.save("model")
-    train += ["--set", "rate=0.003", "--set", "pool=20", "--set", "negatives=8", "--model", "model"]
+    options = ("epochs=4", "rate=0.003", "pool=20", "negatives=8", "frequent=5", "shift_rate=0.05")
+    train += [*(part for option in options for part in ("--set", option)), "--model", "model"]
     ran = CliRunner().invoke(main, [*train, "--from-ubi", index])
     assert ran.exit_code == 0, ran.output
     assert "400 queries with a relevant document, 0 without one left out" in ran.output

@@ -17,7 +17,7 @@ from resift.errors import BadInput
 from resift.lab.training.word2vec import train_word2vec
 from resift.lab.vectors.convert import convert
 from resift.lab.vectors.tables import weights_by_rank
-from resift.stop_words import STOP_WORDS
+from resift.text import STOP_WORDS
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_what_is_neither_is_refused_and_no_file_is_made(here: Path, address: str
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["status"], ["indices"], ["serve"], ["sessions", "purge", "--store"]])
+@pytest.mark.parametrize("command", [["doctor"], ["indices"], ["serve"], ["sessions", "purge", "--store"]])
 @pytest.mark.parametrize(
     "address", ["admin:secret@localhost:9301", "http://admin:secret@127.0.0.1:1", "http://admin:sec/secret@a:x"]
 )

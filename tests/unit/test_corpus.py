@@ -19,7 +19,7 @@ from resift.lab.corpus import (
     sparse_counts,
     tfidf_idf,
 )
-from resift.stop_words import FUNCTION_WORDS, STOP_WORDS
+from resift.text import FUNCTION_WORDS, STOP_WORDS
 
 
 def test_ngrams_of_short_words_and_of_lone_surrogates() -> None:

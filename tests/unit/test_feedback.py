@@ -13,7 +13,7 @@ from resift.ranking.background import Background
 from resift.ranking.feedback import METHODS
 from resift.ranking.judgements import JudgedDocument, Judgement
 from resift.ranking.mask import learn_mask, spherical_entropy
-from resift.ranking.words import bag_of_words, leaning
+from resift.text import bag_of_words, leaning
 from resift.vectors.similarity import known_alpha, unit_rows
 
 
@@ -258,6 +258,7 @@ def test_alpha_grows_with_evidence(judged: tuple[np.ndarray, np.ndarray]) -> Non
     assert 0.3 < alphas[0] < alphas[1] < alphas[2] < 0.6
     feedback = Feedback.learn(*judged)
     assert (feedback.adjusted_alpha(0.0, 1.0), feedback.adjusted_alpha(0.9, 0.6)) == (0.0, 0.9)
+    assert feedback.adjusted_alpha(0.0, 0.5, 1.0) > 0, "what the gate leaves out without a session, marks bring in"
     clicked = Feedback.learn(judged[0][:1], judged[1][:1], grades=[0.5, -0.25])
     assert clicked.evidence == 0.75
     assert clicked.adjusted_alpha(0.2, 0.9) == pytest.approx(0.2 + 0.7 * 0.75 / 3.75)

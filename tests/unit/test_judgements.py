@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from resift.errors import BadInput
-from resift.ranking.judgements import (
-    GRADES,
-    Judgement,
-    collect_marks,
-    effective_judgements,
-    inferred_source,
-)
+from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source
+from resift.sessions.sessions import effective_judgements
 
 
 def counting(*grades: float) -> list[float]:

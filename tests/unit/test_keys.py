@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from resift.cli import serve
 from resift.cli.main import main
 from resift.errors import BadInput, NotFound
-from resift.reranker.access.keys import SCOPES, VARIABLE, KeyFile, Keys, check_key, key_hash
+from resift.reranker.access.keys import SCOPES, VARIABLE, KeyFile, check_key, key_hash
+from resift.reranker.access.requests import Keys
 
 SINGLE = "rsf_" + "s" * 43
 
@@ -113,7 +114,7 @@ def test_no_key_is_found_faster_than_another(file: KeyFile, monkeypatch: pytest.
         return real(a, b)
 
     real = hmac.compare_digest
-    monkeypatch.setattr("resift.reranker.access.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("resift.reranker.access.requests.hmac.compare_digest", compare)
     for key in (made[0], made[2], SINGLE, "rsf_wrong", ""):
         compared.clear()
         found = keys.find(key)

@@ -16,11 +16,10 @@ from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import JudgedDocument, Judgement
-from resift.rewriting.clauses import NAME
+from resift.rewriting.clauses import NAME, PROMOTED, script_source
 from resift.rewriting.outcome import Outcome
 from resift.rewriting.request import RewriteSettings, Rewritten
 from resift.rewriting.rewrite import ALTERNATIVES, rewrite, score_factor
-from resift.rewriting.similarity import PROMOTED, script_source
 from resift.sessions.knowledge import Knowledge
 from resift.vectors.similarity import MAX_BETA
 

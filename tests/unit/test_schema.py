@@ -74,10 +74,18 @@ def reference() -> Any:
     return module
 
 
-@pytest.mark.parametrize("page", ["http.md", "serving.md"])
+@pytest.mark.parametrize("page", ["http.md", "settings.md", "codes.md"])
 def test_the_committed_tables_are_the_declarations(page: str) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert reference().page_with_tables(text) == text, "python docs/reference.py writes it"
+
+
+def test_the_page_of_options_has_every_command_and_its_options() -> None:
+    page = reference().options()
+    for heading in ("## resift index ", "## resift sessions forget", "## resift eval retrieval "):
+        assert heading in page
+    assert "| <code>--analyzer " in page
+    assert "<code>--engine sqlite&#124;opensearch&#124;URL</code>" in page
 
 
 def test_the_committed_document_of_the_api_is_made_of_the_types() -> None:
@@ -194,7 +202,10 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
     """A command and all below it, by their names."""
     yield path, command
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
             yield from commands(inner, f"{path} {name}")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from resift import WordVectors
 from resift.arrays import batched
+from resift.encoders.model import known_part
 from resift.errors import BadInput, CorruptModel, ModelNotFound
 from resift.lab.vectors.tables import build_table, quantized, weights_by_rank
 
@@ -126,8 +127,8 @@ def test_the_known_part_of_a_text_is_weighed() -> None:
     table = WordVectors(["the", "fire", "flame"], np.eye(3, dtype=np.float32), weights)
     assert table.unknown_weight == pytest.approx(np.quantile(weights, 0.99))
     for text, known, unknown in [("the Fire", 3, 0), ("fire zzyzx", 2, 1), ("the qq the qq flame", 6, 2), ("qq", 0, 1)]:
-        assert table.known_part(text) == pytest.approx(known / (known + unknown * table.unknown_weight))
-    assert table.known_part("?") == 1
+        assert known_part(table, 0.5, 0.5, text) == pytest.approx(known / (known + unknown * table.unknown_weight))
+    assert known_part(table, 0.5, 0.5, "?") == 1
 
 
 def test_the_part_of_a_text_without_digits_is_weighed() -> None:
@@ -141,4 +142,4 @@ def test_the_part_of_a_text_without_digits_is_weighed() -> None:
         "3510 18v": 0.0,
         "?": 1,
     }
-    assert {text: table.part_without_digits(text) for text in parts} == pytest.approx(parts)
+    assert {text: known_part(table, 0.5, 0.75, text) for text in parts} == pytest.approx(parts)

@@ -15,6 +15,7 @@ from resift.cli.lab.systems import (
     system_options,
     warn_unadapted,
 )
+from resift.cli.lazy import LazyGroup
 from resift.cli.output import progress_bar
 from resift.errors import BadInput
 
@@ -26,7 +27,12 @@ STS = ("spearman", "pearson", "spearman_all", "pearson_all")
 RETRIEVAL = ("ndcg@10", "map", "recall@1", "recall@3", "recall@5", "recall@10", "recall@100", "mrr@10")
 
 
-@click.group("eval", epilog="Example: resift eval retrieval DIR --hybrid --compare bm25")
+@click.group(
+    "eval",
+    cls=LazyGroup,
+    lazy={"word2doc": "resift.cli.lab.word2doc:eval_command"},
+    epilog="Example: resift eval retrieval DIR --hybrid --compare bm25",
+)
 def evaluate() -> None:
     """Measure encoders and baselines on labelled documents, sentence pairs or a retrieval collection.
 

@@ -88,10 +88,10 @@ def feedback(
     indexed in an embedded engine, and the rewritten search is asked; with labelled documents its window holds all.
 
     With --turns each later turn of a conversation with an earlier "yes" is searched in the session and without it
-    (ndcg@5, ndcg@5_without_session), with all documents and without the judged ones (residual).
+    (ndcg@5, ndcg@5_without_session), also without the marked documents (residual) or the unjudged ones (condensed).
 
-    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit; baselines: none,
-    rocchio, rm3, more_like_this. Each method is compared with the ranking before.
+    Methods: mask, rocchio, mask+rocchio, ridge, lexical, ridge+lexical, whitened, qdrant, refit, classifier; baselines:
+    none, rocchio, rm3, more_like_this. Each method is compared with the ranking before.
     """
     if not (choice.encoder or choice.model):
         choice = replace(choice, encoder="adapted")

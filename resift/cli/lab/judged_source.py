@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
@@ -14,10 +14,8 @@ from resift.contracts.engine import Engine
 from resift.contracts.ubi import LATEST, UbiEvent, UbiLog, UbiQuery
 from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
-from resift.sessions.clicks import Object, graded_objects, ids_of_objects
+from resift.sessions.clicks import documents_of, graded_objects
 from resift.sessions.sessions import MAX_QUERY, Sessions
-
-_TOGETHER = 1000  # objects that the engine is asked for at once
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,3 @@ def known_queries(log: UbiLog, events: Iterable[UbiEvent]) -> dict[str, UbiQuery
     for start in range(0, len(ids), LATEST // 2):
         queries |= log.queries(ids[start : start + LATEST // 2])
     return queries
-
-
-def documents_of(engine: Engine, index: str, objects: Collection[Object]) -> dict[Object, str]:
-    """The ids of the documents of an index that objects are; those that are unknown or ambiguous are left out."""
-    ids: dict[Object, str] = {}
-    for field in sorted({field for _, field in objects}):
-        names = sorted({name for name, of_field in objects if of_field == field})
-        for start in range(0, len(names), _TOGETHER):
-            found = ids_of_objects(engine, index, field, names[start : start + _TOGETHER])
-            ids |= {(name, field): id for name, id in found.items()}
-    return ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -10,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from resift.cli.lab.judged_source import documents_of, known_queries
+from resift.cli.lab.judged_source import known_queries
 from resift.cli.lab.options import opened_ubi_log
-from resift.cli.options import service_settings
+from resift.cli.options import opened_store, service_settings
 from resift.contracts.engine import Engine
 from resift.contracts.ubi import UbiEvent, UbiQuery
 from resift.encoders.model import Model
@@ -24,11 +25,12 @@ from resift.lab.prove.traffic import Sample, read_searches, sample_clients
 from resift.plugin.connect import default_store, open_engine, open_session_store
 from resift.ranking.clicks import Actions, read_actions
 from resift.ranking.judgements import Judgement
-from resift.reranker.config import Config
+from resift.ranking.tuning import Tuning
 from resift.reranker.search.bodies import Search, asked_by, search_body
 from resift.reranker.search.service import Reranker
-from resift.sessions.clicks import Clicks, Headers, Object
+from resift.sessions.clicks import Clicks, Headers, Object, documents_of
 from resift.sessions.sessions import Sessions
+from resift.sessions.trials import STOPPED, TrialReport, Trials, reported
 
 UBI = "ubi"
 TEXT = "%SearchText%"  # in a body, as in the configurations of the Search Relevance Workbench
@@ -67,21 +69,41 @@ def prove(
     Nothing is written. Raises BadInput for a file or body that does not fit, and where nothing can be replayed, and
     what the engine raises.
     """
-    settings = service_settings()
-    actions = read_actions(settings.ubi_actions)
+    skipped = Skipped()
     with closing(open_engine(url)) as engine:
-        searching = _Replayed(engine, settings, model, index, body)  # before a long log is read
-        source = UBI if str(replay) == UBI else read_searches(replay, id_field)
-        sample, queries = _drawn(source, url, sessions or default_store(url), actions, searches, seed)
-        documents = _documents(engine, index, sample.objects(queries), id_field)
-        known, skipped = Log(index, queries, documents, actions, settings.session_hours * 3600), Skipped()
-        found = list(_observations(sample.of_client, known, searching, skipped, progress))
+        searching = Replayed(engine, model, index, body)  # before a long log is read
+        sample, known = read_log(engine, index, replay, url, sessions, searches, id_field, seed)
+        found = list(observations(sample.of_client, known, searching, skipped, progress))
         if not found:
-            expected = "clients with a click in one search, and another click in a later one"
-            raise BadInput(f"nothing to replay in {replay}", value=str(replay), expected=expected)
+            raise nothing_in(replay)
         asked, unstable = searching.asked_twice()
     drawn = (sample.events, len(sample.of_client), sample.share, sample.robots)
     return Report(index, rows_of(found, seed), false_alarms(found, seed), asked, unstable, skipped, *drawn)
+
+
+def nothing_in(replay: str | Path) -> BadInput:
+    """The error of a log that says nothing of sessions."""
+    expected = "clients with a click in one search, and another click in a later one"
+    return BadInput(f"nothing to replay in {replay}", value=str(replay), expected=expected)
+
+
+def read_log(
+    engine: Engine,
+    index: str,
+    replay: str | Path,
+    url: str,
+    sessions: str | None = None,
+    searches: int = SEARCHES,
+    id_field: str = "",
+    seed: int = 0,
+) -> tuple[Sample, Log]:
+    """A sample of a log's clients, and what is needed to replay it; the arguments are those of :func:`prove`."""
+    settings = service_settings()
+    actions = read_actions(settings.ubi_actions)
+    source = UBI if str(replay) == UBI else read_searches(replay, id_field)
+    sample, queries = _drawn(source, url, sessions or default_store(url), actions, searches, seed)
+    documents = _documents(engine, index, sample.objects(queries), id_field)
+    return sample, Log(index, queries, documents, actions, settings.session_hours * 3600)
 
 
 def _documents(engine: Engine, index: str, objects: set[Object], id_field: str) -> dict[Object, str]:
@@ -106,20 +128,41 @@ def _drawn(
         return sample, known_queries(log, sample.events_of_all)
 
 
-def _observations(
-    of_client: dict[str, list[UbiEvent]], log: Log, searching: _Replayed, skipped: Skipped, progress: Progress
+def observations(
+    of_client: dict[str, list[UbiEvent]], log: Log, searching: Replayed, skipped: Skipped, progress: Progress
 ) -> Iterable[Observation]:
+    """The clicks of clients that had a session before them, each ranked without and with it."""
     for done, (client, events) in enumerate(of_client.items(), 1):
         yield from replay(client, sorted(events, key=lambda event: event.at), log, searching.rank, skipped)
         progress(done, len(of_client))
 
 
-class _Replayed:
-    """The searches of an index as they are served, in sessions that are given."""
+def live_trial(index: str, what: str | float, url: str, store: str) -> TrialReport:
+    """Begin a trial of an index for a share of the clients, ``stop`` it, or look at its ``status``.
 
-    def __init__(
-        self, engine: Engine, settings: Config, model: str | Path | Model | None, index: str, body: Any
-    ) -> None:
+    Raises BadInput if there is none, or one runs already, and what the engine, the store and UBI's log raise.
+    """
+    settings = service_settings()
+    with closing(open_engine(url)) as engine, opened_store(store) as kept, opened_ubi_log(url, store) as log:
+        trials = Trials(kept)
+        if not isinstance(what, str):
+            engine.info(index)
+            trials.start(index, what)
+        trial = trials.find(index)
+        if trial is None:
+            raise BadInput(f"no trial of {index}", value=index, expected="one that was begun: --live 10%")
+        if what == "stop" and not trial.verdict:
+            trial = trials.change(trial, verdict=STOPPED) or trial
+        return reported(trial, log, engine, read_actions(settings.ubi_actions), time.time())
+
+
+class Replayed:
+    """The searches of an index as they are served, in sessions that are given; by ``tuning`` where that is not None."""
+
+    tuning: Tuning | None = None
+
+    def __init__(self, engine: Engine, model: str | Path | Model | None, index: str, body: Any = None) -> None:
+        settings = service_settings()
         self.engine, self.index, self.body, self.clicks = engine, index, body, _Given()
         encoder = model if isinstance(model, Model) else load_model(model or settings.model)
         store = Sessions(open_session_store(":memory:", settings.session_index))
@@ -144,6 +187,7 @@ class _Replayed:
         """What the engine is asked, by nobody in particular or a client, whose clicks count."""
         service = self.service
         info = service.info(self.index)
+        info = info if self.tuning is None else replace(info, tuning=self.tuning)
         search = Search(self._query(text), DEPTH, index=self.index)
         body = {
             **search_body(search, info, service.search_model.table.idf),

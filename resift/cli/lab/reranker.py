@@ -82,8 +82,6 @@ def doubts(reranker: LateInteraction, model_hash: str) -> list[str]:
     if "better" not in judgement:
         return ["it was not judged by queries that it was not trained on"]
     found = []
-    if judgement["p"]["vectors"]["ndcg@10"] >= 0.05:
-        found.append("what it gained when it was judged may be chance (p of 0.05 or more)")
     if (other := reranker.info.get("beside")) != model_hash:
         found.append(
             f"it was judged beside the vectors of model {other}, and not of {model_hash}: train it with the "

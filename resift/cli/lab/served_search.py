@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class IndexSearch:
     """An index of an engine, searched as the service does by default.
 
     ``similarity``, ``cosine`` or ``jaccard``, compares its vectors; ``idf`` says how rare a word is. ``positions``:
-    id → position of the documents that count; others are left out.
+    id → position of the documents that count; others are left out. What ``info`` says of the index may be changed.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class IndexSearch:
         positions: Mapping[str, int],
     ) -> None:
         self.similarity, self.idf, self.defaults = similarity, idf, Config()
-        self._engine, self._info, self._positions = engine, info, positions
+        self._engine, self.info, self._positions = engine, info, positions
         self._samples, self._words = Samples(engine), SharedWords(engine)
 
     def hits(self, asked: Asked) -> Hits:
@@ -67,9 +68,10 @@ class IndexSearch:
         # a model that was learned from documents knows their words, as Model.known_part_of_documents has it
         dim, known = len(asked.vector), None if asked.max_alpha > asked.alpha else asked.known_part
         learned = Feedback.from_judged(judged, dim, self.idf, asked.method, known) if judged else None
-        info = self._info
+        info = self.info
         text = telling_words(asked.text, len(info.fields), self.idf)
-        feedback = scoped_feedback(learned, asked.text, asked.vector, lambda: self._samples.draw(info))
+        sample, carried = partial(self._samples.draw, info), info.tuning.carried
+        feedback = scoped_feedback(learned, asked.text, asked.vector, sample, carried)
         field = None if info.model is None else info.searched
         terms = self._words.terms(feedback, info)
         knowledge = knowledge_of(asked.text, asked.vector, feedback, judged, self.similarity, terms, field)
@@ -85,7 +87,7 @@ class IndexSearch:
         if feedback is None:
             alpha, window = known_alpha(asked.alpha, known), self.defaults.window
         else:
-            alpha = feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known)
+            alpha = self.info.tuning.weighed(feedback.adjusted_alpha(asked.alpha, asked.max_alpha, known))
             window = self.defaults.session_window
         window = min(len(self._positions), MAX_RESULTS) if asked.whole else window
         return RewriteSettings(alpha, window, widen=True, knn=self.defaults.knn)

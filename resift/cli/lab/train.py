@@ -1,4 +1,4 @@
-"""``resift train`` and its trainings on labelled documents; the other trainings join the group in ``main``."""
+"""``resift train`` and its trainings on labelled documents; the others are in modules of their own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from resift.cli.failures import NOT_RIGHT
 from resift.cli.lab.options import checkpoint_beside, option_of, out_option, seed_option, vectors_option
 from resift.cli.lab.saved import saved_line
 from resift.cli.lab.settings import set_option
+from resift.cli.lazy import LazyGroup
 from resift.cli.options import combined
 from resift.cli.output import progress_bar
 from resift.errors import needs_extra
@@ -20,8 +21,16 @@ from resift.lab.training.options import RnBofOptions, RoBoewOptions
 from resift.lab.vectors.tables import quantized
 from resift.vectors.packaged import load_vectors
 
+_COMMANDS = {
+    "self": "resift.cli.lab.train_self:self_command",
+    "queries": "resift.cli.lab.train_queries:queries_command",
+    "reranker": "resift.cli.lab.train_judged:reranker_command",
+    "emboost": "resift.cli.lab.train_judged:emboost_command",
+    "word2doc": "resift.cli.lab.word2doc:train_command",
+}
 
-@click.group(epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog="Example: resift train self --corpus corpus.jsonl --out own-model")
 def train() -> None:
     """Train encoders and rerankers on documents of your own.
 

@@ -12,7 +12,7 @@ import click
 
 from resift.cli.failures import NOT_RIGHT
 from resift.cli.lab.judged_source import JudgedSource, sourced
-from resift.cli.lab.options import out_option, seed_option, shares_of, weighted_names
+from resift.cli.lab.options import out_option, shares_of, weighted_names
 from resift.cli.lab.saved import saved_line
 from resift.cli.lab.settings import set_option
 from resift.cli.options import combined, json_option, opened, search_models
@@ -68,8 +68,7 @@ judged_options = combined(
 @sourced
 @judged_options
 @search_models
-@set_option(LateInteractionOptions, "seed")
-@seed_option
+@set_option(LateInteractionOptions)
 @json_option
 def reranker_command(
     folder: str | None,
@@ -82,7 +81,6 @@ def reranker_command(
     model: str,
     static_queries: str,
     as_json: bool,
-    seed: int,
     settings: dict[str, Any],
 ) -> None:
     """Train a reranker on judged queries; the index and its vectors stay as they are.
@@ -94,12 +92,12 @@ def reranker_command(
 
     It is judged by what it makes of the hits that are served without it: those of BM25 and the vectors of --model,
     which is the model that the index is searched with, and of --static-queries if there are any. If training made
-    nothing better, the untrained reranker is written; if that does not help either, or likely by chance (p of 0.5 or
+    nothing better, the untrained reranker is written; if that does not help either, or perhaps by chance (p of 0.05 or
     more), nothing is written and the exit status is 3. Needs the extras 'adapt' and 'vectors'.
     """
     from resift.lab.training.late_interaction_selection import learn
 
-    started, options = time.perf_counter(), LateInteractionOptions(seed=seed, **settings)
+    started, options = time.perf_counter(), LateInteractionOptions(**settings)
     if sum(source is not None for source in (folder, of_sessions, of_ubi)) != 1:
         raise BadInput("--collection, --from-feedback and --from-ubi", expected="one of them")
     index = of_ubi or of_sessions
@@ -125,8 +123,6 @@ def reranker_command(
 
 def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: bool, seconds: float) -> None:
     """Write the reranker if it helps, and say what was measured; ends the command if it does not."""
-    from resift.lab.training.late_interaction_selection import CHOSEN_BY, MAX_P
-
     lines, useful = _report_lines(report, seconds), report["better"]
     if useful:
         reranker.save(out)
@@ -135,13 +131,14 @@ def _save(reranker: LateInteraction, report: dict[str, Any], out: str, as_json: 
     saved = {"name": reranker.name, "dim": reranker.table.dim, "hash": reranker.hash, "folder": out} if useful else None
     print_report({**report, "model": saved}, as_json, *lines)
     if not useful:
-        why = f"searches are no better with it, or likely by chance (p of {MAX_P} or more)"
+        why = "searches are no better with it, or perhaps by chance (p of 0.05 or more): judge more queries"
         click.echo(f"warning: {why}; nothing was written to {out}", err=True)
         sys.exit(NOT_RIGHT)
+    if report["unlearnable"]:
+        told = f"{report['unlearnable']} queries teach nothing: all of their candidates are relevant"
+        click.echo(f"warning: {told}", err=True)
     if report["kept"] == "untrained":
         click.echo("warning: training made nothing better; the untrained reranker is kept", err=True)
-    if report["p"]["vectors"][CHOSEN_BY] >= 0.05:
-        click.echo("warning: what it gains may be chance (p of 0.05 or more): judge more queries", err=True)
 
 
 def _served(model: Model, queries: StaticQueries | None, documents: list[str]) -> Served:
@@ -215,14 +212,12 @@ def _report_lines(report: dict[str, Any], seconds: float) -> list[str]:
     help="Judged queries in BEIR's layout: corpus, queries, qrels.",
 )
 @judged_options
-@set_option(EmBoostOptions, "seed")
-@seed_option
+@set_option(EmBoostOptions)
 def emboost_command(
     folder: str,
     out: str,
     shares: tuple[float, ...] | None,
     sources: Sources,
-    seed: int,
     settings: dict[str, Any],
 ) -> None:
     """Train EmBoost's residual network on judged queries: an encoder. Needs the extra 'train'.
@@ -237,7 +232,7 @@ def emboost_command(
         import resift.lab.training.emboost  # noqa: F401
     from resift.lab.training.emboost_selection import choose_encoder
 
-    started, options = time.perf_counter(), EmBoostOptions(seed=seed, **settings)
+    started, options = time.perf_counter(), EmBoostOptions(**settings)
     data = read_split_collection(folder, shares)
     table = _mixed(sources, data.collection.documents, EMBOOST_SPELLING)
     blocks = [load_vectors(name).dim for name, _ in sources]

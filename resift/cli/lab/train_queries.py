@@ -16,7 +16,7 @@ import numpy as np
 
 from resift.arrays import Floats
 from resift.cli.lab.corpus_texts import CorpusTexts
-from resift.cli.lab.options import out_option, seed_option, vectors_option
+from resift.cli.lab.options import out_option, vectors_option
 from resift.cli.lab.saved import saved_line, saved_model
 from resift.cli.lab.settings import set_option
 from resift.cli.options import checked_address, fields_option, json_option
@@ -59,8 +59,7 @@ _SAMPLE = 10_000  # documents of an index that are learned from, as many as a se
 @out_option
 @vectors_option
 @fields_option
-@set_option(QueryOptions, "seed")
-@seed_option
+@set_option(QueryOptions)
 @click.option(
     "--engine",
     "url",
@@ -79,7 +78,8 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     learned from too; resift attach INDEX --vectors --model OUT then searches by them.
 
     Part of the documents is held back to judge. If training made it worse, the words stay as the teacher sees each by
-    itself. Needs the extra 'adapt', and for a teacher's folder 'distill'.
+    itself. It chooses the vectors' weight in searches too, 0 where these are no better. Needs the extra 'adapt', and
+    for a teacher's folder 'distill'.
     """
     started, memory = time.perf_counter(), Path(f"{out.rstrip('/')}.teacher")
     model = _learned(memory=memory, **asked)
@@ -88,6 +88,10 @@ def queries_command(out: str, as_json: bool, **asked: Any) -> None:
     model.save(out)
     shutil.rmtree(memory, ignore_errors=True)
     print_report({**found, "model": saved_model(model, out)}, as_json, *lines, saved_line(model, out))
+    if not model.alpha:
+        click.echo(
+            "warning: searches are no better with these vectors, which weigh nothing without a session", err=True
+        )
     if found["worse"]:
         click.echo("warning: training made it worse; the teacher's vectors of single words are used", err=True)
 
@@ -103,7 +107,6 @@ def _learned(
     vectors: str,
     fields: list[str] | None,
     url: str | None,
-    seed: int,
     settings: dict[str, Any],
 ) -> StaticQueries:
     if bool(files) == bool(index):
@@ -112,7 +115,7 @@ def _learned(
     if (index is None) != (field is None):
         found = f"--field {field} without --index" if index is None else f"--index {index} without --field"
         raise BadInput(found, expected="both, or neither")
-    options, table = QueryOptions(seed=seed, **settings), load_vectors(vectors)
+    options, table = QueryOptions(**settings), load_vectors(vectors)
     with ExitStack() as stack:
         engine = stack.enter_context(_opened(url)) if index or teacher.startswith(DEPLOYED) else None
         encode, name = _encoder(teacher, engine, teacher_model)
@@ -179,4 +182,5 @@ def _found_lines(found: dict[str, Any], seconds: float) -> list[str]:
         f"p {found['p']:.4f})",
         f"{'mean reciprocal rank':21}{figures}",
         f"cosine with the teacher's own queries, less their mean: {found['cosine']:.3f}",
+        f"weight of these vectors in searches (alpha) {found['alpha']:.2f}: {found['why']}",
     ]

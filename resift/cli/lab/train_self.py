@@ -22,7 +22,6 @@ from resift.ingest.readers import Files
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.options import AdaptOptions
 from resift.lab.training.self_supervised import adapt, adapted_lines, refusal
-from resift.operations.attaching import adapt_texts
 from resift.vectors.packaged import DEFAULT, load_vectors
 
 
@@ -72,6 +71,8 @@ def adapt_files(files: Files, fields: Sequence[str], out: str | Path, vectors: s
     If it is no better than the untrained vectors, a warning is printed and the untrained model is saved instead, so
     that ``out`` always holds the model to index with. ``files`` can be read again afterwards.
     """
+    from resift.operations.attaching import adapt_texts  # with opensearch-py, which few have to wait for
+
     table = load_vectors(vectors)
     texts = list(CorpusTexts(files, fields, "reading"))
     with shown_progress() as progress:

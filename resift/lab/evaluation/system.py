@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from resift.arrays import Floats
-from resift.encoders.joint import joint_weight
 from resift.encoders.model import ADAPTED_MAX_ALPHA, ALPHA, known_part
+from resift.encoders.queries import joint_weight
 from resift.lab.fingerprints import fingerprints_in
 from resift.vectors.similarity import joined, lengths_of
 from resift.vectors.table import WordVectors
@@ -76,7 +76,7 @@ class Taught(Encoder):
 
 
 class Joint(Encoder):
-    """Two systems of vectors for cosine side by side, as a :class:`resift.encoders.joint.JointModel` has both."""
+    """Two systems of vectors for cosine side by side, as a :class:`resift.encoders.queries.JointModel` has both."""
 
     def __init__(self, first: System, second: Encoder) -> None:
         super().__init__(self._queries, "cosine", second.table)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from resift.contracts.ubi import LATEST, UbiEvent, UbiQuery
 from resift.ranking.clicks import SHOWN, Actions
-from resift.ranking.judgements import Judgement, effective_judgements
+from resift.ranking.judgements import Judgement
 from resift.sessions.clicks import Object, graded_objects
-from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY
+from resift.sessions.sessions import MAX_JUDGEMENTS, MAX_QUERY, effective_judgements
 
 Ranking = Sequence[str]  # ids of documents, best first
 # What a query text finds: without a session, and in one that made these judgements.

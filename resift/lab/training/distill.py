@@ -129,7 +129,7 @@ def load(folder: str | Path) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         # not by needs_extra, which would name the package as Python spells it
-        raise MissingExtra("distilling needs sentence-transformers: pip install 'resift[distill]'") from error
+        raise MissingExtra("distilling needs sentence-transformers: pip install 'resift[train]'") from error
     try:
         if not any(Path(folder, name).is_file() for name in ("modules.json", "config.json")):
             raise FileNotFoundError("no modules.json or config.json")

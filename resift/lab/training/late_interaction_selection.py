@@ -26,6 +26,7 @@ from resift.lab.evaluation.metrics import ndcg_at
 from resift.lab.evaluation.protocol import Run, run_rankings, run_retrieval
 from resift.lab.evaluation.served import Hits, Served
 from resift.lab.fingerprints import joined_fingerprints
+from resift.lab.training.gate import is_better
 from resift.lab.training.judged_queries import bm25_candidates, relevant_documents, thinned
 from resift.lab.training.late_interaction import Trainer
 from resift.lab.training.options import LateInteractionOptions
@@ -38,7 +39,6 @@ from resift.vectors.table import WordVectors
 ALPHAS = tuple(beta / (1 + beta) for beta in (0.25, 0.5, 1, 2, 4, 8, 16, 32))
 MEASURES = ("recall@1", "recall@3", "recall@5", "mrr@10", "ndcg@10")
 CHOSEN_BY = "ndcg@10"
-MAX_P = 0.5  # of a gain that counts: what changes nothing is better by chance every other time
 _MAX_VALIDATION, _MAX_TEST = 600, 2000
 
 
@@ -61,16 +61,16 @@ def learn(
 
     The report holds ``queries`` (how many in each part), ``epochs`` and ``alpha`` as chosen, ``systems`` (bm25,
     vectors, which is what is served without a reranker, and untrained and trained, which is that with one: metric →
-    mean), ``kept``, which is the trained reranker unless the untrained one is better, ``p`` (that
-    one against vectors and untrained: metric → p), and ``better``: whether it has a higher nDCG@10 than vectors with p
-    below MAX_P. If there are no test queries, the validation queries judge, and ``judged_on`` says so.
-
-    Raises BadInput if there are no more documents than negatives, or no other one for a query than its relevant ones.
+    mean), ``kept``, the better one of the last two, ``p`` (that one against vectors and untrained: metric → p), and
+    ``better``: whether its nDCG@10 is above that of vectors by the gate's test. ``judged_on`` is "validation" if there
+    are no test queries. ``unlearnable`` counts queries whose candidates are all relevant. Raises BadInput if there are
+    no more documents than negatives, or if all training queries are unlearnable.
     """
     options = _fitting(options, collection, len(split.train))
     final = np.concatenate([split.train, split.validation, *([split.test] if train_on_all else [])])
     steps = StepCounter(progress, options.epochs * (len(split.train) + len(final)))
     training = _Training(collection, table, options, candidates, steps)
+    training.require_learnable(split.train)
     validation = _Validation(training.hits(thinned(split.validation, _MAX_VALIDATION), served))
     validation.measure(training.start)
     training.fit(split.train, options.epochs, validation.measure)
@@ -80,6 +80,7 @@ def learn(
     report = {
         **_judge(training.hits(thinned(judges, _MAX_TEST), served), untrained, trained),
         "queries": {part: len(queries) for part, queries in asdict(split).items()},
+        "unlearnable": int((~training.is_learnable[final]).sum()),
         "judged_on": "test" if len(split.test) else "validation",
         "epochs": epochs,
         "validation": validation.quality,
@@ -119,8 +120,15 @@ class _Training:
         self.collection, self.options, self.steps = collection, options, steps
         self.candidates = bm25_candidates(collection, options.pool) if candidates is None else candidates
         self.relevant = relevant_documents(collection)
+        pairs = zip(self.relevant, self.candidates, strict=True)
+        self.is_learnable = np.array([not np.isin(found, relevant).all() for relevant, found in pairs])
         self.start = untrained_reranker(table, collection.documents)
         self.documents = self.start.prepare(collection.documents)
+
+    def require_learnable(self, queries: Positions) -> None:
+        """Raise BadInput if none of these queries teaches anything."""
+        if not self.is_learnable[queries].any():
+            raise BadInput("no training query has a candidate that is not relevant", expected="more documents")
 
     def hits(self, queries: Positions, served: Served) -> _Hits:
         """What is served of the queries at these positions."""
@@ -129,7 +137,8 @@ class _Training:
     def fit(
         self, queries: Positions, epochs: int, after_epoch: Callable[[LateInteraction], None] | None = None
     ) -> LateInteraction:
-        """The reranker after so many epochs on these queries."""
+        """The reranker after so many epochs on those of these queries that are learnable."""
+        queries = queries[self.is_learnable[queries]]
         trainer = Trainer(
             self.start,
             self.documents,
@@ -226,7 +235,7 @@ def _judge(hits: _Hits, untrained: LateInteraction, trained: LateInteraction) ->
         "judges": len(hits.collection.queries),
         "systems": systems,
         "kept": kept,
-        "better": quality[kept] > quality["vectors"] and p["vectors"][CHOSEN_BY] < MAX_P,
+        "better": is_better(runs[kept].values[CHOSEN_BY], runs["vectors"].values[CHOSEN_BY]),
         "p": {name: {measure: values[measure] for measure in MEASURES} for name, values in p.items()},
     }
 

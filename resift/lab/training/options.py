@@ -271,7 +271,7 @@ class EmBoostOptions:
             raise BadInput(f"unknown network {self.network!r}", value=self.network, expected=" | ".join(NETWORKS))
         if self.epochs < 1 or self.batch < 2:
             raise BadInput(f"{self.epochs} epochs, batch {self.batch}", expected="1 epoch, 2 queries a step, or more")
-        at_least(0, self, "rate", "scale")
+        at_least(0, self, "rate", "scale", "seed")
 
 
 @dataclass(frozen=True)

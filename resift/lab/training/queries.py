@@ -30,6 +30,7 @@ from resift.errors import BadInput, needs_extra
 from resift.lab.evaluation.significance import paired_randomization
 from resift.lab.training.documents import Documents, word_counts
 from resift.lab.training.fitting import fit_rows
+from resift.lab.training.gate import ENOUGH, SIGNIFICANT, Gate
 from resift.lab.training.options import MIN_DOCUMENTS, QueryOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.self_supervised import reciprocal_ranks
@@ -48,7 +49,7 @@ _LEAST_SPREAD = 1e-3
 _SIF = 1e-3
 _FEWEST_WORDS, _MOST_WORDS = 2, 40
 _SHARE_OF_WORDS, _MAX_JUDGES, _ROUNDS, _CHECKED, _COMPARED = 1 / 3, 1000, 6, 16, 2000
-_SIGNIFICANT = 0.05
+_GATE_JUDGES, _GATE_ROUNDS, _GATE_DOCUMENTS = 150, 2, 5000
 _LEAST_DISTANCE = 1e-3  # of vectors of length 1 from their mean; 16-bit floats are less exact
 
 
@@ -97,19 +98,11 @@ def train_queries(
     """A model of queries for documents whose vectors ``teacher`` has made.
 
     ``texts`` are documents, and ``documents`` (N, D) their vectors, if they are at hand, as those in the ``field`` of
-    an index are. ``vectors`` is a table of general word vectors.
-
-    Training runs twice: without the documents that are held back, to judge, and then on all. What was found is in
-    ``model.table.info["taught"]``: how well parts of a held-back document find it among the others (without
-    ``documents``: another part of it), as a mean reciprocal rank before training (``mrr_before``), after it and by the
-    teacher's own queries (``mrr_teacher``), the mean ``cosine`` with these less their mean, how probable the difference
-    is by chance (``p``, two-sided, a paired randomisation test), and the standard deviation of a part's cosines with
-    all others' documents or parts (``spread``), by which the model is weighed against BM25. Where training made it
-    ``worse`` (p < .05) the rows stay as they were before. ``progress`` is called with the numbers of texts done and of
-    all. A seed gives the same model again on the same machine.
-
-    Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra without SciPy,
-    and what the teacher raises.
+    an index are. ``vectors`` is a table of general word vectors. Training runs twice: without the documents that are
+    held back, to judge, and then on all. ``model.table.info["taught"]`` is as :func:`_judgement` and :class:`_Gate`
+    have it. ``progress`` is called with the numbers of texts done and of all. A seed gives the same model again on the
+    same machine. Raises BadInput if the documents are too few or their vectors are not the teacher's, MissingExtra
+    without SciPy, and what the teacher raises.
     """
     with needs_extra("adapt", "Learning static queries"):
         import scipy.sparse  # noqa: F401
@@ -123,18 +116,51 @@ def train_queries(
     held = rng.permutation(len(texts))[: _judge_count(len(texts), options)]
     words = corpus.words[: round(options.texts * _SHARE_OF_WORDS)]
     asking = [draw_parts(texts, held[[row]], _ROUNDS, rng) for row in range(len(held))]
-    parts = draw_parts(texts, np.arange(len(texts)), options.texts - len(words) - 2 * len(held), rng)
-    steps = StepCounter(progress, len(words) + len(parts) + 2 * len(held))
+    gate = _Gate(texts, held, documents, options)
+    left = options.texts - len(words) - 2 * len(held) - len(gate.asked)
+    parts = draw_parts(texts, np.arange(len(texts)), left, rng)
+    steps = StepCounter(progress, len(words) + len(parts) + 2 * len(held) + len(gate.asked))
     start = _start(corpus, _told_apart(teacher, words, steps), vectors)
     judges = _judges([found for found in asking if len(found) > 1], teacher, documents, steps)
     lessons = _Lessons(corpus, parts, _told_apart(teacher, [one.text for one in parts], steps), documents)
     served = partial(_model, corpus, vectors, teacher.name, field, lessons.centre)
-    found = _judgement(judges, served(*start), served(*lessons.learned(*start, options, held)), options)
-    model = served(*(start if found["worse"] else lessons.learned(*start, options)))
+    trial = served(*lessons.learned(*start, options, held))
+    found = _judgement(judges, served(*start), trial, options)
+    if found["worse"]:
+        trial = served(*start)
+    weigh(trial, found["spread"])
+    found |= gate.judge(trial, teacher, steps)
+    model = trial if found["worse"] else served(*lessons.learned(*start, options))
     weigh(model, found["spread"])
+    model.alpha = found["alpha"]
     counts = {"documents": len(texts), "texts": steps.done, "words": len(corpus.words), "held_back": len(judges.own)}
     model.table.info["taught"] = {**counts, **found, "options": asdict(options)}
     return model
+
+
+class _Gate:
+    """The gate, over documents held back and others; ``asked`` are the texts that it needs the teacher for."""
+
+    def __init__(
+        self, texts: Sequence[str], held: NDArray[np.int64], documents: Floats | None, options: QueryOptions
+    ) -> None:
+        held = held[:_GATE_JUDGES]
+        count = _GATE_DOCUMENTS if documents is not None else options.texts // 10  # which the teacher has to encode
+        others = np.setdiff1d(np.arange(len(texts)), held)[:: max(1, len(texts) // count)]
+        rows = np.concatenate([held, others])
+        self._gate = Gate([tokenize(texts[row]) for row in rows], range(len(held)), options.seed, _GATE_ROUNDS)
+        self._documents = None if documents is None else documents[rows]
+        self.asked = [*self._gate.rests, *(() if documents is not None else (texts[row] for row in rows))]
+
+    def judge(self, model: StaticQueries, teacher: Teacher, steps: StepCounter) -> dict[str, Any]:
+        """``alpha``, the weight of a model that has not seen the documents held back, at most its own and 0 where a
+        search is no better than by the text alone, and ``why``."""
+        if not self.asked:  # documents of too few words to ask for
+            return {"alpha": model.alpha, "why": "no document has words enough to tell"}
+        taught, rests = teacher.vectors(self.asked, steps.stage()), len(self._gate.rests)
+        documents = taught[rests:] if self._documents is None else self._documents
+        verdict = self._gate.judge(model, documents, taught[:rests])
+        return {"alpha": verdict.alpha if len(verdict.values) >= ENOUGH else model.alpha, "why": verdict.why}
 
 
 def _taught(teacher: Teacher, parts: Sequence[Part], steps: StepCounter) -> Floats:
@@ -284,7 +310,15 @@ def _model(
 
 
 def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOptions) -> dict[str, Any]:
-    """What the judges say of the models before and after training, and of the teacher."""
+    """What the judges say of the models before and after training, and of the teacher.
+
+    How well parts of a held-back document find it among the others (without documents' vectors: another part of it), as
+    a mean reciprocal rank before training (``mrr_before``), after it and by the teacher's own queries
+    (``mrr_teacher``); the mean ``cosine`` with these less their mean; how probable the difference is by chance (``p``,
+    two-sided, a paired randomisation test); and the standard deviation of a part's cosines with all others
+    (``spread``), by which the model is weighed against BM25. Where training made it ``worse`` (p < .05) the rows stay
+    as they were before.
+    """
     before, after = judges.of_model(start), judges.of_model(trial)
     teacher, first = judges.reciprocal_ranks(judges.taught), trial.encode([parts[0] for parts in judges.queries])
     mean = judges.taught.mean(axis=0)
@@ -295,7 +329,7 @@ def _judgement(judges: _Judges, start: Model, trial: Model, options: QueryOption
         "mrr_teacher": float(teacher.mean()),
         "cosine": float((unit_rows(first - mean) * unit_rows(judges.taught - mean)).sum(axis=1).mean()),
         "spread": float((first @ judges.candidates[:_COMPARED].T).std(axis=1).mean()),
-        "worse": bool(after.mean() < before.mean() and p < _SIGNIFICANT),
+        "worse": bool(after.mean() < before.mean() and p < SIGNIFICANT),
         "p": p,
     }
 

@@ -23,15 +23,13 @@ from resift.errors import BadInput, needs_extra
 from resift.lab.encoders.builders import build_model
 from resift.lab.training.contrastive import MIN_WORDS, fit
 from resift.lab.training.documents import Documents, sample_words
-from resift.lab.training.gate import Gate
+from resift.lab.training.gate import ENOUGH, JUDGES, Gate
 from resift.lab.training.options import MIN_DOCUMENTS, AdaptOptions
 from resift.lab.training.progress import Progress, StepCounter
 from resift.lab.training.spectral import on_document_axes, rows_from_corpus, rows_from_vectors, side_by_side
 from resift.lab.training.unseen import LinearMap
 from resift.lab.vectors.tables import in_words, quantized
 from resift.vectors.table import WordVectors
-
-_MAX_JUDGES, _FEW_JUDGES = 300, 20
 
 
 def adapt(
@@ -82,7 +80,7 @@ def adapt(
 def _held_back(documents: int, options: AdaptOptions, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which documents judge, (N,)."""
     held = np.zeros(documents, bool)
-    count = min(_MAX_JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
+    count = min(JUDGES, max(MIN_WORDS, round(options.held_back * documents)))
     held[rng.choice(documents, count, replace=False)] = True
     return held
 
@@ -105,6 +103,7 @@ def _judgement(
         "alpha": after.alpha,
         "better": after.replaces(before),
         "p": after.p,
+        "why": after.why,
     }
 
 
@@ -156,5 +155,5 @@ def adapted_lines(found: dict[str, Any], seconds: float) -> list[str]:
 
 def refusal(found: dict[str, Any]) -> str:
     """Why adapted vectors are not taken."""
-    few = f": {found['held_back']} documents are too few to tell" if found["held_back"] < _FEW_JUDGES else ""
+    few = f": {found['held_back']} documents are too few to tell" if found["held_back"] < ENOUGH else ""
     return f"warning: no better than the untrained vectors{few}"

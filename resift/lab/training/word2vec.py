@@ -27,7 +27,7 @@ def train_word2vec(
     for name, value in (("dim", dim), ("epochs", epochs), ("min_count", min_count)):
         if value < 1:
             raise BadInput(f"{name} is {value}", value=value, expected="1 or more")
-    with needs_extra("vectors", "Training word2vec"):
+    with needs_extra("adapt", "Training word2vec"):
         from gensim.models import Word2Vec
 
     sentences = [words for words in map(tokenize, texts) if words]

@@ -72,7 +72,7 @@ def _of_folder(folder: Path, weighting: str | None, limit: int | None, words: li
 
 
 def _read_keyed(path: Path, limit: int | None) -> Any:
-    with needs_extra("vectors", "Reading the word vectors of others"):
+    with needs_extra("adapt", "Reading the word vectors of others"):
         from gensim.models import KeyedVectors
         from gensim.models.fasttext import load_facebook_vectors
         from gensim.utils import open as open_any

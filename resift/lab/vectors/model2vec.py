@@ -34,7 +34,7 @@ def read_static(source: str | Path) -> WordVectors:
     Rows stay as they are, so that cosines are those of the package that the folder is of. Raises BadInput if it holds
     no such table or something is wrong with it, and MissingExtra without the extra ``pieces``.
     """
-    with needs_extra("pieces", "Reading a static model"):
+    with needs_extra("adapt", "Reading a static model"):
         from safetensors.numpy import load_file
 
     folder = _holding(Path(source))
@@ -96,7 +96,7 @@ def write_model2vec(table: WordVectors, folder: str | Path) -> Path:
     as :func:`resift.text.tokenize` does. Raises BadInput if the folder holds something else or cannot be written, and
     MissingExtra without the extra ``pieces``.
     """
-    with needs_extra("pieces", "Writing a static model"):
+    with needs_extra("adapt", "Writing a static model"):
         from safetensors.numpy import save_file
 
     definition, rows, weights = _with_tokenizer(table)

@@ -11,7 +11,7 @@ from collections import Counter
 
 import numpy as np
 
-from resift.stop_words import FUNCTION_WORDS
+from resift.text import FUNCTION_WORDS
 
 MAX_WORDS = 3
 NOISES = ("clean", "typo", "word left out", "joined", "ending")

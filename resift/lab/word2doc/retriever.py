@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import BadInput
 from resift.lab.corpus import probabilistic_idf
-from resift.stop_words import FUNCTION_WORDS
+from resift.text import FUNCTION_WORDS
 
 BINS = 2**24
 ARRAYS = ("bins", "offsets", "postings", "values", "idf")

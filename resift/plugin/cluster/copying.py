@@ -74,12 +74,6 @@ class Copy:
         others = {name: value for name, value in now.items() if name != _META}
         self.cluster.request("PUT", path, {"_meta": {**others, **record}})
 
-    def follow_mapping(self) -> None:
-        """Map what the index maps, as it does there, and not as OpenSearch would guess from documents."""
-        mapping = self.cluster.request("GET", f"/{quote(self.of, safe='')}/_mapping")[self.of]["mappings"]
-        properties = _without_vectors(mapping.get("properties", {}))
-        self.cluster.request("PUT", f"/{quote(self.name, safe='')}/_mapping", {"properties": properties})
-
     def block(self) -> None:
         """Have writes to the index refused; those under way are done when this returns."""
         self.blocked = True
@@ -148,15 +142,6 @@ def check_templates(target: Target, name: str) -> None:
     if given := {**found.get("aliases", {}), **found.get("mappings", {})}:
         message = f"an index template gives an index of the name {name!r} {', '.join(given)}"
         raise BadInput(message, value=name, expected="a name that no index template matches")
-
-
-def _without_vectors(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What a mapping may get by itself: not our fields, nor those of vectors, which are mapped otherwise in a copy."""
-    return {
-        name: {**field, "properties": _without_vectors(field["properties"])} if "properties" in field else field
-        for name, field in properties.items()
-        if field.get("type") != "knn_vector" and not is_ours(name)
-    }
 
 
 def _copied(field: Mapping[str, Any], graph: bool) -> dict[str, Any]:

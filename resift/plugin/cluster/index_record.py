@@ -13,6 +13,8 @@ from typing import Any
 from resift.contracts.documents import IndexInfo
 from resift.contracts.query_dsl import is_ours
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.opensearch.mappings import TUNING
+from resift.ranking.tuning import Tuning
 
 # Closed indices and hidden ones too, and those behind data streams; not those of the system, which no pipeline of ours
 # writes to and which OpenSearch warns of.
@@ -119,7 +121,13 @@ class IndexRecord:
             ours["attached"] = {**details, "filling": self.filling.meta()} if self.filling else details
         if ours:
             return {**other, "resift": ours}
-        return {name: value for name, value in other.items() if name != "resift"}
+        return {name: value for name, value in other.items() if name not in ("resift", TUNING)}
+
+
+def tunings(cluster: Cluster) -> dict[str, list[str]]:
+    """What was chosen for the searches of each index, in English, by its name."""
+    answer = cluster.request("GET", f"/{INDICES}/_mapping", filter_path=f"*.mappings._meta.{TUNING}", **ALL)
+    return {name: Tuning.read(answer[name]["mappings"]["_meta"][TUNING]).lines() for name in sorted(answer)}
 
 
 def records(cluster: Cluster, names: str = INDICES) -> dict[str, IndexRecord]:

@@ -16,6 +16,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import WITHOUT, IndexPipelines, ingest_pipelines, remove_ingest_pipeline
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
+from resift.plugin.cluster.managed import Managed
 from resift.plugin.cluster.resources import (
     LAZY,
     PIPELINES,
@@ -28,7 +29,7 @@ from resift.plugin.cluster.resources import (
     Script,
 )
 from resift.plugin.cluster.search_pipelines import all_pipelines, pipeline_name, rewriters, take_out, would_be_deleted
-from resift.plugin.cluster.settings import TRUSTED, ClusterSettings
+from resift.plugin.cluster.settings import Change, ClusterSettings
 from resift.plugin.cluster.templates import render
 from resift.plugin.cluster.usage import pipeline_uses, refuse
 from resift.plugin.opensearch.engine import OpenSearchEngine
@@ -43,9 +44,10 @@ class Installer:
     """Everything that is installed in a cluster under one name, for one model and one reranker.
 
     ``model`` need only be described, ``fields`` are the text fields that the ingest pipeline encodes, ``url`` is the
-    reranker's address as the nodes reach it, ``name`` the prefix of everything that is made, and ``key`` the API key
-    that the reranker wants, if it wants one. Raises BadInput if ``url`` is not an address or ``name`` cannot be a
-    prefix. All methods raise EngineUnavailable and EngineError as the cluster gives cause.
+    reranker's address as the nodes reach it, ``name`` the prefix of everything that is made, ``key`` the API key that
+    the reranker wants, if it wants one, and ``managed`` says who manages the cluster's settings, if not its operator.
+    Raises BadInput if ``url`` is not an address or ``name`` cannot be a prefix. All methods raise EngineUnavailable and
+    EngineError as the cluster gives cause.
     """
 
     def __init__(
@@ -56,8 +58,12 @@ class Installer:
         url: str,
         name: str = "resift",
         key: str | None = None,
+        managed: Managed | None = None,
     ) -> None:
         _check_reranker(url)
+        if managed is not None:
+            managed.check_reranker(url)
+            key = managed.secret or key
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
             raise BadInput(
                 f"{name!r} cannot name an installation", value=name, expected="lower-case letters, digits, - and _"
@@ -65,7 +71,7 @@ class Installer:
         self.engine, self.model, self.name, self.url = engine, model, name, url.rstrip("/")
         self.cluster = Cluster(engine)
         self.settings = ClusterSettings(self.cluster, self.url)
-        self.installation = Installation(name, model, tuple(fields), self.url)
+        self.installation = Installation(name, model, tuple(fields), self.url, managed)
         self.values: dict[str, Any] = {
             "name": name,
             "version": __version__,
@@ -73,6 +79,7 @@ class Installer:
             "url": self.url,
             "fields": list(fields),
             "key": key,
+            "managed": managed.to_dict() if managed else None,
             "gather_text": read_resource("gather_text.painless"),
             "tidy_up": read_resource("tidy_up.painless"),
             "settings": SETTINGS,
@@ -117,9 +124,7 @@ class Installer:
         self.values["settings_before"] = self.settings.with_originals(self._settings_before(), changes)
         before = installations(self.cluster).get(self.name)
         steps = before.differences(self.installation) if before else []
-        for name, value in changes.items():
-            change = f"append {value[-1]} to {name}" if name == TRUSTED else f"set {name} to {value}"
-            steps.append(f"{change} (cluster setting)")
+        steps += [f"{change} (cluster setting)" for change in changes]
         for resource in self.resources():
             state = resource.state()
             if state == "foreign":
@@ -132,7 +137,7 @@ class Installer:
             if not dry_run:
                 resource.make()
                 if changes and isinstance(resource, IndexTemplate):  # not before it holds what they were
-                    self.cluster.set(changes)
+                    self.cluster.set({change.name: change.then for change in changes})
         return steps
 
     def uninstall(self, dry_run: bool = False) -> list[str]:
@@ -152,7 +157,10 @@ class Installer:
             if not dry_run:
                 resource.remove()
         others = [one.url for one in self._others().values()]
-        if others and originals:
+        changes: dict[str, Any]
+        if self.installation.managed:
+            changes = {}
+        elif others and originals:
             # they need the settings as well: the last of them puts them back
             steps.append("leave the cluster's settings to other installations")
             changes = self.settings.leaving_changes(others)
@@ -213,10 +221,10 @@ class Installer:
                     expected="the key again: --key KEY, or RESIFT_API_KEY",
                 )
 
-    def setting_changes(self) -> dict[str, Any]:
-        """The settings of the cluster that are not as they must be, with their new values."""
+    def setting_changes(self) -> list[Change]:
+        """The settings of the cluster that are not as they must be; none where they are its provider's."""
         # Without its plugin OpenSearch refuses a setting of ML Commons.
-        return {} if self.missing_plugins else self.settings.required_changes()
+        return [] if self.missing_plugins or self.installation.managed else self.settings.required_changes()
 
     def _settings_before(self) -> dict[str, Any]:
         """What the settings were before the first installation, of which each one has a record."""

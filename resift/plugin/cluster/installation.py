@@ -8,6 +8,7 @@ from typing import Any
 from resift.contracts.documents import ModelDescription
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.managed import Managed, read_managed
 from resift.plugin.cluster.templates import Stamp
 
 
@@ -23,12 +24,14 @@ class InstalledModel:
 
 @dataclass(frozen=True)
 class Installation:
-    """One installation: its name, its model, the fields that are encoded, and the reranker's address."""
+    """One installation: its name, its model, the fields that are encoded, the reranker's address, and who manages the
+    cluster if that is somebody else."""
 
     name: str
     model: ModelDescription
     fields: tuple[str, ...]
     url: str
+    managed: Managed | None = None
 
     def differences(self, other: Installation) -> list[str]:
         """What is to change so that this becomes ``other``, a phrase each."""
@@ -56,6 +59,6 @@ def _installation(name: str, template: dict[str, Any]) -> Installation | None:
         mappings = template["template"]["mappings"]
         index, vector = mappings["_meta"]["resift"], mappings["properties"][VECTOR_FIELD]
         model = InstalledModel(index["model_name"], index["model"], index["dim"], vector["method"]["space_type"])
-        return Installation(name, model, tuple(index["fields"]), meta["reranker"])
+        return Installation(name, model, tuple(index["fields"]), meta["reranker"], read_managed(meta))
     except (KeyError, TypeError):
         return None

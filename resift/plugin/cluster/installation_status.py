@@ -1,22 +1,50 @@
-"""How an installation stands in its cluster: a line for each part, what is wrong with it, and what mends it."""
+"""How a cluster and what is installed there stand: a line for each part, what is wrong with it, and what mends it."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from resift.errors import ResiftError
+from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_pipelines import ingest_pipelines
 from resift.plugin.cluster.install import Installer
 from resift.plugin.cluster.resources import LAZY, REMOTE, RemoteModel, Resource
 from resift.plugin.cluster.search_pipelines import SearchPipeline, pipeline_name, rewriters, search_counts
-from resift.plugin.cluster.settings import SWITCHES, TRUSTED
+from resift.plugin.cluster.settings import PRIVATE, TRUSTED
 from resift.plugin.cluster.usage import PipelineUse, StatusRow, index_rows, pipeline_uses
+from resift.version import __version__
 
 _INSTALL = "resift install"
 _AT_ONCE = 8  # pipelines that are tried
+_CLOCKS_APART = 30.0  # seconds; AWS refuses signatures that are five minutes off
+
+
+def cluster_rows(cluster: Cluster, url: str) -> list[StatusRow]:
+    """A line for the cluster: its version, nodes, health and how long it takes to answer; and one for their clocks."""
+    version = cluster.engine.ping()
+    asked, started = time.time(), time.perf_counter()
+    health = cluster.request("GET", "/_cluster/health")
+    seconds = time.perf_counter() - started
+    fix = "" if health["status"] != "red" else "some shards have no copy: GET _cluster/allocation/explain"
+    nodes = f"{health['number_of_nodes']} node{'s' * (health['number_of_nodes'] > 1)}"
+    told = f"{version}, {nodes}, {health['status']}, {seconds * 1000:.0f} ms"
+    rows = [StatusRow("cluster", url, told, fix)]
+    stats = cluster.request("GET", "/_nodes/stats/process")["nodes"].values()
+    passed = time.perf_counter() - started
+    apart = max(abs(node["timestamp"] / 1000 - asked - passed / 2) for node in stats) - passed / 2
+    return [*rows, _clock_row(url, apart)]
+
+
+def _clock_row(name: str, apart: float) -> StatusRow:
+    """Whether a clock is so many seconds from this machine's, as those that sessions, keys and signatures go by."""
+    fix = "" if apart < _CLOCKS_APART else "set the clocks by NTP: sessions and signatures expire by them"
+    return StatusRow("clock", name, f"{max(apart, 0):.0f} s apart", fix)
 
 
 def status_rows(installer: Installer) -> list[StatusRow]:
@@ -33,7 +61,8 @@ class _Status:
     def rows(self) -> list[StatusRow]:
         missing = self.installer.missing_plugins
         return [
-            self._reranker_row(),
+            *self._reranker_rows(),
+            *self._connector_rows(),
             *self._setting_rows(),
             *self._resource_rows(),
             *self._left_over_rows(),
@@ -98,13 +127,21 @@ class _Status:
                 rows.append(StatusRow(SearchPipeline.kind, name, gone, fix))
         return rows
 
-    def _reranker_row(self) -> StatusRow:
+    def _reranker_rows(self) -> list[StatusRow]:
         """The reranker as this machine sees it; the cluster may reach it where this machine does not."""
+        started = time.perf_counter()
         try:
             with urlopen(f"{self.url}/healthz", timeout=3) as answer:
-                model = json.load(answer)["model_hash"]
+                found, date = json.load(answer), parsedate_to_datetime(answer.headers["Date"])
+                model, version = found["model_hash"], found["version"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            return StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")
+            return [StatusRow("reranker", self.url, "no answer here", f"resift serve ({error})")]
+        passed = time.perf_counter() - started
+        row = self._reranker_row(model, f"{version}, {passed * 1000:.0f} ms")
+        # a Date is of whole seconds
+        return [row, _clock_row(self.url, abs(date.timestamp() - time.time()) - passed - 1)]
+
+    def _reranker_row(self, model: str, told: str) -> StatusRow:
         if model != self.installer.model.hash:
             known = f"{self.installer.model.name} ({self.installer.model.hash})"
             fix = f"resift serve --model DIR, that of {known}, or change over (docs/upgrade.md)"
@@ -112,11 +149,28 @@ class _Status:
         if self._is_refused():
             state = "refuses the key" if self.installer.values["key"] else "wants a key"
             return StatusRow("reranker", self.url, state, f"{_INSTALL} --key KEY")
-        return StatusRow("reranker", self.url, "ok")
+        version = told.partition(",")[0]
+        fix = "" if version == __version__ else f"run the same version in both places: this command is of {__version__}"
+        return StatusRow("reranker", self.url, told, fix)
+
+    def _connector_rows(self) -> Iterator[StatusRow]:
+        """Whether the cluster reaches the reranker, and how long it takes: it has a word encoded."""
+        if self.installer.missing_plugins or not (found := self.cluster.named("models", f"{self.name}-embed")):
+            return
+        path, body = f"/_plugins/_ml/models/{found[0][0]}/_predict", {"parameters": {"input": ["fire"]}}
+        started = time.perf_counter()
+        try:
+            self.cluster.request("POST", path, body)
+        except ResiftError as error:
+            fix = f"let the nodes reach {self.url}, or {_INSTALL} --reranker URL ({error.message})"
+            yield StatusRow("connector", self.url, "the cluster gets no answer", fix)
+        else:
+            seconds = time.perf_counter() - started
+            yield StatusRow("connector", self.url, f"the cluster gets an answer, {seconds * 1000:.0f} ms")
 
     def _is_refused(self) -> bool:
         """Whether the reranker refuses what the connectors will ask for, as far as the key is known here."""
-        key = self.installer.values["key"]
+        key = None if self.installer.installation.managed else self.installer.values["key"]  # an ARN there
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         try:
             urlopen(Request(f"{self.url}/v1/embeddings", b'{"input": []}', headers), timeout=3).close()
@@ -133,10 +187,10 @@ class _Status:
         return any(RemoteModel(self.cluster, which, self.installer.values).sent_key for which in REMOTE)
 
     def _setting_rows(self) -> list[StatusRow]:
-        if self.installer.missing_plugins:
+        if self.installer.missing_plugins or self.installer.installation.managed:
             return []
-        changes = self.installer.setting_changes()
-        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (*SWITCHES, TRUSTED)}
+        changes = {change.name for change in self.installer.setting_changes()}
+        states = {name: ("not set", _INSTALL) if name in changes else ("ok", "") for name in (PRIVATE, TRUSTED)}
         return [StatusRow("setting", name, *state) for name, state in states.items()]
 
 

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from resift.errors import EngineError, NotFound
 from resift.plugin.cluster.client import Cluster
+from resift.plugin.cluster.managed import SECRET, read_managed
 from resift.plugin.cluster.templates import Stamp, fingerprint, render
-from resift.rewriting.similarity import script_source
+from resift.rewriting.clauses import script_source
 from resift.version import __version__
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,8 @@ class Pipeline(Resource):
 class RemoteModel(Resource):
     """A model of ML Commons that calls the reranker, with its connector, in a model group that all of them share.
 
-    With a ``key`` among the ``values`` the connector sends it as its credential, which the cluster keeps encrypted.
+    With a ``key`` among the ``values`` the connector sends it as its credential, which the cluster keeps encrypted; on
+    one of Amazon's domains the key is the ARN of a secret, of which the domain takes the value.
 
     ``model_id`` is the id that the cluster gave it, which pipelines name; before there is one, a placeholder.
     """
@@ -140,11 +142,15 @@ class RemoteModel(Resource):
         self.group = values["name"]
         name = f"{self.group}-{which}"
         body, stamp = render(f"connector-{which}", values)
+        managed = read_managed(values)
+        self._is_managed = managed is not None
         if values.get("key") is not None:
-            stamp = replace(stamp, key=fingerprint(values["key"]))
-            body = {**body, "description": str(stamp), "credential": {"key": values["key"]}}
+            arns = managed.credential if managed else None
+            stamp = replace(stamp, key=fingerprint("".join(arns.values()) if arns else values["key"]))
+            body = {**body, "description": str(stamp), "credential": arns or {"key": values["key"]}}
+            named = f"secretArn.{SECRET}" if arns else "key"
             for action in body["actions"]:
-                action["headers"]["Authorization"] = "Bearer ${credential.key}"
+                action["headers"]["Authorization"] = f"Bearer ${{credential.{named}}}"
         super().__init__(cluster, name, "/_plugins/_ml", body, stamp)
         registered = cluster.named("models", name)
         self.model_id = registered[0][0] if registered else f"({name})"
@@ -161,7 +167,9 @@ class RemoteModel(Resource):
         deployment = source.get("model_state")
         if state != "ok" or deployment == "DEPLOYED":
             return state
-        deploys = deployment in _LAZY_STATES and self.cluster.settings().get(_AUTO_DEPLOY, "true") == "true"
+        if deployment not in _LAZY_STATES:
+            return "not deployed"
+        deploys = self._is_managed or self.cluster.settings().get(_AUTO_DEPLOY, "true") == "true"
         return LAZY if deploys else "not deployed"
 
     @property
@@ -259,7 +267,8 @@ class RemoteModel(Resource):
     def _await_deployed(self) -> None:
         path = f"{self.path}/models/{self.model_id}"
         deadline = time.monotonic() + _DEPLOY_SECONDS
-        again = time.monotonic() + _STUCK_SECONDS
+        # Amazon's domains read no parameters of a signed POST, such as that which has it deployed
+        again = time.monotonic() + (0 if self._is_managed else _STUCK_SECONDS)
         state = "unknown"
         while time.monotonic() < deadline:
             try:

@@ -1,19 +1,35 @@
-"""The cluster settings that ML Commons needs to call a reranker: switched on, appended to, and put back."""
+"""The cluster settings that ML Commons needs to call a reranker: changed where they have to be, and put back."""
 
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
-from typing import Any
+from ipaddress import ip_address
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from resift.plugin.cluster.client import Cluster
 
-SWITCHES = {
-    "plugins.ml_commons.only_run_on_ml_node": "false",
-    "plugins.ml_commons.connector.private_ip_enabled": "true",
-}
+PRIVATE = "plugins.ml_commons.connector.private_ip_enabled"
 TRUSTED = "plugins.ml_commons.trusted_connector_endpoints_regex"
+# Version 0.1 changed the first as well. Remote models never needed it: their nodes are those of
+# plugins.ml_commons.task_dispatcher.eligible_node_role.remote_model.
+_SWITCHES = {"plugins.ml_commons.only_run_on_ml_node": "false", PRIVATE: "true"}
+
+
+class Change(NamedTuple):
+    """A setting of the whole cluster that has to change: its value ``now`` and ``then``, and ``why``."""
+
+    name: str
+    now: Any
+    then: Any
+    why: str
+
+    def __str__(self) -> str:
+        if self.name == TRUSTED:
+            return f"append {self.then[-1]} to {self.name}, which has {len(self.now)} patterns: {self.why}"
+        return f"set {self.name} from {self.now} to {self.then}: {self.why}"
 
 
 class ClusterSettings:
@@ -27,25 +43,29 @@ class ClusterSettings:
     def __init__(self, cluster: Cluster, url: str) -> None:
         self.cluster = cluster
         parts = urlsplit(url)
-        self.url = url
+        self.url, self.host = url, parts.hostname or ""
         self.pattern = f"^{parts.scheme}://{re.escape(parts.netloc)}/.*$"
 
-    def required_changes(self) -> dict[str, Any]:
-        """Return the settings that are not yet as they must be, with their new values."""
+    def required_changes(self) -> list[Change]:
+        """What is not yet as it must be for ML Commons to call the reranker."""
         current = self.cluster.settings()
-        changes: dict[str, Any] = {name: value for name, value in SWITCHES.items() if current.get(name) != value}
+        changes = []
+        if (now := current.get(PRIVATE)) != "true" and _is_private(self.host):
+            why = f"ML Commons calls no private address otherwise, such as that of {self.host}"
+            changes.append(Change(PRIVATE, now, "true", why))
         trusted = list(current.get(TRUSTED) or [])
         if not any(_matches(pattern, f"{self.url}/v1/rewrite") for pattern in trusted):
             # Writing the setting replaces the whole list, and others' addresses must stay in it.
-            changes[TRUSTED] = [*trusted, self.pattern]
+            why = "ML Commons calls no other addresses"
+            changes.append(Change(TRUSTED, trusted, [*trusted, self.pattern], why))
         return changes
 
-    def with_originals(self, originals: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def with_originals(self, originals: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
         """Add to ``originals`` what the settings in ``changes`` are now, unless it has them already; return it."""
-        persistent = self.cluster.persistent()
-        for name in changes:
+        persistent = self.cluster.persistent() if changes else {}
+        for name, now, _, _ in changes:
             if name == TRUSTED:
-                unchanged = {"unset": name not in persistent, "list": changes[name][:-1], "added": []}
+                unchanged = {"unset": name not in persistent, "list": now, "added": []}
                 original = originals.setdefault(name, unchanged)
                 original["added"] = sorted({*original["added"], self.pattern})
             else:
@@ -60,7 +80,7 @@ class ClusterSettings:
         current = self.cluster.settings()
         changes = {
             name: originals[name]
-            for name, value in SWITCHES.items()
+            for name, value in _SWITCHES.items()
             if name in originals and current.get(name) == value
         }
         if TRUSTED in originals:
@@ -76,6 +96,15 @@ class ClusterSettings:
         if self.pattern not in trusted or any(_matches(self.pattern, f"{url}/v1/rewrite") for url in others):
             return {}
         return {TRUSTED: [pattern for pattern in trusted if pattern != self.pattern]}
+
+
+def _is_private(host: str) -> bool:
+    """Whether a host has an address that is not public, or one that is not known here and so may have."""
+    try:
+        found = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
+    except OSError:
+        return True
+    return not all(ip_address(address.partition("%")[0]).is_global for address in found)
 
 
 def _matches(pattern: str, url: str) -> bool:

@@ -14,7 +14,7 @@ from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
-from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound
+from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, UnsupportedCluster
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
 from resift.plugin.opensearch.failover import FailoverTransport
@@ -23,6 +23,8 @@ from resift.schema import from_environment, said
 T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
 _A_CLUSTER = "the address of an OpenSearch cluster"
+OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search's ext
+_EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are tested"
 
 
 class JsonSerializer(JSONSerializer):  # type: ignore[misc]
@@ -186,3 +188,19 @@ def error_reason(error: Any) -> str:
     inner = error.get("caused_by") or next(iter(error.get("root_cause", [])), None)
     deepest = error_reason(inner) if inner and inner.get("reason") != error.get("reason") else ""
     return f"{error.get('type')}: {error.get('reason')}" + (f" ({deepest})" if deepest else "")
+
+
+def supported_version(info: Mapping[str, Any]) -> str:
+    """The name and version of the cluster that answers ``GET /`` with ``info``.
+
+    Raises UnsupportedCluster for another product, and for a version that lacks what we need.
+    """
+    version: Mapping[str, Any] = info["version"] if isinstance(info.get("version"), Mapping) else {}
+    number = str(version.get("number"))
+    parts = re.match(r"(\d+)\.(\d+)", number)
+    if version.get("distribution") != "opensearch" or parts is None:
+        found = f"Elasticsearch {number}" if "lucene_version" in version else "something else"
+        raise UnsupportedCluster(f"{found} answers, not OpenSearch", value=number, expected=_EXPECTED)
+    if (int(parts[1]), int(parts[2])) < OLDEST:
+        raise UnsupportedCluster(f"OpenSearch {number} is too old", value=number, expected=_EXPECTED)
+    return f"opensearch {number}"

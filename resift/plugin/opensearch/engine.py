@@ -26,12 +26,21 @@ from resift.contracts.documents import (
 from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
 from resift.errors import BadInput, EngineError, IndexNotFound
-from resift.plugin.opensearch.client import call, connect, error_reason, from_json, to_json, translated
+from resift.plugin.opensearch.client import (
+    call,
+    connect,
+    error_reason,
+    from_json,
+    supported_version,
+    to_json,
+    translated,
+)
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
 from resift.plugin.opensearch.documents import stored_json, without_stored_vector
 from resift.plugin.opensearch.failover import AS_TEXT
 from resift.plugin.opensearch.mappings import (
     TEXT_TYPES,
+    TUNING,
     exact_names,
     field_type,
     index_settings,
@@ -43,8 +52,8 @@ from resift.plugin.opensearch.mappings import (
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
 from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
-from resift.plugin.opensearch.scanning import ShardState, scroll, shard_states
-from resift.plugin.opensearch.versions import supported_version
+from resift.plugin.opensearch.scanning import scroll
+from resift.ranking.tuning import Tuning
 
 _SAMPLE_SEED = 7
 _SUGGESTED = 10
@@ -91,6 +100,17 @@ class OpenSearchEngine(Engine):
         if not answer:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
         return IndexInfo.combine(index, [_info(name, answer[name]["mappings"]) for name in sorted(answer)])
+
+    def tune(self, index: str, tuning: Tuning | None) -> None:
+        answer = call(self.client.indices.get_mapping, index=index)
+        if not answer:
+            raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
+        for name, entry in answer.items():
+            meta = entry["mappings"].get("_meta", {})
+            others = {key: value for key, value in meta.items() if key != TUNING}
+            changed = others if tuning is None else {**others, TUNING: tuning.kept()}
+            if changed != meta:
+                call(self.client.indices.put_mapping, index=name, body={"_meta": changed})
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         # the mappings, which who may search an index may read, unlike its aliases
@@ -271,10 +291,6 @@ class OpenSearchEngine(Engine):
             (vector,) = take_vectors([hit], vector_field)
             yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
-    def shard_states(self, index: str) -> dict[int, ShardState]:
-        """How far the writes of each shard of one index are."""
-        return shard_states(self.client, index)
-
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
             return 0
@@ -285,9 +301,11 @@ class OpenSearchEngine(Engine):
 
 def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
     """What one index records about itself."""
-    info = IndexInfo.read(index, mappings.get("_meta", {}).get("resift") or {})
+    meta = mappings.get("_meta", {})
+    info = IndexInfo.read(index, meta.get("resift") or {})
     others = tuple(_located(other, mappings) for other in info.others)
-    return replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
+    found = replace(_located(info, mappings), others=others, mapped=dict(vector_fields(mappings)))
+    return replace(found, tuning=Tuning.read(meta.get(TUNING)))
 
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:

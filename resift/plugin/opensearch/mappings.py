@@ -71,6 +71,7 @@ def vector_mapping(model: ModelDescription) -> dict[str, Any]:
     return {"type": "knn_vector", "dimension": model.dim, "method": method}
 
 
+TUNING = "resift_tuning"  # in _meta: beside our record, which attaching and detaching write anew
 COMPACT_MAPPING: dict[str, Any] = {"type": "binary", "doc_values": True}
 
 
@@ -182,7 +183,8 @@ def is_mapped_alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """Whether an index with the mappings ``found`` was made as one with ``wanted`` would be."""
     analyzers = dict(_analyzers(found.get("properties", {})))
     meant = dict(_analyzers(wanted["properties"]))
-    return found.get("_meta") == wanted["_meta"] and all(analyzers.get(name) == meant[name] for name in meant)
+    recorded = found.get("_meta", {}).get("resift")
+    return recorded == wanted["_meta"]["resift"] and all(analyzers.get(name) == meant[name] for name in meant)
 
 
 def _analyzers(properties: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from resift.arrays import Floats
 from resift.contracts.query_dsl import Body, JoinedFields, VectorFields, patterns, vector_field_names, without_vector
 from resift.errors import BadInput
 from resift.plugin.opensearch.documents import stored_vector
-from resift.rewriting.similarity import script_source
+from resift.rewriting.clauses import script_source
 from resift.vectors.similarity import joined
 
 _NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it

@@ -1,9 +1,9 @@
-"""Documents read page by page, as all of them were at one time, and what tells which of them changed since."""
+"""Documents read page by page, as all of them were at one time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from opensearchpy import OpenSearch
 
@@ -13,41 +13,6 @@ from resift.plugin.opensearch.client import call
 
 _PAGE = 500  # documents that are read together
 _KEPT = "10m"  # how long the cluster keeps its place, between two pages
-
-
-class ShardState(NamedTuple):
-    """How far the writes of a shard are.
-
-    ``history`` names the succession of its writes, within which each has a number, ``_seq_no``, of its own; a restored
-    index begins another. All writes up to ``settled`` are on every copy, and no failure takes them back; ``highest`` is
-    the last one that began.
-    """
-
-    history: str
-    settled: int
-    highest: int
-
-
-def shard_states(client: OpenSearch, index: str) -> dict[int, ShardState]:
-    """The state of each shard of one index. Raises EngineUnavailable where the primary of one is not there."""
-    seconds = client.transport.seconds
-    stats = call(client.indices.stats, index=index, params={"level": "shards", "request_timeout": seconds})
-    states = {
-        int(number): ShardState(
-            copy["commit"]["user_data"]["history_uuid"],
-            copy["seq_no"]["global_checkpoint"],
-            copy["seq_no"]["max_seq_no"],
-        )
-        for entry in stats["indices"].values()
-        for number, copies in entry["shards"].items()
-        for copy in copies
-        # of a shard that has been written to nowhere yet there are no numbers
-        if copy["routing"]["primary"] and copy["routing"]["state"] == "STARTED" and "seq_no" in copy
-    }
-    copies = stats["_shards"]
-    if copies["failed"] or not states:
-        raise EngineUnavailable(f"not all shards of {index} answer", expected="a cluster that is not red")
-    return states
 
 
 def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:

@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from resift.contracts.documents import COMPOUND_JOINTS, ELISIONS, LANGUAGES
-from resift.plugin.sqlite.porter import stem
-from resift.stop_words import ANALYZER_STOP_WORDS
+from resift.porter import stem
+from resift.text import ANALYZER_STOP_WORDS
 
 MAX_WORD = 255  # characters, of which Lucene makes a word at most; the rest is the next one
 # Signs that Unicode 12 counted among the pictographs, as Lucene does, and later versions no longer do.

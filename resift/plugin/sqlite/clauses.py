@@ -52,7 +52,7 @@ class Text:
 class Bool:
     """What all of ``must`` and ``filter`` match, none of ``must_not``, and ``least`` of ``should``.
 
-    The score is the sum of the scores of ``must`` and ``should``.
+    The score is the sum of the scores of ``must`` and ``should``, or with ``best`` the largest of them.
     """
 
     must: tuple[Clause, ...] = ()
@@ -61,6 +61,7 @@ class Bool:
     must_not: tuple[Clause, ...] = ()
     least: int = 0
     boost: float = 1.0
+    best: bool = False
 
 
 @dataclass(frozen=True)

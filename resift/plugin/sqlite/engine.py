@@ -31,6 +31,7 @@ from resift.plugin.sqlite.query import parse_query
 from resift.plugin.sqlite.ranking import parse_search
 from resift.plugin.sqlite.tables import (
     SCHEMA,
+    TUNING,
     IndexTables,
     count_change,
     create_tables,
@@ -44,6 +45,7 @@ from resift.plugin.sqlite.tables import (
     write_vector,
 )
 from resift.plugin.sqlite.vectors import VectorCache
+from resift.ranking.tuning import Tuning
 
 _LOOKED_AT = 200  # documents, for the names of their fields
 
@@ -77,6 +79,13 @@ class SqliteEngine(Engine):
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
         with self._database.transaction(write=False) as db:
             return find_tables(db, index).info()
+
+    def tune(self, index: str, tuning: Tuning | None) -> None:
+        with self._database.transaction() as db:
+            tables = find_tables(db, index)
+            kept = {} if tuning is None else {TUNING: tuning.kept()}
+            meta = {name: value for name, value in tables.meta.items() if name != TUNING} | kept
+            db.execute("UPDATE indices SET meta = ? WHERE name = ?", (json.dumps(meta), index))
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         return [self.info(index, headers).name]

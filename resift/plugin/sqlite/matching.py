@@ -118,7 +118,8 @@ class Matcher:
             places = np.searchsorted(within, rows)
             places[places == len(within)] = 0
             held = within[places] == rows if len(within) else np.zeros(len(rows), bool)
-            total[places[held]] += scores[held]
+            places, scores = places[held], scores[held]
+            total[places] = np.maximum(total[places], scores) if clause.best else total[places] + scores
         return within, (total.astype(np.float32) * np.float32(clause.boost)).astype(np.float32)
 
     def _rows(self, ids: frozenset[str] | None, within: Rows | None) -> Rows:

@@ -100,6 +100,7 @@ class _Parser:
             "script_score": self._script_score,
             "function_score": self._function_score,
             "bool": self._bool,
+            "dis_max": self._dis_max,
         }
 
     def clause(self, query: Any) -> Clause:
@@ -294,6 +295,10 @@ class _Parser:
         if not (must or should or filtering):
             least = 0  # of a bool that only excludes OpenSearch forgets how many alternatives were wanted
         return Bool(must, should, filtering, must_not, least, boost)
+
+    def _dis_max(self, body: Mapping[str, Any]) -> Clause:
+        boost = _boost_of("dis_max", body, "queries")
+        return Bool(should=tuple(map(self._inner, _as_list(body.get("queries", [])))), least=1, boost=boost, best=True)
 
 
 def _boost_of(kind: str, body: Mapping[str, Any], *known: str) -> float:

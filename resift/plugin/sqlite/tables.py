@@ -21,6 +21,7 @@ from resift.contracts.documents import ANALYZERS, Document, IndexInfo, VectorFie
 from resift.contracts.query_dsl import VECTOR_FIELD, document_text
 from resift.errors import CorruptEngine, EngineError, IndexNotFound
 from resift.plugin.sqlite.analysis import terms_of
+from resift.ranking.tuning import Tuning
 
 Rows = NDArray[np.int64]  # of documents
 Scores = NDArray[np.float32]
@@ -33,6 +34,7 @@ SCHEMA = (
 )
 # What an index records of itself, and its types.
 _META = {"fields": list, "model": str, "model_name": str, "dim": int, "space": str, "analyzer": str}
+TUNING = "tuning"  # there too, where something was chosen for the index
 # The terms are made by us; FTS5 is only to part them at the blanks, so all other signs of ASCII belong to a term.
 _ROWS_AT_ONCE = 500
 _SIGNS = "".join(chr(point) for point in range(33, 127) if not chr(point).isalnum())
@@ -93,7 +95,10 @@ class IndexTables:
         """What the index records about itself."""
         model, name = self.meta["model"], self.meta["model_name"]
         mapped = {VECTOR_FIELD: VectorField(VECTOR_FIELD, dim=self.dim, space=str(self.meta["space"]))}
-        return IndexInfo(self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped)
+        tuning = Tuning.read(self.meta.get(TUNING))
+        return IndexInfo(
+            self.name, tuple(self.fields), model, name, self.dim, (self.name,), mapped=mapped, tuning=tuning
+        )
 
 
 def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> None:
@@ -103,7 +108,7 @@ def create_tables(db: sqlite3.Connection, index: str, meta: dict[str, Any]) -> N
     """
     row = db.execute("INSERT OR IGNORE INTO indices (name, meta) VALUES (?, ?)", (index, json.dumps(meta)))
     if row.rowcount == 0:
-        if find_tables(db, index).meta != meta:
+        if {name: value for name, value in find_tables(db, index).meta.items() if name != TUNING} != meta:
             raise EngineError(f"index {index!r} exists already, and is another one", status=400, value=index)
         return
     tables = IndexTables(index, int(row.lastrowid or 0), meta, 0)

@@ -18,7 +18,7 @@ from resift.arrays import Floats
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, UnsupportedQuery
 from resift.plugin.sqlite.tables import IndexTables, Matches, Rows, Scores, stored_vector
-from resift.rewriting.similarity import script_source
+from resift.rewriting.clauses import script_source
 from resift.vectors.similarity import MAX_BETA
 
 Doubles = NDArray[np.float64]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resift.errors import BadInput, IndexNotServed
-from resift.reranker.limits import check_brackets
+from resift.rewriting.request import check_brackets
 
 _SHAPES = "shapes"  # where OpenSearch looks for an indexed shape if no index is named
 # the hidden indices that hold a data stream go by the stream's own name

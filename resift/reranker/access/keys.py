@@ -1,43 +1,31 @@
-"""API keys: what they allow, the file that keeps their hashes, and the keys of a running server.
+"""API keys: what they allow, and the file that keeps their hashes.
 
 A key is 256 random bits, so one SHA-256 of it cannot be turned back, and needs neither salt nor a slow hash.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
-import logging
 import os
 import re
 import secrets
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from resift.errors import BadInput, NotFound, ResiftError
+from resift.errors import BadInput, NotFound
 from resift.files import replace_private
-from resift.schema import fields_of
 from resift.sessions.sessions import Anybody
 
-if TYPE_CHECKING:
-    from resift.reranker.config import Config
-
-log = logging.getLogger(__name__)
 SCOPES = ("embed", "search", "body", "feedback", "admin")
 PREFIX = "rsf_"
 VARIABLE = "RESIFT_API_KEY"
-_CHECK_SECONDS = 1.0
 _KEY = re.compile(PREFIX + r"[A-Za-z0-9_-]{32,256}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NO_VERSION = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -176,73 +164,3 @@ class KeyFile:
             yield
         finally:
             os.close(folder)
-
-
-class Keys:
-    """The keys of a running server: those of the file at ``path``, and ``single``, if given, which has all scopes.
-
-    The file is looked at again once a second. If what is new cannot be read, that is logged and the keys before it
-    stay. Once there were keys, they are required for good: a file that vanished lets nobody in. Raises BadInput for a
-    malformed key or file, and with ``must_exist`` if there is no file.
-    """
-
-    def __init__(
-        self, path: str, single: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.file, self.clock = KeyFile(path), clock
-        self._single = [Key.create(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
-        self._keys: list[Key] = []
-        self._required = bool(single)
-        self._version = _NO_VERSION
-        self._lock = threading.Lock()
-        self._load()
-        self._checked = clock()
-        if must_exist and self._version == _NO_VERSION:
-            expected = "resift keys create NAME --scopes search,feedback"
-            raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
-
-    @classmethod
-    def from_config(cls, config: Config) -> Keys:
-        """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
-        # such a file would leave the service open
-        return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
-
-    @property
-    def required(self) -> bool:
-        """Whether there are keys, so that nothing is done without one."""
-        self._check_now_and_then()
-        return self._required
-
-    def find(self, key: str) -> Key | None:
-        """The record of a key; None if there is no such key. It takes as long whatever is wrong with the key."""
-        self._check_now_and_then()
-        hashed, found = key_hash(key), None
-        for known in [*self._keys, *self._single]:
-            if hmac.compare_digest(known.hash, hashed):
-                found = known
-        return found
-
-    def _check_now_and_then(self) -> None:
-        with self._lock:
-            now = self.clock()
-            if now - self._checked <= _CHECK_SECONDS:
-                return
-            self._checked = now
-            try:
-                self._load()
-            except ResiftError as error:
-                log.error("the keys stay as they were: %s", error.message)
-
-    def _load(self) -> None:
-        try:
-            status = self.file.path.stat()
-        except FileNotFoundError:
-            self._keys, self._version = [], _NO_VERSION
-            return
-        except OSError as error:
-            path = str(self.file.path)
-            raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of keys") from error
-        # the file's number too: two changes may have the same time and size
-        version = (status.st_mtime_ns, status.st_ino, status.st_size)
-        if version != self._version:
-            self._keys, self._version, self._required = self.file.read(), version, True

@@ -7,14 +7,36 @@ may let its own name point here once its page is loaded (DNS rebinding).
 
 from __future__ import annotations
 
+import hmac
+import logging
 import re
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, has_request_context, request
 
-from resift.errors import Forbidden, HostNotAllowed, OriginNotAllowed, Unauthorized, UnsupportedMediaType
-from resift.reranker.access.hosts import host_of, is_loopback
-from resift.reranker.access.keys import PREFIX, SCOPES, Caller, Keys
+from resift.errors import (
+    BadInput,
+    Forbidden,
+    HostNotAllowed,
+    OriginNotAllowed,
+    ResiftError,
+    Unauthorized,
+    UnsupportedMediaType,
+)
+from resift.reranker.access.keys import PREFIX, SCOPES, VARIABLE, Caller, Key, KeyFile, check_key, key_hash
+from resift.schema import fields_of
+
+if TYPE_CHECKING:
+    from resift.reranker.config import Config
+
+log = logging.getLogger(__name__)
+_CHECK_SECONDS = 1.0  # after which the file of keys is looked at again
+_NO_VERSION = (0, 0, 0)
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _POLICY = (
@@ -36,6 +58,76 @@ _CORS = {
     "Access-Control-Expose-Headers": "X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
+
+
+class Keys:
+    """The keys of a running server: those of the file at ``path``, and ``single``, if given, which has all scopes.
+
+    The file is looked at again once a second. If what is new cannot be read, that is logged and the keys before it
+    stay. Once there were keys, they are required for good: a file that vanished lets nobody in. Raises BadInput for a
+    malformed key or file, and with ``must_exist`` if there is no file.
+    """
+
+    def __init__(
+        self, path: str, single: str = "", must_exist: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.file, self.clock = KeyFile(path), clock
+        self._single = [Key.create(VARIABLE, SCOPES, check_key(single, VARIABLE))] if single else []
+        self._keys: list[Key] = []
+        self._required = bool(single)
+        self._version = _NO_VERSION
+        self._lock = threading.Lock()
+        self._load()
+        self._checked = clock()
+        if must_exist and self._version == _NO_VERSION:
+            expected = "resift keys create NAME --scopes search,feedback"
+            raise BadInput(f"there is no file of keys {path}", value=path, expected=expected)
+
+    @classmethod
+    def from_config(cls, config: Config) -> Keys:
+        """The keys that the settings name. Raises BadInput, also for a file that was named and is not there."""
+        # such a file would leave the service open
+        return cls(config.keys, config.api_key, must_exist=config.keys != fields_of(type(config))["keys"].default)
+
+    @property
+    def required(self) -> bool:
+        """Whether there are keys, so that nothing is done without one."""
+        self._check_now_and_then()
+        return self._required
+
+    def find(self, key: str) -> Key | None:
+        """The record of a key; None if there is no such key. It takes as long whatever is wrong with the key."""
+        self._check_now_and_then()
+        hashed, found = key_hash(key), None
+        for known in [*self._keys, *self._single]:
+            if hmac.compare_digest(known.hash, hashed):
+                found = known
+        return found
+
+    def _check_now_and_then(self) -> None:
+        with self._lock:
+            now = self.clock()
+            if now - self._checked <= _CHECK_SECONDS:
+                return
+            self._checked = now
+            try:
+                self._load()
+            except ResiftError as error:
+                log.error("the keys stay as they were: %s", error.message)
+
+    def _load(self) -> None:
+        try:
+            status = self.file.path.stat()
+        except FileNotFoundError:
+            self._keys, self._version = [], _NO_VERSION
+            return
+        except OSError as error:
+            path = str(self.file.path)
+            raise BadInput(f"{path} cannot be read: {error}", value=path, expected="a file of keys") from error
+        # the file's number too: two changes may have the same time and size
+        version = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if version != self._version:
+            self._keys, self._version, self._required = self.file.read(), version, True
 
 
 def protect_browsers(app: Flask, keys: Keys, hosts: Sequence[str], origins: Sequence[str]) -> None:
@@ -206,3 +298,27 @@ def _credentials(authorization: str) -> Iterator[str]:
         return
     if found is not None and found.type == "basic":
         yield f"{found.username}:{found.password}"
+
+
+def host_of(url: str) -> str:
+    """The host of a URL in lower case, without its port; "" if there is none, or it is malformed.
+
+    >>> host_of("http://LOCALHOST:8080"), host_of("//[::1]:8080"), host_of("null")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, and no other machine can be meant by it.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "127.0.0.1.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

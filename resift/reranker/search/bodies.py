@@ -10,8 +10,7 @@ from resift.contracts.documents import IndexInfo
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput
 from resift.reranker.access.search_list import check_listed
-from resift.reranker.limits import check_clause
-from resift.rewriting.request import Asked, asked_in
+from resift.rewriting.request import Asked, asked_in, check_clause
 from resift.rewriting.text import question_clause, telling_words
 
 # Characters of a text that are looked at for highlights: OpenSearch fails a whole search for one document of more than

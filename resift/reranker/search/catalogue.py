@@ -17,7 +17,7 @@ from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.cards import CardFields, card_fields
 from resift.rewriting.text import question_clause
-from resift.stop_words import ANALYZER_STOP_WORDS, FUNCTION_WORDS
+from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3

@@ -7,11 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
+from resift.contracts.engine import Engine, Headers
 from resift.contracts.query_dsl import Body, is_ours, values_of
+from resift.reranker.search.bodies import filtered
 
+MAX_VALUES_OF_FACET = 8
 Bound = float | str  # of a range: a number, or a date as ISO 8601 writes it
 _MOST_FACETS, _MOST_FACTS = 6, 4
 _PARTS = 5  # ranges that a field is cut into, at most
@@ -143,3 +146,22 @@ def range_clauses(name: str, bounds: Sequence[Bound]) -> list[tuple[dict[str, Bo
         limits = {key: limit for key, limit in (("gte", start), ("lt", end)) if limit is not None}
         found.append(({"from": start, "to": end}, {"range": {name: limits}}))
     return found
+
+
+def count_facets(
+    engine: Engine,
+    index: str,
+    query: Body,
+    names: Sequence[str],
+    ranges: Mapping[str, Sequence[Bound]],
+    headers: Headers = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Of each field the most frequent values, or its ``ranges``, with how many documents of a ``query`` have
+    them."""
+    parts = [part for name in names if name in ranges for part in range_clauses(name, ranges[name])]
+    counts = engine.document_counts(index, [filtered(query, clause) for _, clause in parts], headers)
+    counted = ({**limits, "count": count} for (limits, _), count in zip(parts, counts, strict=True))
+    plain = [name for name in names if name not in ranges]
+    values = engine.value_counts(index, query, plain, MAX_VALUES_OF_FACET, headers) if plain else {}
+    listed = {name: [{"value": value, "count": count} for value, count in found] for name, found in values.items()}
+    return {name: listed[name] if name in listed else list(islice(counted, len(ranges[name]) + 1)) for name in names}

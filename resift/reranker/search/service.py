@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import islice
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from msgspec import structs
 
@@ -23,13 +23,14 @@ from resift.errors import IndexNotFound, ModelMismatch, ResiftError
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
+from resift.ranking.tuning import USUAL, Tuning
 from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
-from resift.reranker.limits import check_clause
-from resift.reranker.search.bodies import Search, asked_by, check_asked, filtered, search_body
+from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
-from resift.reranker.search.facets import range_clauses
+from resift.reranker.search.facets import count_facets
+from resift.reranker.search.interleaved import Interleaved
 from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
     Answer,
@@ -39,27 +40,43 @@ from resift.reranker.search.response import (
     add_reasons,
     add_sub_scores,
 )
+from resift.reranker.search.sampled_words import SampledWords
+from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
-from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in
+from resift.rewriting.request import Asked, RewriteSettings, Rewritten, as_written, asked_in, check_clause
 from resift.rewriting.rewrite import as_it_is, rewrite
-from resift.rewriting.text import find_text, telling_words
+from resift.rewriting.text import find_text, telling_words, text_parts
 from resift.sessions import marking
 from resift.sessions.clicks import Clicks
+from resift.sessions.index_knowledge import Needs
 from resift.sessions.knowledge import Headers, KnowledgeLoader
 from resift.sessions.sessions import MAX_QUERY, Session, Sessions
+from resift.sessions.trials import Trials
 from resift.vectors.similarity import known_alpha
 
 log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
-MAX_VALUES_OF_FACET = 8
+# Of searches that other words, and nearest documents, find documents for.
+_WIDENED_WINDOW, _WIDENED_KNN = 200, 100
 
 
-class ServedIndex(NamedTuple):
-    """An index that is served, and whether by its own name, and not by an alias's alone."""
+@dataclass(frozen=True)
+class ServedIndex:
+    """An index that is served to searches by a ``model``, and static ``queries`` if there are any.
+
+    ``by_own_names``: whether it is by its own name, and not by an alias's alone.
+    """
 
     info: IndexInfo
     by_own_names: bool
+    model: Model
+    queries: StaticQueries | None
+
+    @cached_property
+    def searched(self) -> IndexInfo:
+        """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
+        return self.info.searched_by(self.model, self.queries)
 
 
 class Reranker:
@@ -87,10 +104,10 @@ class Reranker:
         internal = (config.session_index, config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
-        self.did_you_mean = DidYouMean(
-            engine, title_field=lambda info, headers: self.catalogue.fields(info, headers).title
-        )
+        self.words = SampledWords(engine, self.search_model)
+        self.did_you_mean = DidYouMean(engine, self.words)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
+        self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
     @property
@@ -104,7 +121,7 @@ class Reranker:
         Raises IndexNotFound, IndexNotServed, and ModelMismatch if its vectors are another model's; an index without
         any may be used.
         """
-        return self._served(index, headers).info.searched_by(self.model, self.queries)
+        return self._served(index, headers).searched
 
     def indices(self, headers: Headers = None) -> list[dict[str, Any]]:
         """The indices that are served and can be searched, as :meth:`Catalogue.indices` lists them."""
@@ -113,10 +130,6 @@ class Reranker:
     def index(self, name: str, headers: Headers = None) -> dict[str, Any]:
         """How an index is shown, as :meth:`Catalogue.describe` says it. Raises what :meth:`info` raises."""
         return self.catalogue.describe(self.info(name, headers), headers)
-
-    def suggestions(self, index: str, text: str, headers: Headers = None) -> list[str]:
-        """What a text that is being typed may become, as :meth:`DidYouMean.complete` says; raises as :meth:`info`."""
-        return self.did_you_mean.complete(text, self.info(index, headers), headers)
 
     def require_served(self, index: str, headers: Headers = None) -> None:
         """Raise IndexNotServed unless everything that ``index`` stands for is served, and what the engine raises."""
@@ -136,7 +149,7 @@ class Reranker:
 
         by_own_names = self.served_indices.require(index, resolve)
         info = found[0] if found and found[0].name == index else self.engine.info(index, headers)
-        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names))
+        return self._infos.put((index, str(headers)), ServedIndex(info, by_own_names, self.model, self.queries))
 
     def late_interaction(self, method: str, info: IndexInfo | None = None) -> LateInteraction | None:
         """The trained reranker for a search's ``method``: ``late`` (ModelNotFound if none is in service), or ``auto``,
@@ -184,7 +197,9 @@ class Reranker:
         if not search.listed_only:
             self._check_lookups(search)
         with repeatable(search.is_repeatable):
-            return self._answered(search, info)
+            if self.interleaved is None:
+                return self._answered(search, info)
+            return self.interleaved.answer(search, lambda asked: self._answered(asked, info))
 
     def _answered(self, search: Search, info: IndexInfo) -> Answer:
         watch = Stopwatch()
@@ -235,39 +250,52 @@ class Reranker:
 
         Raises BadInput for a malformed session's id and what the engine raises.
         """
+        needs = needs_of(body, info.mapped) if holds_better(body.get("query")) else Needs()
         by_whom = asked.session, asked.client, asked.through_cluster
-        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs_of(body, info.mapped))
+        knowledge = self.knowledge.load(info, asked.text, *by_whom, headers, needs)
         words = telling_words(asked.text, len(info.fields), self.search_model.table.idf)
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
-        if asked.without:
-            kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
-            knowledge = replace(knowledge, terms=kept)
+        kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
+        knowledge = replace(knowledge, terms=kept)
         if asked.widen and asked.knn and not info.graph:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
-        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback))
+        is_text = asked.widen and asked.text and text_parts(body.get("query") or {}) is not None
+        near = self.words.near(info, asked.text, body["query"], headers) if is_text else {}
+        knowledge = replace(knowledge, other_words=near) if near else knowledge
+        return rewrite(body, info.fields, knowledge, self._settings(info, asked, knowledge.feedback, bool(near)))
 
-    def _settings(self, info: IndexInfo, asked: Asked, feedback: Feedback | None) -> RewriteSettings:
+    def _settings(
+        self, info: IndexInfo, asked: Asked, feedback: Feedback | None, is_widened: bool = False
+    ) -> RewriteSettings:
         config = self.config
-        alpha = self._similarity_weight(asked.text, asked.alpha, feedback)
+        alpha = self._similarity_weight(asked.text, asked.alpha, feedback, info.tuning)
         window = asked.window or (config.window if feedback is None else max(config.window, config.session_window))
+        # what other words find is ordered by meaning, further down
+        window = max(window, _WIDENED_WINDOW) if is_widened and asked.window is None else window
         # for all indices that are served one number is set, and some may have no graph
-        knn = (config.knn if asked.knn is None else asked.knn) if info.graph else 0
+        usual = max(config.knn, _WIDENED_KNN if is_widened else 0)
+        knn = (usual if asked.knn is None else asked.knn) if info.graph else 0
         return RewriteSettings(alpha, window, asked.widen, knn, asked.judged)
 
-    def _similarity_weight(self, text: str, asked: float | None, feedback: Feedback | None) -> float:
+    def _similarity_weight(
+        self, text: str, asked: float | None, feedback: Feedback | None, tuning: Tuning = USUAL
+    ) -> float:
         """The weight, 0 to 1, of the similarity of a query with these words against the engine's score.
 
-        It is what the caller ``asked`` for, or the configuration's, or else the model's own, which counts less where
-        the model lacks words of the query and of what was judged. ``feedback`` is the part of what a session learned
-        that concerns the query.
+        It is what the caller ``asked`` for, or the configuration's, or else that of the index or the model's own, which
+        counts less where the model lacks words of the query and of what was judged. ``feedback`` is the part of what a
+        session learned that concerns the query.
         """
         model, named = self.search_model, self.config.alpha if asked is None else asked
-        # a weight that somebody named counts as it is
-        alpha, known = (model.alpha, model.known_part(text)) if named is None else (named, None)
-        return known_alpha(alpha, known) if feedback is None else feedback.adjusted_alpha(alpha, model.max_alpha, known)
+        if named is not None:  # a weight that somebody named counts as it is
+            return named if feedback is None else feedback.adjusted_alpha(named, model.max_alpha)
+        alpha, known = model.alpha if tuning.alpha is None else tuning.alpha, model.known_part(text)
+        if feedback is None:
+            return known_alpha(alpha, known)
+        return tuning.weighed(feedback.adjusted_alpha(alpha, model.max_alpha, known))
 
     def _search(self, search: Search, info: IndexInfo, body: dict[str, Any], watch: Stopwatch) -> Answer:
         asked = asked_by(search, body)
@@ -314,7 +342,8 @@ class Reranker:
             self._compare(search, query, result, answer, body["from"])
         said = self._described(search, query, step) if reranked else {"reranked": False}
         reason = {"reason": query.reason} if query.reason else {}
-        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **facets})
+        widened = {"widened": list(query.widened)} if query.widened else {}
+        return Answer(result, {**said, "outcome": query.outcome.code, **reason, **widened, **facets})
 
     def _compared(self, search: Search, body: dict[str, Any], query: Rewritten) -> list[dict[str, Any]]:
         """The search as it was, if anything is compared with it: what moved a hit goes by the places that it won."""
@@ -329,27 +358,12 @@ class Reranker:
             add_engine_ranks(result.hits, plain.hits)
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
-        """The most frequent values of the fields that a search asks for, or how many documents are in each of their
-        ranges, among all that it finds."""
+        """The values and ranges of the fields that a search asks for, counted among all documents that it finds."""
         if not search.facets:
             return {}
-        query = body.get("query", {"match_all": {}})
-        info = self.info(search.index, search.headers)
-        known = self.catalogue.fields(info, search.headers).ranges
-        parts = [part for name in search.facets if name in known for part in range_clauses(name, known[name])]
-        within = [filtered(query, clause) for _, clause in parts]
-        counted = iter(zip(parts, self.engine.document_counts(search.index, within, search.headers), strict=True))
-        plain = [name for name in search.facets if name not in known]
-        counts = self.engine.value_counts(search.index, query, plain, MAX_VALUES_OF_FACET, search.headers)
-        found: dict[str, list[dict[str, Any]]] = {}
-        for name in search.facets:
-            if name in known:
-                found[name] = [
-                    {**limits, "count": count} for (limits, _), count in islice(counted, len(known[name]) + 1)
-                ]
-            else:
-                found[name] = [{"value": value, "count": count} for value, count in counts[name]]
-        return {"facets": found}
+        query, info = body.get("query", {"match_all": {}}), self.info(search.index, search.headers)
+        ranges = self.catalogue.fields(info, search.headers).ranges
+        return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""

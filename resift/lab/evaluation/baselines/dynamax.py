@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.encoders.model import FREQUENT
 from resift.errors import BadInput
-from resift.stop_words import FUNCTION_WORDS
-from resift.text import tokenize
+from resift.text import FUNCTION_WORDS, tokenize
 from resift.vectors.table import WordVectors
 
 # of the weight of a rare word, what a word without a row has beside the others of two texts; chosen on STS 2012

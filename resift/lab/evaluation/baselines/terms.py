@@ -12,8 +12,7 @@ import numpy as np
 
 from resift.errors import needs_extra
 from resift.lab.corpus import sparse_counts
-from resift.stop_words import STOP_WORDS
-from resift.text import tokenize
+from resift.text import STOP_WORDS, tokenize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

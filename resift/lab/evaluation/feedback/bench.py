@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.errors import needs_extra
 from resift.lab.evaluation.baselines.bm25 import BM25
+from resift.lab.evaluation.feedback.whole_set import WholeSet
 from resift.lab.evaluation.pairwise import Matrix
 from resift.lab.evaluation.served import Asked, Search, Serve, scores_of
 from resift.lab.evaluation.system import System, known_by, weights_of
@@ -95,6 +96,11 @@ class FeedbackBench:
         scale = np.sqrt(np.maximum(values, values.max() * 1e-8)) ** 0.5
         projection = (axes / scale).astype(np.float32)
         return unit_rows((self.vectors - mean) @ projection), unit_rows((self.query_vectors - mean) @ projection)
+
+    @cached_property
+    def whole_set(self) -> WholeSet:
+        """The documents as a classifier ranks all of them."""
+        return WholeSet(self.documents)
 
     def query_terms(self, query: int) -> NDArray[np.float64]:
         """A query's term counts as a vector of length 1, (V,); zeros without known words."""

@@ -3,6 +3,8 @@
 ==================  ================================================================================================
 our own             see :mod:`resift.ranking.feedback`: the search that a session gives which learns by this method
 ``whitened``        Rocchio (1, 2, 1) in the half-whitened space of the documents' vectors: V / s^½ of their SVD
+``classifier``      the ranking that a session with these marks gives, and all documents ranked by it anew, see
+                    :class:`resift.lab.evaluation.feedback.whole_set.WholeSet`
 ``none``            the ranking that was judged
 ``rm3``             BM25 of .3 · query + .7 · the 60 likeliest words of the relevant documents (Lavrenko and Croft
                     2001; Abdul-Jaleel et al. 2004), each document weighing the same
@@ -53,6 +55,11 @@ def check_method(method: str) -> None:
     """Raise BadInput for an unknown method."""
     if method not in NAMES:
         raise BadInput(f"unknown method {method!r}", value=method, expected=" | ".join(NAMES))
+
+
+def _classifier(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
+    served = bench.served(query, bench.judged(bench.queries[query], judged))
+    return bench.whole_set.scores(bench.queries[query], judged, served)
 
 
 def _whitened(bench: FeedbackBench, query: int, judged: Judged) -> Scores:
@@ -110,7 +117,14 @@ def _mixed(bench: FeedbackBench, query: int, vector: NDArray[Any], judged: Judge
     return np.asarray(bench.lexical(bench.query_terms(query)) * np.exp(beta_of(alpha) * similarities))
 
 
-_OTHERS = {"qdrant": _qdrant, "refit": _refit, "whitened": _whitened, "rm3": _rm3, "more_like_this": _more_like_this}
+_OTHERS = {
+    "classifier": _classifier,
+    "qdrant": _qdrant,
+    "refit": _refit,
+    "whitened": _whitened,
+    "rm3": _rm3,
+    "more_like_this": _more_like_this,
+}
 NAMES = (*METHODS, *_OTHERS, "none")
 
 

@@ -1,0 +1,126 @@
+"""The words of indices, as samples of their documents have them: for spelling, and for other words than a query's."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from resift.cache import TtlCache
+from resift.contracts.documents import IndexInfo
+from resift.contracts.engine import Engine
+from resift.contracts.query_dsl import Body, document_text, text_clause
+from resift.encoders.model import Model
+from resift.errors import ResiftError
+from resift.ranking.spelling import Speller
+from resift.ranking.vocabulary import Vocabulary, inflected_pairs
+from resift.text import tokenize
+from resift.vectors.packaged import DEFAULT, load_vectors
+from resift.vectors.table import WordVectors
+
+log = logging.getLogger(__name__)
+SAMPLE_SECONDS = 600.0
+PATIENCE = 3.0  # of commands that search once
+THREAD_NAME = "words"
+_SAMPLES, _DOCUMENTS, _FOUND = 16, 3000, 300
+_MAX_TEXT = 20_000
+_STALE = 6  # times as long is a sample used as it takes to be drawn anew, if nobody asks for it meanwhile
+Headers = Mapping[str, str] | None
+
+
+class IndexWords(NamedTuple):
+    """What is known of an index's words, ``drawn`` at a time in seconds; no vocabulary where the sample failed."""
+
+    speller: Speller
+    vocabulary: Vocabulary | None
+    drawn: float
+
+
+class SampledWords:
+    """Words of indices, from 3,000 documents of each.
+
+    They are read in the background with the rights of the caller who searched first, and remembered for callers with
+    the same headers; after ten minutes they are read anew. Until they are there, nothing is known, so no search waits
+    for them, unless somebody sets ``patience``, in seconds. Other words are near by the word vectors of ``model``,
+    where these are its rows, or else by the packaged ones. ``clock`` gives seconds.
+    """
+
+    def __init__(self, engine: Engine, model: Model, clock: Callable[[], float] = time.monotonic) -> None:
+        self.engine, self.model, self.clock = engine, model, clock
+        self.patience = 0.0
+        self._known: TtlCache[IndexWords] = TtlCache(_SAMPLES, _STALE * SAMPLE_SECONDS, clock)
+        self._sampling = threading.Lock()
+        self._packaged: WordVectors | None = None
+
+    def get(self, info: IndexInfo, headers: Headers = None) -> IndexWords | None:
+        """The index's words; where there are none, or they are old, reading is begun, of one index at a time."""
+        key = (info.name, str(headers))
+        known = self._known.get(key)
+        is_old = known is None or self.clock() - known.drawn > SAMPLE_SECONDS
+        if is_old and self._sampling.acquire(blocking=False):
+            thread = threading.Thread(target=self._sample, args=(info, headers), name=THREAD_NAME, daemon=True)
+            thread.start()
+            if self.patience and known is None:
+                thread.join(self.patience)
+                known = self._known.get(key)
+        return known
+
+    def near(self, info: IndexInfo, text: str, query: Body, headers: Headers = None) -> dict[str, dict[str, float]]:
+        """For words of a text, which a ``query`` asks for, those of the index that are near, as
+        :meth:`Vocabulary.other_words` has them: nothing where the text's own find enough, or nothing is known."""
+        if self.patience and self._known.get((info.name, str(headers))) is None:
+            try:  # nobody waits where enough is found anyway
+                if self.engine.document_counts(info.name, [query], headers)[0] >= _FOUND:
+                    return {}
+            except ResiftError:  # the search itself says what is wrong
+                return {}
+        known = self.get(info, headers)
+        return {} if known is None or known.vocabulary is None else known.vocabulary.other_words(text)
+
+    def _sample(self, info: IndexInfo, headers: Headers) -> None:
+        # without words, which is what a failure leaves: a sample that fails is tried again after ten minutes only
+        words = IndexWords(Speller({}), None, self.clock())
+        try:
+            documents = [tuple(dict.fromkeys(tokenize(text))) for text in self._texts(info, headers)]
+            frequency = Counter(word for document in documents for word in document)
+            speller = Speller(dict(frequency.most_common()))
+            speller.correct("aaaa")  # builds the speller's index here, and not in the first search
+            words = IndexWords(speller, self._vocabulary(documents, info, headers), self.clock())
+        except Exception as error:
+            log.warning("the words of %r are not known: %r", info.name, error)
+        finally:
+            self._known.put((info.name, str(headers)), words)
+            _give_memory_back()
+            self._sampling.release()
+
+    def _texts(self, info: IndexInfo, headers: Headers) -> Iterator[str]:
+        """Texts of documents drawn at random, which are in memory no longer than they are read."""
+        hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
+        yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
+
+    def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
+        pairs = inflected_pairs(documents)
+        clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
+        total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+        alike = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
+        return Vocabulary(documents, total, 2 * alike > len(pairs), self._table())
+
+    def _table(self) -> WordVectors:
+        """Rows of words that are alike where the words mean about the same."""
+        model = self.model
+        # what was learned from documents is near for other reasons, and memberships and pieces are no words
+        if model.name in (DEFAULT, "mean") and model.max_alpha <= model.alpha and model.table.pieces is None:
+            return model.table
+        self._packaged = self._packaged or load_vectors()
+        return self._packaged
+
+
+def _give_memory_back() -> None:
+    """Let the system have what is free by now: of what sampling takes for a moment, glibc would keep 30 MB for ever."""
+    with suppress(AttributeError, OSError, TypeError):  # other libraries have no such function, other systems no name
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,237 @@
+"""Trials: for a share of the clients plain and session results are interleaved, until their clicks have told which is
+better.
+
+A trial is kept in the store of the sessions, under an id that no session can have. What it showed to whom stands in
+UBI's log of queries, beside the clicks that decide it, and is forgotten with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore, StoredSession
+from resift.contracts.ubi import UbiLog, seconds_of, text_of, timestamp_of
+from resift.errors import BadInput
+from resift.ranking.clicks import Actions
+from resift.ranking.interleaving import ERROR, Preference, preference
+from resift.sessions.clicks import AHEAD, Object, documents_of
+
+_DAY = 86_400.0
+_LONGEST, _KEPT = 28 * _DAY, 56 * _DAY  # that a trial runs, and that it is known
+VISIT = 3600.0  # seconds of searches that count as one visit, and that clicks on one of them are waited for
+LITTLE = 0.05  # a preference of no more, either way, is as good as none
+SESSIONS, PLAIN, NEITHER = "sessions are better", "plain results are better", "no difference that matters"
+STOPPED, UNDECIDED = "stopped", "undecided after 28 days"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial of the searches of an ``index``, for a ``share`` of its clients, 0 to 1.
+
+    ``started`` and ``checked``, when it was last looked at, are Unix seconds. ``verdict`` says why it has ended, "" if
+    it has not.
+    """
+
+    index: str
+    id: str
+    share: float
+    started: float
+    checked: float = 0.0
+    verdict: str = ""
+
+    def takes(self, client: str, now: float) -> bool:
+        """Whether a client's searches are interleaved, which is the same for as long as the trial runs."""
+        digest = hashlib.blake2b(f"{self.id}:{client}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        running = not self.verdict and now < self.started + _LONGEST
+        return running and int.from_bytes(digest, "big") / 2**64 < self.share
+
+    @property
+    def application(self) -> str:
+        """The application that its queries have in UBI's log."""
+        return f"resift-trial-{self.id}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page of hits that a ``client`` was shown at a time; ``teams``: whether sessions had picked a document, or None
+    where nobody had."""
+
+    client: str
+    at: float
+    teams: Mapping[str, bool | None]
+
+    def query(self, trial: Trial, text: str) -> dict[str, Any]:
+        """The same as UBI's log of queries has it."""
+        teams = {name: [id for id, team in self.teams.items() if team is won] for name, won in _TEAMS.items()}
+        return {
+            "application": trial.application,
+            "query_id": str(uuid.uuid4()),
+            "client_id": self.client,
+            "user_query": text,
+            "timestamp": timestamp_of(self.at),
+            "query_response_hit_ids": list(self.teams),
+            "query_attributes": {"teams": teams},
+        }
+
+    @classmethod
+    def read(cls, source: Mapping[str, Any]) -> Shown:
+        """What :meth:`query` wrote."""
+        teams = source["query_attributes"]["teams"]
+        won = {id: team for name, team in _TEAMS.items() for id in teams.get(name, ())}
+        return cls(text_of(source["client_id"]), seconds_of(source["timestamp"]) or 0.0, won)
+
+
+_TEAMS = {"plain": False, "session": True, "both": None}
+
+
+@dataclass(frozen=True)
+class TrialReport:
+    """What is known of a trial: so many ``searches`` of so many ``clients`` were interleaved, ``decisive`` clients
+    clicked what one side alone had picked, and ``preferred`` is theirs, from -1, plain results, to 1, sessions."""
+
+    trial: Trial
+    searches: int
+    clients: int
+    preferred: Preference
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial has ended, or is to end; "" if it goes on."""
+        found, late = self.preferred, self.trial.checked > self.trial.started + _LONGEST
+        reached = {SESSIONS: found.low > 0, PLAIN: found.high < 0, NEITHER: -LITTLE < found.low <= found.high < LITTLE}
+        reasons = (name for name, is_so in {**reached, UNDECIDED: late}.items() if is_so)
+        return self.trial.verdict or next(reasons, "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {**asdict(self), "error": ERROR, "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        trial, found = self.trial, self.preferred
+        since = f"since {timestamp_of(trial.started)}, for {100 * trial.share:g} % of the clients"
+        return "\n".join(
+            [
+                f"trial of {trial.index} {since}: {self.verdict or 'running'}",
+                f"{self.searches} searches of {self.clients} clients were interleaved; {found.outcomes} clients decide",
+                f"preference for sessions, -1 to 1: {found.mean:+.3f}, {100 * (1 - ERROR):g} % interval at any time "
+                f"{found.low:+.3f} … {found.high:+.3f}",
+            ]
+        )
+
+
+class Trials:
+    """The trials in a store of sessions, one for an index at a time. ``clock`` gives Unix seconds.
+
+    Every method raises SessionsUnavailable if the store does not answer.
+    """
+
+    def __init__(self, store: SessionStore, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.clock = store, clock
+
+    def find(self, index: str, wait: bool = True) -> Trial | None:
+        """The trial of an index that runs, or ran last; None if there is none."""
+        return self._read(index, wait)[0]
+
+    def start(self, index: str, share: float) -> Trial:
+        """Begin a trial. Raises BadInput if one runs, or ``share`` is not above 0 and at most 1."""
+        if not 0 < share <= 1:
+            raise BadInput(f"a share of {share:g}", value=share, expected="above 0, at most 1, such as 0.1")
+        now = self.clock()
+        before, stored = self._read(index)
+        trial = Trial(index, uuid.uuid4().hex[:8], share, now)
+        runs = before is not None and not before.verdict and now < before.started + _LONGEST
+        if runs or not self._write(trial, stored):
+            raise BadInput(f"a trial of {index} runs already", value=index, expected="that it is ended before")
+        return trial
+
+    def change(self, trial: Trial, **fields: Any) -> Trial | None:
+        """Write these fields of a running trial; None, and nothing is written, where it has changed meanwhile."""
+        now, stored = self._read(trial.index)
+        changed = replace(trial, **fields)
+        return changed if now == trial and self._write(changed, stored) else None
+
+    def _write(self, trial: Trial, stored: StoredSession | None) -> bool:
+        version = stored.version if stored else None
+        kept = StoredSession(asdict(trial), trial.started + _KEPT, [trial.index], version)
+        return self.store.write(_key(trial.index), kept)
+
+    def _read(self, index: str, wait: bool = True) -> tuple[Trial | None, StoredSession | None]:
+        stored = self.store.read(_key(index), wait)
+        try:
+            named = {name: stored.body[name] for name in Trial.__dataclass_fields__} if stored else None
+        except (LookupError, TypeError):
+            named = None  # damaged: as good as none
+        return None if named is None else Trial(**named), stored
+
+
+def _key(index: str) -> str:
+    return f"trial {index}"
+
+
+def reported(trial: Trial, log: UbiLog, engine: Engine, actions: Actions, now: float) -> TrialReport:
+    """What the log says of a trial at the time ``now`` (Unix seconds). Raises what log and engine raise."""
+    shown = [Shown.read(one) for one in log.asked(trial.application, trial.started, now + AHEAD)]
+    clients = {one.client for one in shown}
+    clicks: list[tuple[str, Object, float]] = []
+    for event in log.scan(trial.started, now + AHEAD):
+        client = event.client if event.client in clients else event.session
+        if client in clients and event.object and actions.get(event.action, 0.0) > 0:
+            clicks.append((client, (event.object, event.object_field), event.at))
+    ids = documents_of(engine, trial.index, {object for _, object, _ in clicks})
+    known = [(client, ids[object], at) for client, object, at in clicks if object in ids]
+    outcomes = outcomes_of(shown, known, now)
+    return TrialReport(replace(trial, checked=now), len(shown), len(clients), preference(outcomes))
+
+
+def outcomes_of(shown: Iterable[Shown], clicks: Iterable[tuple[str, str, float]], now: float) -> list[float]:
+    """By how much more a client clicked what sessions had picked, -1 to 1, of each client that has decided by ``now``.
+
+    ``clicks`` are (client, document, time) each. A client decides once, by its first visit with a click on what one
+    side alone had picked: its visits hang together, and clients do not. The outcomes are in the order of the visits,
+    of which those that may still get clicks are left out.
+    """
+    pages: dict[str, list[Shown]] = defaultdict(list)
+    clicked: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for one in shown:
+        pages[one.client].append(one)
+    for client, document, at in clicks:
+        clicked[client].append((at, document))
+    found = []
+    for client, of_client in pages.items():
+        of_client.sort(key=lambda one: one.at)
+        won: dict[float, set[tuple[float, str, bool]]] = defaultdict(set)
+        starts = _visits(of_client)
+        for at, document in clicked[client]:
+            page = _page_of(document, at, of_client)
+            team = page.teams[document] if page else None
+            if page is not None and team is not None:
+                won[starts[page.at]].add((page.at, document, team))
+        if won and min(won) + 2 * VISIT <= now:
+            first = won[min(won)]
+            found.append((min(won), sum(1 if team else -1 for _, _, team in first) / len(first)))
+    return [outcome for _, outcome in sorted(found)]
+
+
+def _visits(pages: Sequence[Shown]) -> dict[float, float]:
+    """By the time of each page when its visit began; pages are in the order of their times."""
+    starts: dict[float, float] = {}
+    start = -math.inf
+    for page in pages:
+        start = page.at if page.at > start + VISIT else start
+        starts[page.at] = start
+    return starts
+
+
+def _page_of(document: str, at: float, pages: Sequence[Shown]) -> Shown | None:
+    """The page on which a document was clicked: the last before, or the next where the client's clock is behind."""
+    having = [page for page in pages if document in page.teams]
+    before = [page for page in having if page.at <= at <= page.at + VISIT]
+    return before[-1] if before else next((page for page in having if at < page.at <= at + AHEAD), None)

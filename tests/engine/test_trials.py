@@ -1,0 +1,182 @@
+"""Trials: interleaved searches over HTTP, what clicks make of them, and that they end by themselves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+from reranker_app import filled as filled
+from reranker_app import ids, post
+from ubi_events import event
+
+from resift import Model
+from resift.cli.main import main
+from resift.contracts.engine import Engine
+from resift.contracts.ubi import EVENTS, QUERIES, UbiLog
+from resift.errors import BadInput
+from resift.plugin.addresses import is_cluster
+from resift.plugin.connect import open_session_store
+from resift.plugin.opensearch.engine import OpenSearchEngine
+from resift.ranking.clicks import ACTIONS
+from resift.ranking.interleaving import preference, team_draft
+from resift.reranker import Config, create_app
+from resift.sessions.trials import SESSIONS, STOPPED, VISIT, Shown, Trial, Trials, outcomes_of, reported
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def app(engine_url: str, engine: Engine, model: Model, ubi_names: tuple[str, str], tmp_path: Path) -> Flask:
+    """The application with a log of its own."""
+    events, queries = ubi_names
+    store = str(tmp_path / "sessions.db") if is_cluster(engine_url) else engine_url
+    config = Config(engine=engine_url, store=store, ubi_events=events, ubi_queries=queries, alpha=0.5)
+    return create_app(config, engine=engine, model=model)
+
+
+@pytest.fixture
+def trials(app: Flask) -> Trials:
+    """Those of the service, as another process sees them."""
+    return Trials(app.extensions["resift"].sessions.store)
+
+
+@pytest.fixture
+def settled(app: Flask, engine: Engine, ubi_names: tuple[str, str]) -> Callable[[], None]:
+    """Waits for what is done in the background, and has the service look at the trial anew."""
+
+    def run() -> None:
+        interleaved = app.extensions["resift"].interleaved
+        interleaved.background.submit(int).result(30)
+        interleaved._running.clear()
+        if isinstance(engine, OpenSearchEngine):
+            engine.client.indices.refresh(index=",".join(ubi_names), params={"ignore_unavailable": "true"})
+
+    return run
+
+
+def search(app: Flask, index: str, session: str = "anna", **asked: Any) -> Any:
+    """The answer to a search of a session that learned what fire is about."""
+    client = app.test_client()
+    post(client, "/v1/feedback", index=index, session=session, query="fire", relevant=["army"], irrelevant=["bush"])
+    return post(client, "/v1/search", **{"index": index, "query": "fire", "session": session, **asked})
+
+
+def test_clicks_on_an_interleaved_search_are_credited(
+    app: Flask, filled: str, trials: Trials, ubi_log: UbiLog, engine: Engine, settled: Callable[[], None]
+) -> None:
+    assert "interleaved" not in search(app, filled)["resift"]
+    trial = trials.start(filled, 1.0)
+    settled()
+    found = search(app, filled, reasons=True)
+    assert found["resift"]["interleaved"]
+    assert set(ids(found)) == {"bush", "wood", "tree", "army", "war"}
+    # a page is a part of the same draft
+    pages = [ids(search(app, filled, size=2, **{"from": start})) for start in (0, 2, 4)]
+    assert [id for page in pages for id in page] == ids(found)
+    settled()
+    shown = [Shown.read(one) for one in ubi_log.asked(trial.application, 0, trials.clock() + HOUR)]
+    whole = max(shown, key=lambda one: len(one.teams))
+    won = next(id for id, team in whole.teams.items() if team)
+    ubi_log.add(EVENTS, [event("click", won, 1, trials.clock(), event_attributes={"object": {"object_id": won}})])
+    settled()
+    report = reported(trial, ubi_log, engine, ACTIONS, trials.clock() + 3 * VISIT)
+    assert (report.searches, report.clients, report.preferred.outcomes, report.preferred.mean) == (4, 1, 1, 1.0)
+    # before the visit is over it decides nothing
+    assert reported(trial, ubi_log, engine, ACTIONS, trials.clock()).preferred.outcomes == 0
+
+
+def test_a_trial_ends_when_it_is_decided(
+    app: Flask, filled: str, trials: Trials, ubi_log: UbiLog, settled: Callable[[], None]
+) -> None:
+    trial = trials.start(filled, 1.0)
+    begun = trial.started - 24 * HOUR
+    trial = trials.change(trial, started=begun) or trial
+    teams = {"bush": False, "army": True}
+    pages = [Shown(f"c{n}", begun + n, teams).query(trial, "fire") for n in range(60)]
+    clicks = [
+        event("click", client_id=f"c{n}", event_attributes={"object": {"object_id": "army"}}, at=begun + n + 1)
+        for n in range(60)
+    ]
+    ubi_log.add(QUERIES, pages)
+    ubi_log.add(EVENTS, clicks)
+    settled()
+    assert search(app, filled)["resift"]["interleaved"]
+    settled()
+    assert trials.find(filled) == Trial(filled, trial.id, 1.0, begun, pytest.approx(trials.clock(), abs=60), SESSIONS)
+    assert "interleaved" not in search(app, filled)["resift"]
+
+
+def test_what_cannot_be_interleaved_is_left_alone(
+    app: Flask, filled: str, trials: Trials, settled: Callable[[], None]
+) -> None:
+    trials.start(filled, 1.0)
+    settled()
+    client, match = app.test_client(), {"match": {"text": "fire"}}
+    assert "interleaved" not in post(client, "/v1/search", index=filled, query="fire", session="new")["resift"]
+    assert "interleaved" not in search(app, filled, query={"query": match, "collapse": {"field": "n"}})["resift"]
+    assert "interleaved" not in search(app, filled, size=0)["resift"]
+    asked = {"index": filled, "query": {"query": match, "size": "x"}, "session": "anna"}
+    assert client.post("/v1/search", json=asked).status_code == 400
+    found = search(app, filled, query={"query": match, "size": 3, "from": 1})
+    assert found["resift"]["interleaved"]
+    assert len(ids(found)) == 3
+
+
+def test_a_share_of_the_clients_is_in_a_trial_and_stays_in_it() -> None:
+    trial = Trial("news", "a", 0.1, 0.0)
+    taken = {n for n in range(5000) if trial.takes(f"c{n}", 1.0)}
+    assert 400 < len(taken) < 600
+    assert taken == {n for n in range(5000) if trial.takes(f"c{n}", 27 * 24 * HOUR)}
+    assert not any(trial.takes(f"c{n}", 29 * 24 * HOUR) for n in range(5000))
+
+
+def test_a_client_decides_once_by_its_first_visit_that_tells() -> None:
+    teams = {"nobodys": None, "plain": False, "session": True, "other": True}
+    shown = [Shown("a", at, teams) for at in (0.0, 60.0, 3 * VISIT)] + [Shown("b", 5.0, teams), Shown("c", 9e9, teams)]
+    clicks = [("a", "nobodys", 1.0), ("a", "plain", 61.0), ("a", "session", 62.0), ("a", "session", 63.0)]
+    clicks += [("a", "session", 3 * VISIT), ("b", "other", -100.0), ("b", "unseen", 6.0), ("c", "plain", 9e9 + 1)]
+    # b's clock is behind; c's visit is not over
+    assert outcomes_of(shown, clicks, 9e9 + 2) == [0.0, 1.0]
+
+
+def test_teams_are_drawn_fairly_and_nothing_is_lost() -> None:
+    drafts = [team_draft("abcdef", "abfedc", str(seed)) for seed in range(400)]
+    assert all(sorted(draft) == list("abcdef") and draft["a"] is draft["b"] is None for draft in drafts)
+    assert 140 < sum(list(draft)[2] == "f" for draft in drafts) < 260
+    assert list(team_draft("", "ab", "x").values()) == [True, True]
+
+
+def test_an_interval_holds_at_any_time() -> None:
+    rng = random.Random(0)
+    fair = [preference([rng.choice([-1.0, 1.0]) for _ in range(400)]) for _ in range(50)]
+    assert sum(not one.low <= 0 <= one.high for one in fair) <= 3
+    found = preference([1.0 if rng.random() < 0.65 else -1.0 for _ in range(1000)])
+    assert 0 < found.low < 0.3 < found.high
+    assert preference([]) == preference([0.0][:0])
+    assert preference([1.0] * 50).low > 0 > preference([-1.0] * 50).high
+
+
+@pytest.mark.parametrize("engine_url", ["sqlite"], indirect=True)
+def test_the_command_begins_shows_and_ends_a_trial(engine_url: str, filled: str, tmp_path: Path) -> None:
+    store = str(tmp_path / "store.db")
+
+    def run(live: str) -> Any:
+        return CliRunner().invoke(main, ["prove", filled, "--live", live, "--engine", engine_url, "--store", store])
+
+    assert "no trial" in run("status").output
+    for wrong in ("0", "150%", "nan", "all"):
+        assert run(wrong).exit_code in (1, 2), wrong
+    assert "for 10 % of the clients: running" in run("10%").output
+    assert "runs already" in run("0.5").output
+    assert "0 searches of 0 clients" in run("status").output
+    assert f"clients: {STOPPED}" in run("stop").output
+    kept = open_session_store(store, "resift_sessions")
+    with pytest.raises(BadInput):
+        Trials(kept).start(filled, float("nan"))
+    kept.close()
+    assert "running" in run("50%").output

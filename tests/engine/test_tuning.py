@@ -1,0 +1,60 @@
+"""What was chosen for an index counts in all of its searches, and in no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resift import Model
+from resift.contracts.engine import Engine
+from resift.plugin.connect import open_session_store
+from resift.ranking.judgements import Mark
+from resift.ranking.tuning import USUAL, Tuning
+from resift.reranker.config import Config
+from resift.reranker.search.bodies import Search
+from resift.reranker.search.service import Reranker
+from resift.sessions.sessions import Sessions
+from resift.vectors.similarity import beta_of
+
+
+@pytest.fixture
+def service(engine: Engine, indexed: str, model: Model, tmp_path: Path) -> Reranker:
+    """The service; it remembers an index for seconds, so that tests tune before they search."""
+    sessions = Sessions(open_session_store(str(tmp_path / "sessions.db"), "resift_sessions"))
+    return Reranker(engine, model, sessions, Config(engine=":memory:", store=":memory:"))
+
+
+def weight(service: Reranker, index: str, **options: Any) -> float:
+    """The similarity's weight in a search."""
+    told = service.search(Search("fire", 5, index=index, **options)).resift
+    return float(told.get("alpha", 0.0))
+
+
+def test_the_weight_is_the_indexs_own(service: Reranker, engine: Engine, indexed: str, model: Model) -> None:
+    engine.tune(indexed, Tuning(0.25, model.hash))
+    assert weight(service, indexed) == 0.25
+    assert weight(service, indexed, alpha=0.4) == 0.4, "who names a weight gets it"
+
+
+def test_a_weight_for_another_models_vectors_is_not(service: Reranker, engine: Engine, indexed: str) -> None:
+    engine.tune(indexed, Tuning(0.25, "0" * 16))
+    assert weight(service, indexed) == 0.5
+
+
+def test_a_session_has_the_constants_of_the_index(
+    service: Reranker, engine: Engine, indexed: str, model: Model
+) -> None:
+    engine.tune(indexed, Tuning(0, model.hash, words=2, strength=3, carried=0))
+    service.feedback("s", indexed, "fire", {"0": Mark(1.0)})
+    info, load = service.info(indexed), service.knowledge.load
+    usual = replace(info, tuning=USUAL)
+    terms = load(usual, "fire", "s").terms
+    assert terms
+    assert load(info, "fire", "s").terms == pytest.approx({word: 2 * one for word, one in terms.items()})
+    assert load(usual, "forest", "s").feedback is not None
+    assert load(info, "forest", "s").feedback is None, "nothing is carried over"
+    assert weight(service, indexed) == 0 < weight(service, indexed, session="s"), "what marks teach, vectors may say"
+    assert beta_of(info.tuning.weighed(0.2)) == pytest.approx(3 * beta_of(0.2))
