@@ -81,6 +81,7 @@ OPERATIONS = {
     "api.search": Operation("POST /v1/search", answers.SearchResponse, "404 409", SearchRequest, _SEARCH),
     "api.list_indices": Operation("GET /v1/indices", answers.IndicesResponse),
     "api.describe_index": Operation("GET /v1/indices/{index}", answers.ShownIndex, "404 409"),
+    "api.suggest": Operation("GET /v1/indices/{index}/suggestions", answers.Suggestions, "404 409"),
     "api.rewrite": Operation(
         "POST /v1/rewrite", answers.RewriteResponse, "404 409", RewriteRequest, {"index": "resift-news", "body": _BODY}
     ),
@@ -134,13 +135,13 @@ OPERATIONS = {
     "page": Operation("GET /", "text/html", about="The search page. Its scripts and style are under /static."),
 }
 # where the engine is asked with the caller's own credentials
-_AS_CALLER = ("search", "list_indices", "describe_index", "feedback", "get_session", "put_session", "undo")
 _TAGS = {
     "/v1/(search|indices|rewrite)": "search",
     "/v1/reviews": "reviews",
     "/v1/(feedback|sessions)|/ubi": "sessions",
     "/v1": "models",
 }
+_AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "put_session", "undo")
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _PARAMETERS: dict[str, Schema] = {
     "session": {"in": "path", "required": True, "example": "anna", "schema": schema_of(SessionId)},
@@ -153,6 +154,7 @@ _PARAMETERS: dict[str, Schema] = {
     },
 }
 _IN_QUERY: dict[str, Schema] = {
+    "api.suggest": {"name": "q", "in": "query", "example": "fir", "schema": {"type": "string"}},
     "api.delete_sessions": {**_PARAMETERS["index"], "name": "index", "in": "query"},
     "reviews.export_review": {
         "name": "format",

@@ -196,6 +196,7 @@ SCOPE_OF = {
     "api.search": "search",
     "api.list_indices": "search",
     "api.describe_index": "search",
+    "api.suggest": "search",
     "api.rewrite": "embed",
     "api.feedback": "feedback",
     "ubi.events": "feedback",
