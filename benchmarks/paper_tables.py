@@ -272,7 +272,7 @@ def keyword_table() -> Table:
         "clean": metric("kinds", "clean", "word2doc@1"),
         "retriever, clean": metric("kinds", "clean", "retriever@1"),
     }
-    run = "eval word2doc {model} --seed {seed}"
+    run = "eval word2doc {model}"
     return Table(
         "Keywords to documents (word2doc)",
         "Keywords held back from training, each with four kinds of slips (typos, a word left out, two words "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from resift.contracts.search_options import SessionId
 from resift.ranking.judgements import SOURCES
@@ -51,6 +51,9 @@ class Card(Struct):
     text: Annotated[str, said("its beginning", max_length=400)]
     link: Address | UnsetType = UNSET
     image: Address | UnsetType = UNSET
+    facts: Annotated[
+        dict[str, Annotated[str, Meta(max_length=80)]] | UnsetType, said("short values of other fields, by their names")
+    ] = UNSET
 
 
 class HitReport(Struct):
@@ -114,10 +117,14 @@ class HitList(Struct):
 
 
 class ValueCount(Struct):
-    """A value of a field, and how many documents have it."""
+    """A value or a range of a field, and how many documents have it; an end that is null is open."""
 
-    value: str | float | bool
-    count: Positive
+    count: Count
+    value: str | float | bool | UnsetType = UNSET
+    from_: Annotated[float | str | UnsetType | None, said("the least value of a range")] = field(
+        default=UNSET, name="from"
+    )
+    to: Annotated[float | str | UnsetType | None, said("the first value beyond it")] = UNSET
 
 
 class SearchReport(Struct):
@@ -139,7 +146,7 @@ class SearchReport(Struct):
     ] = UNSET
     facets: Annotated[
         dict[str, Annotated[list[ValueCount], Meta(max_length=8)]] | UnsetType,
-        said("of each field the most frequent values, and how many of the documents that were found have them"),
+        said("of each field the most frequent values, or its ranges, and how many of what was found have them"),
     ] = UNSET
     reason: Annotated[
         str | UnsetType, said("why the hits are in the engine's order, or what was left out, such as the session")
@@ -188,8 +195,19 @@ class ShownIndex(Struct):
     documents: Annotated[Count, said("how many the caller may read")]
     fields: Annotated[list[str], said("the text fields; none of an index of which nothing is recorded")]
     card: Annotated[dict[str, str | None], said("the fields of title, text, link and image")]
-    facets: Annotated[list[str], said("fields with few different values, by which hits can be narrowed down")]
+    facets: Annotated[list[str], said("fields by which hits can be narrowed down, the most useful first")]
+    ranges: Annotated[
+        dict[str, list[float | str]],
+        said("where the ranges of numbers and dates begin, all but the first"),
+    ]
+    facts: Annotated[list[str], said("the fields whose values cards show, at most four")]
     examples: Annotated[list[str], said("queries that find something", max_length=3)]
+
+
+class Suggestions(Struct):
+    """What a text that is being typed may become."""
+
+    suggestions: Annotated[list[str], said("most frequent first", max_length=4)]
 
 
 class RewriteReport(Struct):
@@ -282,6 +300,99 @@ class DeletedSessions(Struct):
 
     index: str
     deleted: Annotated[int, said("how many sessions")]
+
+
+class Recall(Struct):
+    """How much of what is relevant was found, with a confidence of 95 %."""
+
+    least: Share
+    most: Share
+
+
+class Progress(Struct):
+    """How far a review is, by what persons judged."""
+
+    total: Annotated[int, said("how many documents there are")]
+    read: int
+    relevant: int
+    recall: Recall
+    target: Share
+    p: Annotated[Share, said("how likely it is that so few were found of late if the recall is below `target`")]
+    may_stop: Annotated[bool, said("whether `p` is at most 0.05")]
+    cost: Annotated[int | None, said("about how many documents have to be read now to find one more")]
+
+
+class Sample(Struct):
+    """A control sample."""
+
+    drawn: int
+    read: int
+    relevant: int
+    unread: Annotated[int, said("of how many it was drawn")]
+    least: Annotated[int | UnsetType, said("how many of those are relevant, once all of it was read")] = UNSET
+    most: int | UnsetType = UNSET
+
+
+class Conflict(Struct):
+    """A document that persons judged differently; the last of them counts."""
+
+    document: str
+    votes: dict[str, bool]
+
+
+class Review(Struct):
+    """A review, and how far it is."""
+
+    review: str
+    index: str
+    topic: str
+    query: dict[str, Any] | None
+    progress: Progress
+    judged_by_models: Annotated[int, said("documents that no person has judged")]
+    found_at: Annotated[list[int], said("of each relevant document, how many had been read by then")]
+    samples: list[Sample]
+    conflicts: list[Conflict]
+
+
+class ListedReview(Struct):
+    """A review that was begun."""
+
+    review: str
+    index: str
+
+
+class Reviews(Struct):
+    """The reviews that were begun."""
+
+    reviews: list[ListedReview]
+
+
+class GivenDocument(Struct):
+    """A document to be read."""
+
+    id: str
+    fields: dict[str, Any]
+    words: Annotated[list[str], said("words and pairs that speak most for it")]
+
+
+class Batch(Struct):
+    """The documents to be read next."""
+
+    documents: list[GivenDocument]
+    progress: Progress
+
+
+class Judged(Struct):
+    """How far the review is now."""
+
+    progress: Progress
+
+
+class DeletedReview(Struct):
+    """A review is deleted, with its judgements."""
+
+    review: str
+    deleted: bool
 
 
 class WithoutSession(Struct):

@@ -17,18 +17,22 @@ import msgspec
 from resift import errors
 from resift.contracts.search_options import MAX_TEXT, PipelineOptions, SearchRequest, SessionId
 from resift.errors import ResiftError
-from resift.reranker import api, collector
+from resift.reranker import api, collector, reviews_api
 from resift.reranker.access.keys import SCOPES
 from resift.reranker.access.requests import OPEN, scope_of
 from resift.reranker.collector import MAX_A_MINUTE, MAX_ITEM, MAX_ITEMS
 from resift.reranker.config import Config
 from resift.reranker.request_bodies import (
+    BatchRequest,
     EmbeddingsRequest,
     FeedbackRequest,
+    JudgementsRequest,
     RerankRequest,
+    ReviewRequest,
     RewriteRequest,
     ScoreRequest,
     SessionRequest,
+    UndoRequest,
 )
 from resift.reranker.validation import MAX_CONTAINERS, MAX_VALUES
 from resift.rewriting.request import MAX_DEPTH, MAX_QUERY_VALUES
@@ -72,11 +76,12 @@ _SCORE: Schema = {"query": "fire", "session": "anna", "documents": _TEXTS, "engi
 _UBI: Schema = {"application": "shop", "query_id": "q-1", "client_id": "anna", "timestamp": "2026-11-22T12:00:00.000Z"}
 _OBJECT: Schema = {"object": {"object_id": "B07", "object_id_field": "sku"}, "position": {"ordinal": 3}}
 _CLICK: Schema = {**_UBI, "action_name": "click", "session_id": "visit-1", "event_attributes": _OBJECT}
-_OF_SESSION = "/v1/sessions/{session}"
+_OF_SESSION, _OF_REVIEW = "/v1/sessions/{session}", "/v1/reviews/{review}"
 OPERATIONS = {
     "api.search": Operation("POST /v1/search", answers.SearchResponse, "404 409", SearchRequest, _SEARCH),
     "api.list_indices": Operation("GET /v1/indices", answers.IndicesResponse),
     "api.describe_index": Operation("GET /v1/indices/{index}", answers.ShownIndex, "404 409"),
+    "api.suggest": Operation("GET /v1/indices/{index}/suggestions", answers.Suggestions, "404 409"),
     "api.rewrite": Operation(
         "POST /v1/rewrite", answers.RewriteResponse, "404 409", RewriteRequest, {"index": "resift-news", "body": _BODY}
     ),
@@ -103,6 +108,22 @@ OPERATIONS = {
         EmbeddingsRequest,
         {"input": ["a bushfire", "the ceasefire"]},
     ),
+    "reviews.list_reviews": Operation("GET /v1/reviews", answers.Reviews),
+    "reviews.begin_review": Operation(
+        f"PUT {_OF_REVIEW}", answers.Review, "404", ReviewRequest, {"index": "resift-news", "topic": "bush fires"}
+    ),
+    "reviews.get_review": Operation(f"GET {_OF_REVIEW}", answers.Review, "404"),
+    "reviews.delete_review": Operation(f"DELETE {_OF_REVIEW}", answers.DeletedReview, "404"),
+    "reviews.next_batch": Operation(f"POST {_OF_REVIEW}/next", answers.Batch, "404", BatchRequest, {"size": 10}),
+    "reviews.judge": Operation(
+        f"POST {_OF_REVIEW}/judgements",
+        answers.Judged,
+        "404",
+        JudgementsRequest,
+        {"relevant": ["1"], "irrelevant": ["3"], "by": "anna"},
+    ),
+    "reviews.undo_judgement": Operation(f"POST {_OF_REVIEW}/undo", answers.Judged, "404", UndoRequest, {"by": "anna"}),
+    "reviews.export_review": Operation(f"GET {_OF_REVIEW}/export", "text/csv", "404"),
     "ubi.events": Operation("POST /ubi_events", answers.UbiTaken, "429", list, [_CLICK]),
     "ubi.queries": Operation("POST /ubi_queries", answers.UbiTaken, "429", list, [{**_UBI, "user_query": "fire"}]),
     "healthz": Operation("GET /healthz", answers.Health, about="The reranker is alive; the engine is not asked."),
@@ -110,18 +131,37 @@ OPERATIONS = {
     "metrics": Operation("GET /metrics", "text/plain", about="Requests, seconds and outcomes, for Prometheus."),
     "openapi": Operation("GET /openapi.json", dict, about="This document."),
     "script": Operation("GET /resift.js", "text/javascript", about="What pages of one's own search and mark with."),
+    "review_page": Operation("GET /reviews/{review}", "text/html", about="The page of a review."),
     "page": Operation("GET /", "text/html", about="The search page. Its scripts and style are under /static."),
 }
 # where the engine is asked with the caller's own credentials
-_AS_CALLER = ("search", "list_indices", "describe_index", "feedback", "get_session", "put_session", "undo")
-_TAGS = {"/v1/(search|indices|rewrite)": "search", "/v1/(feedback|sessions)|/ubi": "sessions", "/v1": "models"}
+_TAGS = {
+    "/v1/(search|indices|rewrite)": "search",
+    "/v1/reviews": "reviews",
+    "/v1/(feedback|sessions)|/ubi": "sessions",
+    "/v1": "models",
+}
+_AS_CALLER = ("search", "list_indices", "describe_index", "suggest", "feedback", "get_session", "put_session", "undo")
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _PARAMETERS: dict[str, Schema] = {
     "session": {"in": "path", "required": True, "example": "anna", "schema": schema_of(SessionId)},
     "index": {"in": "path", "required": True, "example": "resift-news", "schema": _TEXT},
+    "review": {
+        "in": "path",
+        "required": True,
+        "example": "fires",
+        "schema": {**_TEXT, "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    },
 }
 _IN_QUERY: dict[str, Schema] = {
+    "api.suggest": {"name": "q", "in": "query", "example": "fir", "schema": {"type": "string"}},
     "api.delete_sessions": {**_PARAMETERS["index"], "name": "index", "in": "query"},
+    "reviews.export_review": {
+        "name": "format",
+        "in": "query",
+        "example": "csv",
+        "schema": {"type": "string", "enum": ["csv", "ris", "qrels", "json"]},
+    },
     "page": {"name": "index", "in": "query", "example": "resift-news", "schema": {"type": "string"}},
 }
 _KEY_ONLY = {
@@ -180,7 +220,7 @@ def document() -> Schema:
 
 def _operation(endpoint: str, operation: Operation) -> Schema:
     scope, path, name = scope_of(endpoint), operation.call.split()[1], endpoint.rpartition(".")[2]
-    views = api if endpoint.startswith("api.") else collector
+    views = {"api": api, "reviews": reviews_api}.get(endpoint.partition(".")[0], collector)
     summary, _, description = (operation.about or inspect.getdoc(getattr(views, name)) or "").partition("\n\n")
     statuses = {"403", *operation.errors.split()}
     statuses |= set() if scope == OPEN else {"401"} if endpoint == "metrics" else {"400", "401", "503"}

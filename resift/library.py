@@ -31,6 +31,7 @@ from resift.ranking.judgements import collect_marks
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
+from resift.reviews.review import Review
 from resift.rewriting.text import find_text
 from resift.schema import check_text, fields_of, takes
 from resift.sessions.sessions import Sessions, check_id
@@ -70,9 +71,7 @@ class Hit(dict[str, Any]):
     @property
     def rounded_score(self) -> str:
         """The score in at most four digits, such as 5.436 or 1.4e26; - for a hit that has none."""
-        if self.score is None:
-            return "-"
-        rounded = f"{self.score:.4g}"
+        rounded = "-" if self.score is None else f"{self.score:.4g}"
         if "e" not in rounded:
             return rounded
         # with an alpha near 1 scores are powers of e beyond all that needs to be read
@@ -240,6 +239,12 @@ class Index:
         It begins with its first marks and ends when it was not used for ``session_hours``, a day by default.
         """
         return Session(self, check_id(id))
+
+    def review(self, id: str, topic: str = "", query: dict[str, Any] | None = None) -> Review:
+        """A review of this index, or of what a ``query`` finds, for a ``topic`` in words; begun unless it was already.
+
+        Raises BadInput for an id that is none, or a review of another index."""
+        return self.library.service.reviews.begin(id, self.name, topic, query, self.fields)
 
     def _search(self, options: SearchOptions, session: str | None) -> Hits:
         service = self.library.service

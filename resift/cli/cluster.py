@@ -111,14 +111,13 @@ def install(url: str, dry_run: bool, settings: bool, as_json: bool, **options: A
 
 @click.command(epilog="Example: resift uninstall --engine http://127.0.0.1:9200 --dry-run")
 @dry_run_option
-@json_option
 @cluster_option
 @name_option
-def uninstall(url: str, name: str | None, dry_run: bool, as_json: bool) -> None:
+def uninstall(url: str, name: str | None, dry_run: bool) -> None:
     """Remove exactly what install made. Indices and their documents stay."""
     from resift.operations.installing import uninstall as plan_uninstall
 
-    _carry_out(plan_uninstall(url, name), dry_run, as_json)
+    _carry_out(plan_uninstall(url, name), dry_run)
 
 
 @click.command(epilog="Example: resift guard --engine http://127.0.0.1:9200")
@@ -140,7 +139,7 @@ def guard(url: str, name: str | None) -> None:
         sys.exit(INTERRUPTED)
 
 
-def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool) -> None:
+def _carry_out(plan: InstallPlan, dry_run: bool, as_json: bool = False) -> None:
     """Do at once what is planned, unless it is a ``dry_run``; print what was or would be done."""
     done = plan if dry_run else plan.run()
     print_report({"steps": done.steps, "dry_run": dry_run}, as_json, str(done))
@@ -235,8 +234,7 @@ def attach(
 @dry_run_option
 @yes_option
 @cluster_option
-@json_option
-def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool) -> None:
     """Undo resift attach: our processor in search pipelines, settings, vectors and what INDEX records of them.
 
     OpenSearch takes no field out of a mapping, so that of the vectors stays there, empty.
@@ -245,4 +243,4 @@ def detach(index: str, model: str | None, url: str, dry_run: bool, yes: bool, as
     """
     from resift.operations.attach import detach as plan_detach
 
-    carry_out(plan_detach(url, index, model=model), dry_run, yes, as_json)
+    carry_out(plan_detach(url, index, model=model), dry_run, yes)

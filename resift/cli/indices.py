@@ -23,8 +23,7 @@ from resift.operations.plan import count_documents
 @click.command(epilog="Example: resift indices --engine http://127.0.0.1:9200")
 @engine_option
 @model_option
-@json_option
-def indices(engine: str, model: str, as_json: bool) -> None:
+def indices(engine: str, model: str) -> None:
     """List the indices of an engine: how many documents, which text fields, and whose vectors.
 
     MODEL is "ok" where the vectors are those of --model, "other" where they are of another model, and "none" for an
@@ -33,8 +32,8 @@ def indices(engine: str, model: str, as_json: bool) -> None:
     hash = load_model(model).hash
     with opened(engine) as target:
         found = [one for info in target.indices() if (one := _described(target, info, hash)) is not None]
-    if as_json or not found:
-        print_report({"indices": found}, as_json, "no indices: make one with resift index FILE --index NAME")
+    if not found:
+        click.echo("no indices: make one with resift index FILE --index NAME")
         return
     rows = [
         [one["name"], str(one["documents"]), one["model"], one["model_name"] or "", ",".join(one["fields"])]
@@ -63,8 +62,7 @@ def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | N
 @click.argument("index")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @engine_option
-@json_option
-def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
+def drop(index: str, yes: bool, engine: str) -> None:
     """Delete INDEX with all its documents and its own pipelines, after asking.
 
     Only what `resift indices` lists is deleted.
@@ -73,7 +71,7 @@ def drop(index: str, yes: bool, engine: str, as_json: bool) -> None:
     require_consent(yes, plan.question)
     with shown_progress() as progress:
         dropped = plan.run(progress)
-    print_report(dropped.to_dict(), as_json, str(dropped))
+    click.echo(str(dropped))
 
 
 @click.command(epilog="Example: resift verify news --repair")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 import click
 
-from resift.cli.options import json_option, service_settings
-from resift.cli.output import print_report, print_table
+from resift.cli.options import service_settings
+from resift.cli.output import print_table
 
 
 @click.group(
@@ -42,20 +39,14 @@ def create(name: str, scopes: str) -> None:
     click.echo(f"{name} ({','.join(checked)}) is in {path}; the key is not kept: note it now", err=True)
 
 
-@keys.command("list", epilog="Example: resift keys list --json")
-@json_option
-def list_keys(as_json: bool) -> None:
+@keys.command("list", epilog="Example: resift keys list")
+def list_keys() -> None:
     """List the keys: their names, scopes, when they were made, and the beginnings of their hashes."""
     from resift.reranker.access.keys import KeyFile
 
-    path = service_settings().keys
-    found = KeyFile(path).read()
-    report: dict[str, Any] = {"file": path, "keys": [asdict(key) for key in found]}
-    if as_json:
-        print_report(report, True)
-    else:
-        rows = [(key.name, ",".join(key.scopes), key.created, key.hash[:12]) for key in found]
-        print_table(("NAME", "SCOPES", "CREATED", "HASH"), rows)
+    found = KeyFile(service_settings().keys).read()
+    rows = [(key.name, ",".join(key.scopes), key.created, key.hash[:12]) for key in found]
+    print_table(("NAME", "SCOPES", "CREATED", "HASH"), rows)
 
 
 @keys.command(epilog="Example: resift keys delete shop")

@@ -14,6 +14,7 @@ _COMMANDS = {
     "explain-search": "resift.cli.explain_search:explain_search",
     "indices": "resift.cli.indices:indices",
     "drop": "resift.cli.indices:drop",
+    "review": "resift.cli.review:review",
     "sessions": "resift.cli.sessions:sessions",
     "vectors": "resift.cli.lab.vectors:vectors",
     "model": "resift.cli.lab.vectors:build",

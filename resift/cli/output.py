@@ -63,7 +63,7 @@ def shown_progress(unit: str = "") -> Iterator[Progress]:
         yield show
 
 
-def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool) -> NoReturn:
+def carry_out(plan: Plan, dry_run: bool, yes: bool, as_json: bool = False) -> NoReturn:
     """Show a plan and, unless it is a ``dry_run``, ask, do it and show what came of it; then the command is over."""
     if dry_run:
         print_report({**plan.to_dict(), "dry_run": True}, as_json, str(plan))

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
 
 import click
 
 from resift.cli.lab.options import opened_ubi_log
-from resift.cli.options import ELSEWHERE, combined, engine_option, json_option, opened_store, store_option
-from resift.cli.output import print_report, print_table, require_consent
+from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, store_option
+from resift.cli.output import print_table, require_consent
 from resift.contracts.session_store import SessionStore
 from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput, SessionNotFound
@@ -27,8 +26,7 @@ def sessions() -> None:
 
 @sessions.command("list", epilog="Example: resift sessions list --store http://127.0.0.1:9200")
 @store_option
-@json_option
-def list_command(store: str, as_json: bool) -> None:
+def list_command(store: str) -> None:
     """List the sessions that have not expired, the one used last first.
 
     JUDGEMENTS counts the documents whose judgement is in force.
@@ -44,26 +42,20 @@ def list_command(store: str, as_json: bool) -> None:
 
     with opened_store(store) as kept:
         found = sorted(Sessions(kept, hours).all(), key=used, reverse=True)
-    report: list[dict[str, Any]] = [
-        {
-            "session": one.id,
-            "judgements": len(one.effective_judgements),
-            "indices": sorted({judgement.index for judgement in one.judgements}),
-            "last_used": _moment(used(one)),
-            "expires": _moment(one.expires),
-            "key": one.owner,
-        }
+    if not found:
+        click.echo(f"no sessions in {store} {ELSEWHERE}")
+        return
+    rows = [
+        [
+            one.id,
+            str(len(one.effective_judgements)),
+            ",".join(sorted({judgement.index for judgement in one.judgements})),
+            _moment(used(one)),
+            _moment(one.expires),
+        ]
         for one in found
     ]
-    if as_json or not report:
-        print_report({"sessions": report}, as_json, f"no sessions in {store} {ELSEWHERE}")
-        return
-    head = ["SESSION", "JUDGEMENTS", "INDICES", "LAST USED", "EXPIRES"]
-    rows = [
-        [one["session"], str(one["judgements"]), ",".join(one["indices"]), one["last_used"], one["expires"]]
-        for one in report
-    ]
-    print_table(head, rows)
+    print_table(["SESSION", "JUDGEMENTS", "INDICES", "LAST USED", "EXPIRES"], rows)
 
 
 def _moment(seconds: float) -> str:

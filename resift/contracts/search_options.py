@@ -67,6 +67,10 @@ class RewritingOptions(Struct, frozen=True, kw_only=True):
             "`demote`, `hide`"
         ),
     ] = "keep"
+    without: Annotated[
+        list[Name],
+        said("words of the session that this search leaves out, as `learned.asked` names them", "none", max_length=100),
+    ] = field(default_factory=list)
 
 
 class PipelineOptions(RewritingOptions, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from resift.contracts.search_options import Judged
 from resift.errors import BadInput, NotFound, ResiftError, SessionNotFound, needs_extra
 from resift.library import Hit, Index, Session
 from resift.ranking.explain import title
+from resift.reviews.review import MODEL
 from resift.rewriting.outcome import Outcome
 from resift.version import __version__
 
@@ -34,6 +35,7 @@ without a longer query. The first search answers a session id; hand it to every 
 _MOST_HITS, _MOST_CHARACTERS, _LONGEST_VALUE = 50, 100_000, 200
 
 SessionId = Annotated[str, Field(description="The session id that the first search answered.")]
+ReviewId = Annotated[str, Field(description="The id of a review that a person began.")]
 Ids = Annotated[list[str], Field(description="Ids of passages, as a search answered them.")]
 
 
@@ -88,6 +90,13 @@ class Forgotten(TypedDict):
     forgotten: bool
 
 
+class Screened(TypedDict):
+    """How many documents of a review models have judged and no person has."""
+
+    review: str
+    by_models: int
+
+
 def server(index: Index, about: str = "", filter: dict[str, Any] | None = None) -> MCPServer:
     """The MCP server over an index; ``about`` says what its documents are, for agents to know when to search it.
 
@@ -105,6 +114,11 @@ def server(index: Index, about: str = "", filter: dict[str, Any] | None = None) 
         _tool(agent.explain_session, ToolAnnotations(read_only_hint=True)),
         _tool(agent.forget, ToolAnnotations(destructive_hint=True)),
     ]
+    if filter is None:  # a review is of a whole set
+        tools += [
+            _tool(agent.next_to_screen, ToolAnnotations(read_only_hint=True)),
+            _tool(agent.screen, ToolAnnotations(destructive_hint=False)),
+        ]
     return MCPServer("resift", instructions=_INSTRUCTIONS, version=__version__, tools=tools, log_level="WARNING")
 
 
@@ -197,6 +211,27 @@ class Agent:
         """Delete all that is kept of a session: its marks and what they taught. For a new subject, or when asked to."""
         self._session(session).forget()
         return {"session": session, "forgotten": True}
+
+    def next_to_screen(
+        self,
+        review: ReviewId,
+        size: Annotated[int, Field(ge=1, le=_MOST_HITS, description="How many documents.")] = 10,
+        characters: Annotated[int, Field(ge=100, le=_MOST_CHARACTERS, description="Of each text at most.")] = 4000,
+    ) -> list[Passage]:
+        """Answers the documents of a review, begun by a person, that are likeliest to be relevant and that nobody
+        has judged. Judge each by `screen`."""
+        found = self._index.library.service.reviews.open(review)
+        if found.begun["index"] != self._index.name:
+            raise NotFound(f"no review {review!r} of {self._index.name!r}", value=review, expected="one that was begun")
+        ids = found.next(size, "agent", MODEL)
+        return [{"id": id, "score": None, "text": _tidy(found.documents.text(id))[:characters]} for id in ids]
+
+    def screen(self, review: ReviewId, relevant: Ids = [], irrelevant: Ids = []) -> Screened:  # noqa: B006
+        """Tell which documents of a review are relevant. That helps to rank, and is counted apart: a person decides of
+        each document, and when the review stops."""
+        found = self._index.library.service.reviews.open(review)
+        found.judge(relevant, irrelevant, "agent", MODEL)
+        return {"review": review, "by_models": found.judged_by_models()}
 
     def _session(self, id: str) -> Session:
         """A session. Raises SessionNotFound for one with marks of documents that the filter excludes."""

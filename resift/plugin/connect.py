@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
@@ -63,6 +64,20 @@ def open_session_store(url: str, index: str) -> SessionStore:
     from resift.plugin.sqlite.sessions import SqliteSessionStore
 
     return SqliteSessionStore(url)
+
+
+def open_review_store(url: str, index: str) -> SessionStore:
+    """Open the store of reviews that is beside the sessions': the index ``INDEX-reviews``, or a file ``…-reviews.db``,
+    in which what was written survives a power cut too.
+
+    Raises what :func:`open_session_store` raises.
+    """
+    if is_cluster(url):
+        return open_session_store(url, f"{index}-reviews")
+    from resift.plugin.sqlite.sessions import SqliteSessionStore
+
+    path = Path(url)
+    return SqliteSessionStore(str(path.with_name(f"{path.stem}-reviews.db")), durable=True)
 
 
 def open_ubi_log(url: str, events: str, queries: str) -> UbiLog:

@@ -1,8 +1,8 @@
 """Other words: of those that an index has, the nearest to a query's, for a query whose own words find little in it.
 
 What a query finds, and which words there are, is estimated from a sample of the index's documents; which words are near
-is a look-up in static word vectors. The constants were chosen on queries in other words than the documents'
-(``benchmarks/other_words.py``), with one collection left out at a time.
+is a look-up in static word vectors. The constants were chosen on the collections that ``benchmarks/other_words.py``
+measures, so that its figures are not of data that nobody tuned on.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from resift.reranker.request_bodies import (
 from resift.reranker.request_log import count_rewrite, count_search
 from resift.reranker.search.bodies import Search
 from resift.reranker.search.service import Reranker
+from resift.sessions.sessions import MAX_QUERY
 
 log = logging.getLogger(__name__)
 api = Blueprint("api", __name__, url_prefix="/v1")
@@ -211,6 +212,17 @@ def describe_index(index: str) -> dict[str, Any]:
     are remembered for ten minutes, for callers with the same Authorization.
     """
     return current_service().index(index, engine_headers())
+
+
+@api.get("/indices/<index>/suggestions")
+def suggest(index: str) -> dict[str, Any]:
+    """What a text that is being typed, ``q``, may become by words of the index, at most four.
+
+    They are of 3,000 of its documents that the caller may read, which the first call begins to look at.
+    """
+    text = request.args.get("q", "")[:MAX_QUERY]
+    service, headers = current_service(), engine_headers()
+    return {"suggestions": service.did_you_mean.complete(text, service.info(index, headers), headers)}
 
 
 @api.post("/search")

@@ -20,6 +20,7 @@ from resift.reranker.api import JsonProvider, api
 from resift.reranker.collector import Collector, ubi
 from resift.reranker.config import Config
 from resift.reranker.request_log import add_metrics, add_request_ids, count_ubi, http_error, identified
+from resift.reranker.reviews_api import reviews
 from resift.reranker.search.service import Reranker
 from resift.sessions.clicks import Clicks
 from resift.sessions.quotas import Quotas
@@ -53,7 +54,7 @@ def create_app(config: Config | None = None, *, engine: Engine | None = None, mo
         Clicks(log, engine, read_actions(config.ubi_actions), config.session_hours * 3600, count_ubi),
         load_queries(config.static_queries),
     )
-    for blueprint in (api, ubi):
+    for blueprint in (api, reviews, ubi):
         app.register_blueprint(blueprint)
     _add_errors(app)
     add_request_ids(app)
@@ -128,3 +129,7 @@ def _add_pages(app: Flask) -> None:
         text = render_template("search.html", index=service.config.index, alpha=service.alpha, version=__version__)
         # unlike all else that is answered, its cards show the images of documents, from wherever these are
         return Response(text, headers={"Content-Security-Policy": PAGE_POLICY}, mimetype="text/html")
+
+    @app.get("/reviews/<review>")
+    def review_page(review: str) -> str:
+        return render_template("review.html", review=review, version=__version__)

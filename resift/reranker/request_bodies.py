@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from resift.contracts.search_options import Alpha, Name, SessionId, Text
+from resift.contracts.search_options import Alpha, Clause, Name, SessionId, Text
 from resift.schema import said
 from resift.sessions.sessions import LATEST, MAX_DOCUMENT_ID, MAX_JUDGEMENTS, MAX_QUERY
 
@@ -178,3 +178,45 @@ class EmbeddingsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     dimensions: Annotated[Whole | None, said("only the model's own number", "none")] = None
     model: SameModel = None
     truncate: Truncate = False
+
+
+_By = Annotated[str, Meta(max_length=128), said("who reads and judges", "the key's name")]
+_Model = Annotated[bool, said("whether a model judges, whose judgements help to rank and count for no recall")]
+
+
+class ReviewRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is to be reviewed."""
+
+    index: Annotated[Name, said("where the documents are")]
+    topic: Annotated[Text, said("what is looked for, in words: its best hits are read first")] = ""
+    query: Annotated[Clause | None, said("which documents: at most 10,000", "all of the index")] = None
+    fields: Annotated[list[Name], said("what is read of a document", "all its texts")] = field(default_factory=list)
+    by: _By = ""
+
+
+class BatchRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many documents somebody wants to read."""
+
+    size: Annotated[int, Meta(ge=1, le=1000), said("how many documents")] = 10
+    by: _By = ""
+    model: _Model = False
+    sample: Annotated[bool, said("drawn at random, as a control of how many relevant ones are missed")] = False
+
+
+class JudgementsRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """At least one document must be judged, and none twice."""
+
+    relevant: Annotated[list[DocumentId], said("ids of documents", "none", max_length=1000)] = field(
+        default_factory=list
+    )
+    irrelevant: Annotated[list[DocumentId], said("ids of documents", "none", max_length=1000)] = field(
+        default_factory=list
+    )
+    by: _By = ""
+    model: _Model = False
+
+
+class UndoRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Whose last judgement is taken back."""
+
+    by: _By = ""

@@ -168,6 +168,7 @@ class Asked:
     widen: bool = False
     knn: int | None = None
     judged: str = "keep"
+    without: Sequence[str] = ()
     through_cluster: bool = False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,13 +40,13 @@ def test_nothing_is_deleted_unless_somebody_says_yes(
 
 
 def test_yes_deletes_that_index_alone(here: Path, engine: Engine, engine_url: str, indexed: str, model: Model) -> None:
-    where = ["--engine", engine_url, "--json"]
+    where = ["--engine", engine_url]
     engine.create(f"{indexed}-2", ["title", "text"], model)
-    said = json.loads(drop(indexed, *where, status=0, input="y\n").stdout)
-    assert said == {"dropped": indexed, "documents": 5, "pipelines": {}, "in_order": True}
+    said = drop(indexed, *where, status=0, input="y\n").stdout
+    assert f"{indexed} deleted, 5 documents" in said
     with pytest.raises(IndexNotFound):
         engine.info(indexed)
-    assert json.loads(drop(f"{indexed}-2", *where, "--yes", status=0).stdout)["documents"] == 0
+    assert "0 documents" in drop(f"{indexed}-2", *where, "--yes", status=0).stdout
     assert indexed in drop(indexed, *where, "--yes", status=2).stderr
 
 
@@ -98,9 +97,8 @@ def test_the_pipelines_of_an_index_go_with_it(
         assert f"ingest pipeline resift-{index} stays: index.final_pipeline of index {other} names it" in dropped
         assert pipelines_of(rest, index) == ["ingest"]
         assert pipelines_of(rest, other) == ["search", "ingest"]
-        where = ["--engine", opensearch_url, "--json", "--yes"]
-        said = json.loads(drop(other, *where, status=0).stdout)["pipelines"]
-        assert said == {"search": "removed", "ingest": "removed"}
+        said = drop(other, "--engine", opensearch_url, "--yes", status=0).stdout
+        assert all(f"{kind} pipeline resift-{other} removed" in said for kind in ("search", "ingest"))
         assert pipelines_of(rest, other) == []
         left = [one.name for one in installer.resources() if one.state() == "ok"]
         assert f"own-{prefix}-ingest" in left, "what is the installation's stays"

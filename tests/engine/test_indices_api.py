@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from reranker_app import TEXTS, ids, post
+from reranker_app import TEXTS, ids, post, wait_for_sample
 from reranker_app import app as app
 from reranker_app import client as client
 from reranker_app import config as config
@@ -130,6 +130,7 @@ def test_hits_come_as_cards_or_as_ids(client: FlaskClient, kinds: str, alpha: fl
             "title": source["_source"]["title"],
             "text": source["_source"]["text"][:400],
             "link": source["_source"]["url"],
+            "facts": {"kind": source["_source"]["kind"], "year": str(source["_source"]["year"])},
         }
     clause = {"match": {"text": "fire"}}
     for documents in ("card", "none"):
@@ -156,6 +157,39 @@ def test_values_are_counted_among_all_that_is_found(client: FlaskClient, kinds: 
     counted = sum(one["count"] for one in widened["resift"]["facets"]["year"])
     assert counted == widened["hits"]["total"]["value"] > 5
     assert "facets" not in post(client, "/v1/search", index=kinds, query="fire")["resift"]
+
+
+def test_numbers_and_dates_are_counted_by_ranges(
+    client: FlaskClient, engine: Engine, index: str, model: Model, tmp_path: Path
+) -> None:
+    sources = [{"text": f"fire {n}", "price": 1.5 + n, "day": f"20{n:02}-03-05"} for n in range(20)]
+    records = [Record("f", n, str(n), source) for n, source in enumerate(sources)]
+    assert Indexer(engine, model, index, DeadLetters(tmp_path / "dead")).run(records, ["text"]).dead == 0
+    assert get(client, f"/v1/indices/{index}")["ranges"].keys() == {"price", "day"}
+    body = {"index": index, "query": "fire", "facets": ["price", "day"], "size": 20}
+    answer = post(client, "/v1/search", **body)
+    for name in ("price", "day"):
+        ranges = answer["resift"]["facets"][name]
+        assert sum(one["count"] for one in ranges) == 20
+        limits = {key: ranges[1][end] for key, end in (("gte", "from"), ("lt", "to"))}
+        narrowed = post(client, "/v1/search", **body, filter={"range": {name: limits}})
+        assert len(ids(narrowed)) == ranges[1]["count"] > 0
+
+
+def test_a_search_leaves_words_of_the_session_out(client: FlaskClient, filled: str) -> None:
+    told = post(client, "/v1/feedback", session="w", index=filled, query="smoke", relevant=["wood"])
+    asked = told["learned"]["asked"]
+    body = {"index": filled, "query": "smoke", "session": "w", "alpha": 0}
+    assert set(ids(post(client, "/v1/search", **body))) > {"bush", "tree"}
+    assert set(ids(post(client, "/v1/search", **body, without=asked))) == {"bush", "tree"}
+
+
+def test_what_is_typed_is_completed(client: FlaskClient, kinds: str) -> None:
+    path = f"/v1/indices/{kinds}/suggestions?q="
+    assert get(client, f"{path}fo")["suggestions"] in ([], ["forest"])
+    wait_for_sample()
+    assert get(client, f"{path}fire+fo")["suggestions"] == ["fire forest"]
+    assert get(client, path)["suggestions"] == []
 
 
 def test_a_text_has_no_values_to_count_and_the_error_says_what_has(

@@ -49,8 +49,8 @@ def test_one_home_for_all_doors(
         session = opened.index(filled).session("anna")
         session.search("fire")
         session.mark(relevant=["2"])
-    (listed,) = json.loads(resift("sessions", "list", "--json").stdout)["sessions"]
-    assert (listed["session"], listed["judgements"]) == ("anna", 1)
+    _, listed = resift("sessions", "list").stdout.splitlines()
+    assert listed.split()[:2] == ["anna", "1"]
     found = resift("search", filled, "fire", "--session", "anna", "--model", "small", "--json")
     assert json.loads(found.stdout)["resift"]["session"] == "anna"
     assert found.stderr == ""

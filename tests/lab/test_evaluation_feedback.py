@@ -194,7 +194,7 @@ def test_classes_of_one_document_have_no_figures_beyond_it(tmp_path: Path, vecto
     train = [{"text": text, "label": text} for text in ("bush fire", "army gun", "forest tree")]
     test = [*train, {"text": "smoke", "label": "of none"}]
     files = ["--train", lines(tmp_path / "train.jsonl", train), "--test", lines(tmp_path / "test.jsonl", test)]
-    words = ["--vectors", str(vectors.save(tmp_path / "vectors")), "--encoder", "mean", "--no-baselines"]
+    words = ["--vectors", str(vectors.save(tmp_path / "vectors")), "--encoder", "mean"]
     report = json.loads(run(*files, *words, "--json"))
     assert (report["queries"], report["all_judged"], report["skipped"]) == (3, 3, 1)
     assert (report["map11"], report["residual_map11"], report["residual_ip@10"]) == (1.0, None, None)

@@ -7,7 +7,9 @@ import re
 from urllib.parse import parse_qs, urlsplit
 
 from browser import Page
+from flask import Flask
 from page_app import QUESTION
+from reranker_app import wait_for_sample
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -79,9 +81,20 @@ def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
     )
 
 
-def test_what_was_read_counts_as_marked(page: Page) -> None:
+def test_what_is_read_is_not_marked(page: Page) -> None:
     page.open(q=QUESTION).click(f"{RIGHT} .read")
-    assert (page.text("#toggle"), page.text("#note")) == ("Session · 1 mark", "")
+    assert page.one(f"{RIGHT} .whole").is_displayed()
+    assert page.text("#toggle") == "Session"
+    assert "session" not in address(page)
+
+
+def test_words_of_the_index_are_suggested_while_one_types(page: Page, page_app: Flask) -> None:
+    path = "/v1/indices/resift-demo/suggestions?q=filing+fe"
+    while not page_app.test_client().get(path).get_json()["suggestions"]:
+        wait_for_sample()
+    page.open()
+    page.one("#query").send_keys("filing fe")
+    page.wait("return [...document.querySelectorAll('#completions option')].some((o) => o.value === 'filing fees')")
 
 
 def test_arrows_lines_and_ranks_agree(page: Page) -> None:

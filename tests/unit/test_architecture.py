@@ -25,13 +25,14 @@ MAY_IMPORT = {
     "ranking": {GROUND, "vectors", "encoders"},
     "contracts": {GROUND, "vectors", "encoders", "ranking"},
     "sessions": {GROUND, "vectors", "encoders", "ranking", "contracts"},
+    "reviews": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
     "rewriting": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions"},
     "plugin": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting"},
     "ingest": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin"},
-    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
+    "lab": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
     "operations": {GROUND, "vectors", "encoders", "ranking", "contracts", "plugin", "ingest", "lab"},
-    "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "rewriting", "plugin"},
-    "integrations": {GROUND, "vectors", "ranking", "contracts", "rewriting", "plugin", "library"},
+    "reranker": {GROUND, "vectors", "encoders", "ranking", "contracts", "sessions", "reviews", "rewriting", "plugin"},
+    "integrations": {GROUND, "vectors", "ranking", "contracts", "reviews", "rewriting", "plugin", "library"},
 }
 JOINS_THE_PARTS = {"cli", "library", "__init__", "__main__"}
 ONLY_IN = {

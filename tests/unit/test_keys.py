@@ -75,7 +75,7 @@ def test_names_that_no_key_can_have(file: KeyFile, name: str) -> None:
 def test_scopes_that_do_not_exist(file: KeyFile, scopes: list[str]) -> None:
     with pytest.raises(BadInput, match="is no scope") as caught:
         file.create("shop", scopes)
-    assert "embed,search,body,feedback,admin" in str(caught.value.expected)
+    assert "embed,search,body,feedback,review,admin" in str(caught.value.expected)
 
 
 def test_names_are_taken_once_and_free_again(file: KeyFile) -> None:
@@ -203,7 +203,7 @@ def test_keys_on_the_command_line(here: Path) -> None:
     listed = resift("keys", "list")
     assert key not in listed.stdout
     assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [["shop", "search,feedback"]]
-    assert json.loads(resift("keys", "list", "--json").stdout)["keys"][0]["hash"] == key_hash(key)
+    assert key_hash(key)[:12] in listed.stdout
     assert resift("keys", "create", "shop", "--scopes", "search").exit_code != 0
     assert resift("keys", "create", "x", "--scopes", "everything").exit_code != 0
     assert resift("keys", "delete", "nobody").exit_code != 0

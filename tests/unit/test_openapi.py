@@ -43,9 +43,13 @@ def app(tmp_path: Path, model: Model) -> Iterator[Flask]:
 
 @pytest.fixture
 def client(app: Flask) -> FlaskClient:
-    """Its client, after the example's feedback."""
+    """Its client, after the examples' feedback and review."""
     client = app.test_client()
     assert client.post("/v1/feedback", json=_request("feedback")[1]).status_code == 200
+    assert client.put("/v1/reviews/fires", json=_request("reviewsBeginReview")[1]).status_code == 200
+    for by in ("anna", ""):
+        judged = client.post("/v1/reviews/fires/judgements", json={"irrelevant": ["2"], "by": by})
+        assert judged.status_code == 200
     return client
 
 

@@ -36,14 +36,20 @@ NEWS = [
             ["name", "description"],
             ["productUrl", "img", "brand.keyword", "sku", "stock"],
             [],
-            CardFields("name", "description", "productUrl", "img", ("brand.keyword", "stock")),
+            CardFields(
+                "name", "description", "productUrl", "img", ("brand.keyword", "stock"), ("brand.keyword", "stock")
+            ),
         ),
         (
             SHOP,
             ["name", "description", "brand"],
             ["brand.keyword", "sku", "stock"],
             ["link=", "image=", "facet=brand", "facet=stock", "facet=attributes.colour"],
-            CardFields("name", "description", None, None, ("brand.keyword", "stock", "attributes.colour")),
+            CardFields(
+                *("name", "description", None, None),
+                ("brand.keyword", "stock", "attributes.colour"),
+                ("brand.keyword", "stock"),
+            ),
         ),
         (NEWS, ["body", "teaser"], [], [], CardFields("teaser", "body", None, None, ())),
         (NEWS, [], ["www"], [], CardFields(None, "body", None, None, ())),
@@ -69,14 +75,14 @@ NEWS = [
             ["name", "description"],
             ["brand", "stock"],
             ["title=sku", "image=", "link=", "facet=stock", "facet=year"],
-            CardFields("sku", "description", None, None, ("stock", "year")),
+            CardFields("sku", "description", None, None, ("stock", "year"), ("brand", "stock")),
         ),
         (
             SHOP,
             ["name", "description"],
             ["brand"],
             ["facet="],
-            CardFields("name", "description", "productUrl", "img", ()),
+            CardFields("name", "description", "productUrl", "img", (), ("brand", "stock")),
         ),
     ],
 )
@@ -95,6 +101,35 @@ def test_settings_that_say_nothing_are_refused(wrong: list[str]) -> None:
 def test_settings_from_the_environment() -> None:
     config = Config.from_environment({"RESIFT_PAGE_FIELDS": "title=headline, facet=year,facet=section,image="})
     assert config.page_fields == ("title=headline", "facet=year", "facet=section", "image=")
+
+
+DEALS = [
+    {
+        "name": f"Lamp {n}",
+        "sku": n,
+        "price": 5 * 1.2**n,
+        "brand": "ABC"[n % 3],
+        "added": f"20{10 + n // 3}-0{1 + n % 9}-05",
+    }
+    for n in range(40)
+]
+
+
+def test_facets_are_the_useful_ones_and_numbers_and_dates_are_cut_into_ranges() -> None:
+    found = card_fields(DEALS, ["name"], ["sku", "brand"])
+    assert found.facets == ("brand", "price", "added")
+    assert found.facts == ("price", "brand", "added")
+    assert found.ranges == {
+        "price": (20, 100, 400, 2000),
+        "added": ("2012-01-01", "2015-01-01", "2018-01-01", "2020-01-01"),
+    }
+    card = found.card(DEALS[0], ["name"])
+    assert card["facts"] == {"price": "5.0", "brand": "A", "added": "2010-01-05"}
+
+
+def test_ranges_of_few_or_mixed_values_are_none() -> None:
+    few = [{"t": "x", "n": n % 3, "m": n if n % 2 else "many"} for n in range(30)]
+    assert card_fields(few, ["t"], ["n", "m"]).ranges == {}
 
 
 def test_a_card_is_cut_short() -> None:

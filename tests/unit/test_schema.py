@@ -103,7 +103,7 @@ def test_every_option_of_a_search_is_everywhere() -> None:
         assert its["description"], name
         if name not in ("index", "session"):  # which are objects in the library
             default = inspect.Parameter.empty if field.required else field.default
-            assert name == "facets" or arguments[field.name].default == default
+            assert name in ("facets", "without") or arguments[field.name].default == default
     assert list(arguments) == ["self", *(field.name for field in fields_of(SearchOptions).values())]
     assert inspect.signature(Session.search).parameters == arguments
 

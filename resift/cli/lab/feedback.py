@@ -59,7 +59,6 @@ _CODEWORDS = 64
     show_default="skip where DIR's judgements name irrelevant documents",
     help="What the simulated user does about hits of DIR that nobody judged.",
 )
-@click.option("--baselines/--no-baselines", default=True, show_default=True, help="Measure the baselines too.")
 @system_options(static_queries_option)
 def feedback(
     folder: str | None,
@@ -71,7 +70,6 @@ def feedback(
     turns: str | None,
     rewritten: bool,
     unjudged: str | None,
-    baselines: bool,
     choice: SystemChoice,
     settings: dict[str, Any],
 ) -> None:
@@ -110,7 +108,7 @@ def feedback(
     if topics:
         _measure_topics(bench, protocol, options, facts, choice)
     else:
-        _measure_rounds(bench, protocol, options, methods, baselines, facts, choice)
+        _measure_rounds(bench, protocol, options, methods, facts, choice)
 
 
 def _known(methods: tuple[str, ...]) -> tuple[str, ...]:
@@ -180,7 +178,6 @@ def _measure_rounds(
     protocol: FeedbackProtocol,
     options: FeedbackOptions,
     methods: tuple[str, ...],
-    baselines: bool,
     facts: dict[str, Any],
     choice: SystemChoice,
 ) -> None:
@@ -188,7 +185,7 @@ def _measure_rounds(
     from resift.lab.evaluation.feedback.runs import run_feedback
     from resift.lab.evaluation.report import feedback_report
 
-    names = tuple(dict.fromkeys((*methods, *(BASELINES if baselines else ()))))
+    names = tuple(dict.fromkeys((*methods, *BASELINES)))
     with progress_bar("marking and searching again", "queries") as progress:
         runs = run_feedback(bench, protocol, options, names, progress)
     figures = feedback_report(runs, methods[0], choice.seed)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from resift.cli.lab.options import checkpoint_beside, out_option, seed_option, seeded, vectors_option
+from resift.cli.lab.options import checkpoint_beside, out_option, seed_option, vectors_option
 from resift.cli.lab.settings import set_option
 from resift.cli.options import json_option
 from resift.cli.output import print_report, progress_bar
@@ -80,9 +80,8 @@ def train_command(
 @click.command("word2doc", epilog="Example: resift eval word2doc word2doc --query 'fire sydny'")
 @click.argument("folder", metavar="DIR")
 @click.option("--query", "queries", multiple=True, help="Predict ten documents for it instead. May be repeated.")
-@seeded("Number that random typos start from.")
 @json_option
-def eval_command(folder: str, queries: tuple[str, ...], seed: int, as_json: bool) -> None:
+def eval_command(folder: str, queries: tuple[str, ...], as_json: bool) -> None:
     """Held-back keywords of the word2doc model in DIR, as they are and with typos, against its retriever alone."""
     model = Word2Doc.load(folder)
     if queries:
@@ -92,8 +91,8 @@ def eval_command(folder: str, queries: tuple[str, ...], seed: int, as_json: bool
     with needs_extra("train", "measuring"):
         from resift.lab.training.word2doc_report import judge
 
-    report = judge(model, seed)
-    print_report({"task": "word2doc", **report, "seed": seed}, as_json, *_report_lines(report))
+    report = judge(model)
+    print_report({"task": "word2doc", **report}, as_json, *_report_lines(report))
 
 
 def _report_lines(report: dict[str, Any]) -> list[str]:

@@ -41,15 +41,15 @@ _PERSON = " OR ".join(f"json_extract(body, '$.{name}') || '' = ?1" for name in (
 class SqliteSessionStore(SessionStore):
     """Sessions in the SQLite file at ``path``, which threads and processes of one machine may share.
 
-    Raises BadInput if the file cannot be opened, is a newer version's, or is damaged.
+    A power cut may take the last marks, unless they are ``durable``, and wait for the disk. Raises BadInput if the file
+    cannot be opened, is a newer version's, or is damaged.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, durable: bool = False) -> None:
         self.path, self._reserve = path, Path(f"{path}-reserve")
-        # Not durable: a power cut may take the last marks, and for that no mark waits for the disk.
         kind = SessionsUnavailable
         try:
-            self._database = Database(path, "session_log", _SCHEMA, kind, kind, durable=False)
+            self._database = Database(path, "session_log", _SCHEMA, kind, kind, durable)
         except SessionsUnavailable as error:
             expected = error.expected or "a file of sessions"
             raise BadInput(error.message, value=path, expected=expected) from error

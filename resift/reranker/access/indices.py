@@ -6,14 +6,37 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from resift.contracts.documents import IndexInfo
+from resift.encoders.model import Model
+from resift.encoders.queries import StaticQueries
 from resift.errors import BadInput, IndexNotServed
 from resift.rewriting.request import check_brackets
 
 _SHAPES = "shapes"  # where OpenSearch looks for an indexed shape if no index is named
 # the hidden indices that hold a data stream go by the stream's own name
 _DATA_STREAM = re.compile(r"\.ds-(.+)-\d+")
+
+
+@dataclass(frozen=True)
+class ServedIndex:
+    """An index that is served to searches by a ``model``, and static ``queries`` if there are any.
+
+    ``by_own_names``: whether it is by its own name, and not by an alias's alone.
+    """
+
+    info: IndexInfo
+    by_own_names: bool
+    model: Model
+    queries: StaticQueries | None
+
+    @cached_property
+    def searched(self) -> IndexInfo:
+        """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
+        return self.info.searched_by(self.model, self.queries)
 
 
 class ServedIndices:

@@ -20,7 +20,7 @@ from resift.errors import BadInput, NotFound
 from resift.files import replace_private
 from resift.sessions.sessions import Anybody
 
-SCOPES = ("embed", "search", "body", "feedback", "admin")
+SCOPES = ("embed", "search", "body", "feedback", "review", "admin")
 PREFIX = "rsf_"
 VARIABLE = "RESIFT_API_KEY"
 _KEY = re.compile(PREFIX + r"[A-Za-z0-9_-]{32,256}")

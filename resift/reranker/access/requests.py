@@ -196,6 +196,7 @@ SCOPE_OF = {
     "api.search": "search",
     "api.list_indices": "search",
     "api.describe_index": "search",
+    "api.suggest": "search",
     "api.rewrite": "embed",
     "api.feedback": "feedback",
     "ubi.events": "feedback",
@@ -205,6 +206,15 @@ SCOPE_OF = {
     "api.delete_session": "feedback",
     "api.undo": "feedback",
     "api.delete_sessions": "admin",
+    "reviews.list_reviews": "review",
+    "reviews.begin_review": "review",
+    "reviews.get_review": "review",
+    "reviews.next_batch": "review",
+    "reviews.judge": "review",
+    "reviews.undo_judgement": "review",
+    "reviews.export_review": "review",
+    "reviews.delete_review": "admin",
+    "review_page": OPEN,
     "metrics": "admin",
     "healthz": OPEN,
     "readyz": OPEN,
@@ -213,7 +223,7 @@ SCOPE_OF = {
     "page": OPEN,
     "static": OPEN,
 }
-_WITHOUT_BODIES = frozenset(SCOPES) - {"body", "admin"}
+_WITHOUT_BODIES = frozenset(SCOPES) - {"body", "review", "admin"}
 _EXPECTED = f"Authorization: Bearer {PREFIX}… or X-Api-Key: {PREFIX}…"
 # also behind a comma, which joins several headers of a name
 _OWN_KEY = re.compile(rf"(?:^|[\s,:]){PREFIX}")

@@ -65,11 +65,11 @@ def search_body(search: Search, info: IndexInfo, rarity: Callable[[str], float])
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise BadInput(f"{name} is {value!r}", value=value, expected="a whole number, 0 or more")
     if search.filter:
-        body["query"] = _filtered(body.get("query", {"match_all": {}}), search.filter)
+        body["query"] = filtered(body.get("query", {"match_all": {}}), search.filter)
     return {**page, **body}
 
 
-def _filtered(query: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
+def filtered(query: dict[str, Any], condition: dict[str, Any]) -> dict[str, Any]:
     """A query that finds only what meets a condition; ``hybrid`` stands inside no other, and has conditions itself."""
     inner = query.get("hybrid")
     if not isinstance(inner, dict):
@@ -98,9 +98,11 @@ def asked_by(search: Search, body: dict[str, Any]) -> Asked:
     Raises BadInput for a malformed ``ext.ml_inference`` of the body.
     """
     named = {name: getattr(search, name) for name in ("session", "alpha", "window", "widen", "knn")}
-    said = {name: value for name, value in named.items() if value is not None}
+    said: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if isinstance(search.query, str):
         said = {"text": search.query, "widen": True, **said}
     if search.judged != "keep":
         said["judged"] = search.judged
+    if search.without:
+        said["without"] = search.without
     return replace(asked_in(body), through_cluster=False, **said)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from resift.contracts.query_dsl import document_text, is_ours, values_of
 from resift.errors import BadInput
 from resift.ranking.explain import title as first_line
+from resift.reranker.search.facets import Bound, Field, choose_facets, choose_facts, fields_in
 
-ROLES = ("title", "text", "link", "image", "facet")
-_FACETS = 4  # that are guessed
+ROLES = ("title", "text", "link", "image", "facet", "fact", "example")
+_SEVERAL = ("facet", "fact", "example")  # roles that may have more than one
 _TITLE_LENGTH, _TEXT_LENGTH, _URL_LENGTH = 500, 400, 2000  # characters
 _NAMES = {
     "title": ("title", "headline", "heading", "name", "subject"),
@@ -21,16 +22,18 @@ _NAMES = {
     "image": ("image", "img", "thumbnail", "thumb", "picture", "photo", "cover", "poster"),
 }
 _URL = re.compile(r"https?://\S+", re.IGNORECASE)
-_SHORT, _VALUE = 150, 40  # characters: of a text that may be a title, and of a facet's values on average
+_SHORT = 150  # characters of a text that may be a title
+_FACT = 80  # characters of a fact
 _READ = 2000  # characters of a value that are looked at
-_FEW = 0.5  # of the documents: a field with more values than that tells documents apart, instead of grouping them
 
 
 @dataclass(frozen=True)
 class CardFields:
     """The names of the fields that a card is made of; None for a part that there is none for.
 
-    ``facets`` are fields with few different values, by which hits can be narrowed down.
+    ``facets`` are the fields by which hits can be narrowed down, the most useful first, and ``ranges`` where the ranges
+    of those begin that are numbers or dates; ``facts`` are short values beside the title. ``examples`` are queries that
+    the settings name.
     """
 
     title: str | None = None
@@ -38,15 +41,18 @@ class CardFields:
     link: str | None = None
     image: str | None = None
     facets: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    ranges: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
 
     @property
     def parts(self) -> dict[str, str | None]:
         """The name of each part's field."""
-        return {name: value for name, value in asdict(self).items() if name != "facets"}
+        return {name: getattr(self, name) for name in ("title", "text", "link", "image")}
 
-    def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, str]:
-        """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link`` and ``image`` if it has
-        some.
+    def card(self, source: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+        """What is shown of a document, cut short: its ``title`` and ``text``, and its ``link``, ``image`` and ``facts``
+        (field → value) if it has some.
 
         A document without a title has the first line of its text for one. ``fields`` are the index's text fields, of
         which the others stand in for a text. Links and images are addresses of http and https and nothing else.
@@ -58,7 +64,9 @@ class CardFields:
             url = _first(source, name)
             if _URL.fullmatch(url) and len(url) <= _URL_LENGTH:
                 found[part] = url
-        return found
+        facts = {name: _first(source, _stem(name))[:_FACT] for name in self.facts}
+        shown = {_stem(name): value for name, value in facts.items() if value and value != found["title"]}
+        return {**found, "facts": shown} if shown else found
 
 
 def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -72,8 +80,8 @@ def parse_page_fields(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for setting in settings:
         role, sign, name = setting.partition("=")
-        if role not in ROLES or not sign or (role in found and role != "facet"):
-            expected = f"ROLE=FIELD, each role once but facet: {' | '.join(ROLES)}"
+        if role not in ROLES or not sign or (role in found and role not in _SEVERAL):
+            expected = f"ROLE=FIELD, each role once but {', '.join(_SEVERAL)}: {' | '.join(ROLES)}"
             raise BadInput(f"page_fields has {setting!r}", value=setting, expected=expected)
         found[role] = found.get(role, ()) + ((name,) if name else ())
     return found
@@ -97,10 +105,21 @@ def card_fields(
     image = _said(said, "image", _by_name("image", others))
     left = [name for name in others if name not in (title, image)]
     link = _said(said, "link", _by_name("link", left))
-    if "facet" in said:
-        return CardFields(title, text, link, image, tuple(_exact_name(name, exact) for name in said["facet"]))
-    facets = [name for name in exact if _stem(name) not in (text, title, image, link) and _groups(sources, name)]
-    return CardFields(title, text, link, image, tuple(facets[:_FACETS]))
+    taken = {name for name in (text, title, image, link) if name}
+    short = [one for one in fields_in(sources, exact, fields) if _stem(one.name) not in taken]
+    facets, ranges = _facets(said, short, exact)
+    facts = said.get("fact", choose_facts(short))
+    return CardFields(title, text, link, image, facets, facts, ranges, said.get("example", ()))
+
+
+def _facets(
+    said: Mapping[str, tuple[str, ...]], short: Sequence[Field], exact: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, tuple[Bound, ...]]]:
+    """The facets that are said, or else the most useful, and the ranges of those that have some."""
+    if "facet" not in said:
+        return choose_facets(short)
+    names = tuple(_exact_name(name, exact) for name in said["facet"])
+    return names, {one.name: tuple(one.bounds) for one in short if one.name in names and one.bounds}
 
 
 def _exact_name(name: str, exact: Sequence[str]) -> str:
@@ -141,19 +160,8 @@ def _by_name(role: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def _all_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
-    return all(pattern.fullmatch(text.strip()) for text in texts)
-
-
 def _stem(name: str) -> str:
     return name.removesuffix(".keyword")
-
-
-def _groups(sources: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Whether a field has few enough values that documents can be grouped by it."""
-    found = [str(value) for source in sources for value in values_of(source, _stem(name)) if value is not None]
-    short = _mean_length(found) <= _VALUE and not _all_match(_URL, found)
-    return short and 2 <= len(set(found)) <= _FEW * len(found)
 
 
 def _first(source: Mapping[str, Any], name: str | None) -> str:

@@ -22,7 +22,8 @@ from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 log = logging.getLogger(__name__)
 MAX_INDICES, MAX_EXAMPLES = 200, 3
 _SECONDS, _INDICES = 600.0, 200
-_SAMPLE = 40  # documents that are looked at
+_SAMPLE = 100  # documents that are looked at
+_MANY = 10  # hits of a query that leaves something to be marked and moved
 _EACH, _LONGEST = 5, 20  # queries of titles and of texts that are tried, and characters of one without spaces
 _WORD = regex.compile(r"[\p{L}\p{M}]+(?:[-'’][\p{L}\p{M}]+)*")
 Headers = Mapping[str, str] | None
@@ -57,7 +58,7 @@ class Catalogue:
         return found
 
     def describe(self, info: IndexInfo, headers: Headers = None) -> dict[str, Any]:
-        """How an index is shown: its text fields, the fields of its cards, its facets, and queries that find something.
+        """How an index is shown: its text fields, those of its cards, its facets, and queries that find something.
 
         ``indices`` are the own names of what it stands for.
 
@@ -71,7 +72,9 @@ class Catalogue:
             "fields": list(info.fields),
             "card": fields.parts,
             "facets": list(fields.facets),
-            "examples": self._example_queries(info, fields, headers),
+            "ranges": fields.ranges,
+            "facts": list(fields.facts),
+            "examples": list(fields.examples) or self._example_queries(info, fields, headers),
         }
 
     def fields(self, info: IndexInfo, headers: Headers = None) -> CardFields:
@@ -97,7 +100,8 @@ class Catalogue:
         candidates = example_queries(titles, texts)
         clauses = [question_clause(one, info.fields) for one in candidates]
         totals = self.engine.document_counts(info.name, clauses, headers)
-        found = [one for one, total in zip(candidates, totals, strict=True) if total][:MAX_EXAMPLES]
+        counted = [(min(total, _MANY), one) for one, total in zip(candidates, totals, strict=True) if total]
+        found = [one for _, one in sorted(counted, key=lambda pair: -pair[0])][:MAX_EXAMPLES]
         return self._examples.put(key, found) if found else found
 
     def _sources(self, info: IndexInfo, headers: Headers) -> list[dict[str, Any]]:

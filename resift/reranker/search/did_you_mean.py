@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from resift.contracts.documents import IndexInfo
@@ -12,10 +13,11 @@ from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import text_clause
 from resift.ranking.spelling import Speller
 from resift.reranker.search.sampled_words import SampledWords
-from resift.text import tokenize
+from resift.text import FUNCTION_WORDS, tokenize
 
 log = logging.getLogger(__name__)
 _MIN_LETTERS, _MAX_LETTERS, _MAX_WORDS = 4, 40, 16
+_COMPLETIONS = 4
 Headers = Mapping[str, str] | None
 
 
@@ -58,6 +60,18 @@ class DidYouMean:
             log.warning("no suggestion for a search in %r: %r", info.name, error)
             return None
         return _replaced(query, corrections) if corrections else None
+
+    def complete(self, text: str, info: IndexInfo, headers: Headers = None) -> list[str]:
+        """What a text may become: with the most frequent words of the sample, at most four, that its last word begins.
+
+        None while there is no sample yet, which the first call begins to read.
+        """
+        known, words = self.sampled.get(info, headers), tokenize(text)
+        if known is None or not words or not text[-1:].isalnum():
+            return []
+        last, head = words[-1], text[: -len(words[-1])]
+        longer = (word for word in known.speller.frequency if word.startswith(last) and word != last)
+        return [f"{head}{word}" for word in islice((one for one in longer if one not in FUNCTION_WORDS), _COMPLETIONS)]
 
     def _in_index(
         self, words: Sequence[str], info: IndexInfo, headers: Headers, filter: dict[str, Any] | None = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -20,15 +19,17 @@ from resift.encoders.model import Model
 from resift.encoders.queries import StaticQueries
 from resift.encoders.registry import search_model
 from resift.errors import IndexNotFound, ModelMismatch, ResiftError
+from resift.plugin.connect import open_review_store
 from resift.ranking.feedback import Feedback
 from resift.ranking.judgements import Mark
 from resift.ranking.late_interaction import LateInteraction
 from resift.ranking.tuning import USUAL, Tuning
-from resift.reranker.access.indices import ServedIndices, index_not_served, indices_in
+from resift.reranker.access.indices import ServedIndex, ServedIndices, index_not_served, indices_in
 from resift.reranker.config import Config
 from resift.reranker.search.bodies import Search, asked_by, check_asked, search_body
 from resift.reranker.search.catalogue import Catalogue
 from resift.reranker.search.did_you_mean import DidYouMean
+from resift.reranker.search.facets import count_facets
 from resift.reranker.search.interleaved import Interleaved
 from resift.reranker.search.late import LateReranking, ServedReranker
 from resift.reranker.search.response import (
@@ -40,6 +41,7 @@ from resift.reranker.search.response import (
     add_sub_scores,
 )
 from resift.reranker.search.sampled_words import SampledWords
+from resift.reviews.reviews import Reviews
 from resift.rewriting.clauses import holds_better
 from resift.rewriting.hybrid import needs_of
 from resift.rewriting.outcome import Outcome
@@ -58,25 +60,6 @@ log = logging.getLogger(__name__)
 _INFO_SECONDS, _INFOS = 5.0, 1000
 # Of searches that other words, and nearest documents, find documents for.
 _WIDENED_WINDOW, _WIDENED_KNN = 200, 100
-MAX_VALUES_OF_FACET = 8
-
-
-@dataclass(frozen=True)
-class ServedIndex:
-    """An index that is served to searches by a ``model``, and static ``queries`` if there are any.
-
-    ``by_own_names``: whether it is by its own name, and not by an alias's alone.
-    """
-
-    info: IndexInfo
-    by_own_names: bool
-    model: Model
-    queries: StaticQueries | None
-
-    @cached_property
-    def searched(self) -> IndexInfo:
-        """The same as searches see it. Raises ModelMismatch if its vectors are another model's."""
-        return self.info.searched_by(self.model, self.queries)
 
 
 class Reranker:
@@ -101,13 +84,14 @@ class Reranker:
         self.search_model = search_model(model, queries)
         self.queries = queries
         self.served_reranker = ServedReranker(config.reranker)
-        internal = (config.session_index, config.ubi_events, config.ubi_queries)
+        internal = (config.session_index, f"{config.session_index}-reviews", config.ubi_events, config.ubi_queries)
         self.served_indices = ServedIndices(config.indices, *internal)
         self.catalogue = Catalogue(engine, self.served_indices, config.page_fields)
         self.words = SampledWords(engine, self.search_model)
         self.did_you_mean = DidYouMean(engine, self.words)
         self._infos: TtlCache[ServedIndex] = TtlCache(_INFOS, _INFO_SECONDS)
         self.interleaved = None if clicks is None else Interleaved(Trials(sessions.store), clicks)
+        self.reviews = Reviews(engine, lambda: open_review_store(config.store, config.session_index))
         self.knowledge = KnowledgeLoader(engine, self.search_model, sessions, self.info, config.feedback, clicks)
 
     @property
@@ -257,6 +241,8 @@ class Reranker:
         if words != asked.text and words == find_text(body.get("query")):  # a body of the caller's own asks for all
             note = f"the query is too long for the engine: its {len(words.split())} most telling words count"
             knowledge = replace(knowledge, text=words, notes=[*knowledge.notes, note])
+        kept = {word: weight for word, weight in knowledge.terms.items() if word not in asked.without}
+        knowledge = replace(knowledge, terms=kept)
         if asked.widen and asked.knn and not info.graph:
             note = f"knn: the vectors of {info.name!r} have no graph (resift attach --vectors --graph)"
             knowledge = replace(knowledge, notes=[*knowledge.notes, note])
@@ -356,13 +342,12 @@ class Reranker:
             add_engine_ranks(result.hits, plain.hits)
 
     def _facets(self, search: Search, body: dict[str, Any]) -> dict[str, Any]:
-        """The most frequent values of the fields that a search asks for, among all documents that it finds."""
+        """The values and ranges of the fields that a search asks for, counted among all documents that it finds."""
         if not search.facets:
             return {}
-        query = body.get("query", {"match_all": {}})
-        counts = self.engine.value_counts(search.index, query, search.facets, MAX_VALUES_OF_FACET, search.headers)
-        values = {name: [{"value": value, "count": count} for value, count in found] for name, found in counts.items()}
-        return {"facets": values}
+        query, info = body.get("query", {"match_all": {}}), self.info(search.index, search.headers)
+        ranges = self.catalogue.fields(info, search.headers).ranges
+        return {"facets": count_facets(self.engine, search.index, query, search.facets, ranges, search.headers)}
 
     def _asked(self, query: Rewritten, step: LateReranking | None) -> dict[str, Any]:
         """The body that the engine is asked."""

@@ -1,18 +1,19 @@
 // A hit as a card. Its node is made once for a document and a column, and changed as the document moves.
 
-import { cut, element, highlighted, thumb } from "./dom.js";
+import { cut, element, highlighted, shortName, thumb } from "./dom.js";
 import { titleOf } from "./searching.js";
 import { arrow, places, sentence } from "./why.js";
 
 const SNIPPET = 420;
 
-/** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(hit), open(hit), name(grade). */
+/** The card of a hit; `act` has what its buttons do: mark(hit, grade), read(card). */
 export function makeCard(hit, act) {
   const node = element("li", { class: "card", tabIndex: -1 });
   const rank = element("span", { class: "rank" });
   const moved = element("span", { class: "moved" });
   const title = element("h3", { dir: "auto" });
   const snippet = element("p", { class: "snippet", dir: "auto" });
+  const facts = element("p", { class: "facts", hidden: true });
   const why = element("p", { class: "why", hidden: true });
   const ask = element("button", { type: "button", class: "quiet ask", "aria-expanded": "false" }, "Why?");
   ask.addEventListener("click", () => {
@@ -22,10 +23,10 @@ export function makeCard(hit, act) {
   const yes = judging("relevant", 1), no = judging("not relevant", -1);
   const reading = element("button", { type: "button", class: "quiet read", onclick: () => act.read(card) }, "Read");
   const buttons = element("div", { class: "buttons" }, moved, ask, reading, element("span", { class: "thumbs" }, yes, no));
-  const body = element("div", { class: "body" }, title, snippet, buttons, why);
+  const body = element("div", { class: "body" }, title, facts, snippet, buttons, why);
   const picture = element("span", { class: "picture", hidden: true });
   node.append(rank, body, picture);
-  const card = { node, hit, rank, moved, title, snippet, why, ask, yes, no, picture, body };
+  const card = { node, hit, rank, moved, title, facts, snippet, why, ask, yes, no, picture, body };
 
   function judging(name, grade) {
     const button = element("button", { type: "button", class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) });
@@ -36,12 +37,14 @@ export function makeCard(hit, act) {
 }
 
 /** What does not change while a document moves: title, link, image and snippet. */
-export function fill(card, hit, titleField, act) {
+export function fill(card, hit, titleField) {
   card.hit = hit;
   card.node.dataset.id = hit._id;
-  const { title, text, link, image } = hit.resift.card;
+  const { title, text, link, image, facts } = hit.resift.card;
+  card.facts.replaceChildren(...Object.entries(facts ?? {}).map(([name, value]) => element("span", { dir: "auto" }, element("span", { class: "name" }, `${shortName(name)} `), value)));
+  card.facts.hidden = !facts;
   const name = title || hit._id;
-  card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer", onclick: () => act.open(hit), onauxclick: ({ button }) => button === 1 && act.open(hit) }, name) : name);
+  card.title.replaceChildren(link ? element("a", { href: link, target: "_blank", rel: "noopener noreferrer" }, name) : name);
   card.title.title = name.length > 90 ? name : "";
   const fragments = Object.entries(hit.highlight ?? {}).filter(([field]) => field !== titleField).flatMap(([, found]) => found);
   const nodes = fragments.length ? fragments.slice(0, 2).flatMap((one, at) => [...(at ? [" … "] : []), ...highlighted(one)]) : [text === title ? "" : text];

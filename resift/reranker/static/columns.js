@@ -45,7 +45,7 @@ function draw(side, found, grades, titleField, act) {
     const key = keyOf(hit);
     const card = known.get(key) ?? makeCard(hit, act);
     known.set(key, card);
-    fill(card, hit, titleField, act);
+    fill(card, hit, titleField);
     place(card, start + at + 1, grades.get(key) ?? 0);
     if (list(side).children[at] !== card.node) list(side).insertBefore(card.node, list(side).children[at] ?? null);
   });
@@ -102,17 +102,19 @@ function positions() {
 
 /** Let each card slide from where it was to where it is (first, last, invert, play). */
 function animate(before) {
-  drawLines();
-  if (still.matches || !before.size) return;
-  $("lines").getAnimations().forEach((one) => one.cancel());
-  $("lines").animate([{ opacity: 0 }, { opacity: 0, offset: 0.5 }, { opacity: 1 }], { duration: 500 });
+  if (still.matches || !before.size) return drawLines();
+  // lines join places, so there are none while hits move
+  $("lines").replaceChildren();
+  const moving = [];
   for (const known of Object.values(sides)) {
     for (const { node } of known.values()) {
       const was = before.get(node), way = was === undefined ? null : was - node.getBoundingClientRect().top;
-      if (way === null) node.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 350 });
-      else if (way) node.animate([{ transform: `translateY(${way}px)` }, { transform: "none" }], { duration: 450, easing: "cubic-bezier(.2,.7,.2,1)" });
+      if (way === null) moving.push(node.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 350 }).finished);
+      else if (way) moving.push(node.animate([{ transform: `translateY(${way}px)` }, { transform: "none" }], { duration: 450, easing: "cubic-bezier(.2,.7,.2,1)" }).finished);
     }
   }
+  Promise.allSettled(moving).then(drawLines);
+  return undefined;
 }
 
 /** Which control of which card has the focus, to be found again when the card has moved. */

@@ -2,6 +2,7 @@
 
 import { $, cut, element, shortName, thumb } from "./dom.js";
 import { titleOf } from "./searching.js";
+import { asFilter, inWords } from "./ranges.js";
 
 const PARTS = { rewrite: "session and words", engine: "search engine", rest: "reasons and cards", network: "network and page" };
 
@@ -89,13 +90,16 @@ function showWords(learned) {
 }
 
 function showFacets(found, state, act) {
-  const chosen = (field, value) => state.filters.some((one) => one.field === field && one.value === String(value));
+  const chosen = (field, value) => state.filters.some((one) => one.field === field && one.value === value);
   const groups = Object.entries(found ?? {}).filter(([, values]) => values.length);
   facets.hidden = !groups.length;
   facets.replaceChildren(element("h3", {}, "Narrow down"), ...groups.map(([field, values]) => element("div", { class: "facet", role: "group", "aria-label": shortName(field) },
     element("p", {}, shortName(field)),
-    ...values.map(({ value, count }) => element("button", { type: "button", "aria-pressed": String(chosen(field, value)), onclick: () => act.filter(field, String(value)) },
-      element("span", { dir: "auto" }, cut(String(value), 60)), element("span", { class: "count" }, String(count)))))));
+    ...values.filter(({ count }) => count).map(({ value, from, to, count }) => {
+      const said = value === undefined ? asFilter(from, to) : String(value), name = value === undefined ? inWords(from, to) : cut(said, 60);
+      return element("button", { type: "button", "aria-pressed": String(chosen(field, said)), onclick: () => act.filter(field, said) },
+        element("span", { dir: "auto" }, name), element("span", { class: "count" }, String(count)));
+    }))));
 }
 
 function showTook(parts) {

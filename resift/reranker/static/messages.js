@@ -2,6 +2,7 @@
 
 import { $, element, shortName } from "./dom.js";
 import { setKey } from "./api.js";
+import { shownValue } from "./ranges.js";
 
 let polling = null, timer = null;
 
@@ -18,7 +19,7 @@ function message(kind, title, ...children) {
 
 /** Nothing was found. `again` is called with another query, `unfilter` without the filters. */
 export function sayEmpty(state, examples, again, unfilter) {
-  const tips = [], within = state.filters.map(({ field, value }) => `${shortName(field)}: ${value}`).join(", ");
+  const tips = [], within = state.filters.map(({ field, value }) => `${shortName(field)}: ${shownValue(value)}`).join(", ");
   if (within) tips.push(element("button", { type: "button", onclick: unfilter }, "Search without the filters"));
   const tried = examples.filter((one) => one !== state.query).map((one) => element("button", { type: "button", class: "pill", dir: "auto", onclick: () => again(one) }, one));
   message("empty", "Nothing found", element("p", { dir: "auto" }, `No document of ${state.index}${within && ` with ${within}`} has these words.`), ...tips, ...(tried.length ? [element("p", { class: "hint" }, "Queries that find something:"), element("div", { class: "pills" }, tried)] : []));

@@ -9,6 +9,7 @@ import * as drawer from "./drawer.js";
 import { curl, offer, qrels, ubi } from "./export.js";
 import { listen } from "./keys.js";
 import * as messages from "./messages.js";
+import { shownValue } from "./ranges.js";
 import { LABELS, LAST, SIZE, keyOf, search } from "./searching.js";
 import * as sessions from "./session.js";
 
@@ -20,6 +21,7 @@ let known = null; // how the index is shown: its card, facets and examples
 let methods = ["vectors"];
 let running = null; // the search under way, which a newer one ends
 let tasks = 0; // that are under way
+let typing = null; // the pause in typing after which completions are asked for
 
 // ---- from the address to the page
 
@@ -155,8 +157,8 @@ function suggest(query) {
 }
 
 function paintFilters() {
-  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${shortName(one.field)}: ${one.value}`, onclick: () => act.filter(one.field, one.value) },
-    element("span", { dir: "auto" }, `${shortName(one.field)}: ${one.value}`), " ×")));
+  $("chosen").replaceChildren(...state.filters.map((one) => element("button", { type: "button", class: "pill", "aria-label": `Remove the filter ${shortName(one.field)}: ${shownValue(one.value)}`, onclick: () => act.filter(one.field, one.value) },
+    element("span", { dir: "auto" }, `${shortName(one.field)}: ${shownValue(one.value)}`), " ×")));
 }
 
 function hideResults() {
@@ -227,19 +229,11 @@ const act = {
     }
     await update();
   }),
-  open: (hit) => {
-    if (!sessions.grades(session).get(keyOf(hit))) judge(hit, 0.5, { keepalive: true }).catch(() => undefined);
-  },
   read: (card) => attempt(async () => {
     if (card.snippet.hidden) return hideText(card);
     const { _index: index, _id: id } = card.hit;
     const found = await call("POST", "v1/search", { index, query: { query: { ids: { values: [id] } }, size: 1 } });
     showText(card, wholeText(found.hits.hits[0]?._source ?? {}, card.hit.resift.card.title));
-    if (!sessions.grades(session).get(keyOf(card.hit))) {
-      await judge(card.hit, 0.5);
-      $("note").textContent = "";
-      drawer.show(session, shown, state, alpha, act);
-    }
     return undefined;
   }),
   drop: ({ index, document }) => attempt(async () => {
@@ -321,7 +315,20 @@ function choose(side) {
   for (const button of $("tabs").children) button.setAttribute("aria-pressed", String(button.dataset.side === side));
 }
 
+/** What the text that is being typed may become, by the words and titles of the index. */
+function complete() {
+  clearTimeout(typing);
+  typing = setTimeout(async () => {
+    const text = $("query").value;
+    if (!state.index || !text.trim()) return;
+    // a search works without them
+    const found = await call("GET", `v1/indices/${encodeURIComponent(state.index)}/suggestions?q=${encodeURIComponent(text.slice(0, 200))}`).catch(() => null);
+    if (found && text === $("query").value) $("completions").replaceChildren(...found.suggestions.map((value) => element("option", { value })));
+  }, 120);
+}
+
 drawer.build(act);
+$("query").addEventListener("input", complete);
 choose("right");
 listen({ mark: act.mark, close: () => state.drawer && toggle(false) });
 $("form").addEventListener("submit", (event) => {

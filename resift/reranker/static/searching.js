@@ -1,6 +1,7 @@
 // What is asked of the API for one view of the page: two rankings, and the ranks by which their hits are linked.
 
 import { request } from "./api.js";
+import { clause } from "./ranges.js";
 
 export const SIZE = 10;
 export const LAST = 1000; // page: the API gives the first 10,000 hits
@@ -24,7 +25,7 @@ function asked(method, { session, alpha }) {
 }
 
 function filter(filters) {
-  return filters.length ? { bool: { filter: filters.map(({ field, value }) => ({ term: { [field]: value } })) } } : null;
+  return filters.length ? { bool: { filter: filters.map(clause) } } : null;
 }
 
 /** The bodies of the searches for a state; those that it does not need are undefined. */

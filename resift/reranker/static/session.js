@@ -17,9 +17,9 @@ export async function load(id, signal) {
   }
 }
 
-const NAMES = { 1: "relevant", "-1": "irrelevant", 0: "neutral", 0.5: "clicked" };
+const NAMES = { 1: "relevant", "-1": "irrelevant", 0: "neutral" };
 
-/** Judge one document: 1, -1, 0 to take that back, or 0.5 where it was opened. */
+/** Judge one document: 1, -1, or 0 to take that back. */
 export const judge = (id, { index, document, query }, grade, options) =>
   call("POST", "v1/feedback", { session: id, index, query, [NAMES[grade]]: [document] }, options);
 

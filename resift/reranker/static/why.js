@@ -34,7 +34,9 @@ const verb = (grade) => grade >= 1 ? "you marked" : grade > 0 ? "you opened" : g
  */
 export function sentence(found, because, own, name, depth) {
   const { moved, isNew, parts } = found;
-  const sum = parts ? `Text match ${signed(parts.text)}, meaning ${signed(parts.meaning)}` : null;
+  const named = parts ? [["text match", parts.text], ["meaning", parts.meaning]].filter(([, places]) => places) : [];
+  const said = named.map(([part, places]) => `${part} ${signed(places)}`).join(", ");
+  const sum = said ? said[0].toUpperCase() + said.slice(1) : null;
   const fits = because && Math.sign(because.grade) === Math.sign(moved);
   const like = fits ? (because.document === own ? { itself: verb(because.grade) } : { title: because.title, verb: verb(because.grade) }) : null;
   const many = plural(Math.abs(moved), "place");

@@ -1,0 +1,201 @@
+// A review, one document at a time: judgements are kept on this device until the service has them.
+
+import { ApiError, call, request, setKey } from "./api.js";
+
+const $ = (id) => document.getElementById(id);
+const id = document.body.dataset.review;
+const path = `../v1/reviews/${encodeURIComponent(id)}`;
+const WAITING = `resift-review-${id}`;
+const BATCH = 10, AHEAD = 3;
+
+let queue = []; // documents to read; the first is shown
+let history = []; // those judged here, the last one last
+let waiting = JSON.parse(localStorage.getItem(WAITING) ?? "[]"); // judgements that the service does not have yet
+let busy = false, ended = false;
+
+$("by").value = localStorage.getItem("resift-reviewer") ?? "";
+const by = () => $("by").value.trim();
+
+function notice(text) {
+  $("notice").textContent = text;
+  $("notice").hidden = !text;
+}
+
+async function ask(method, part, body) {
+  try {
+    const answer = await call(method, path + part, body);
+    notice("");
+    return answer;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) {
+      const key = prompt("This review needs a key (rsf_…) with the scope review.");
+      if (key) {
+        setKey(key);
+        return ask(method, part, body);
+      }
+    }
+    throw error;
+  }
+}
+
+/** Send what is waiting, in order; what cannot be sent stays, and is tried again. */
+async function send() {
+  if (busy) return;
+  busy = true;
+  try {
+    while (waiting.length) {
+      const { name, ...what } = waiting[0];
+      const { progress } = await ask("POST", `/${name}`, what);
+      waiting.shift();
+      localStorage.setItem(WAITING, JSON.stringify(waiting));
+      say(progress);
+    }
+  } catch (error) {
+    failed(error);
+  } finally {
+    busy = false;
+  }
+}
+
+function failed(error) {
+  if (error instanceof ApiError) {
+    notice(error.message + (error.expected ? `: expected ${error.expected}` : ""));
+    if (error.status < 500 && error.status !== 401 && error.status !== 429) waiting.shift();
+  } else notice(`The service does not answer. Go on: ${waiting.length} judgements are kept on this device and sent later.`);
+}
+
+function later(name, what) {
+  waiting.push({ name, by: by(), ...what });
+  localStorage.setItem(WAITING, JSON.stringify(waiting));
+  return send();
+}
+
+function say(progress) {
+  const least = Math.round(100 * progress.recall.least);
+  const more = progress.may_stop
+    ? `You may stop: ${Math.round(100 * progress.target)} % of the relevant documents are found, with 95 % confidence.`
+    : progress.relevant
+      ? `At least ${least} % of the relevant ones are found, with 95 % confidence. About ${progress.cost} more to find 1 more.`
+      : "";
+  $("progress").textContent = `${progress.read} of ${progress.total} read, ${progress.relevant} relevant. ${more}`;
+}
+
+/** What was found by what was read, and how many there may be at most, with 95 % confidence. */
+function draw({ found_at: places, progress }) {
+  $("curve").hidden = !progress.relevant;
+  if (!progress.relevant) return;
+  const most = progress.recall.least ? Math.min(progress.relevant / progress.recall.least, progress.relevant * 4) : progress.relevant;
+  const x = (read) => (640 * read) / progress.total, y = (count) => 116 - (112 * count) / most;
+  const points = places.flatMap((read, n) => [`${x(read)},${y(n)}`, `${x(read)},${y(n + 1)}`]);
+  const line = `M0,116 L${[...points, `${x(progress.read)},${y(progress.relevant)}`].join(" L")}`;
+  const band = `M${x(progress.read)},${y(progress.relevant)} L640,${y(progress.relevant)} L640,${y(most)} Z`;
+  $("curve").innerHTML = `<path class="band" d="${band}"/><path class="line" d="${line}"/>`;
+}
+
+async function refresh() {
+  try {
+    const review = await ask("GET", "");
+    say(review.progress);
+    draw(review);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+async function fill() {
+  if (ended || queue.length > AHEAD) return;
+  await send();
+  if (waiting.length) return;
+  try {
+    const { documents } = await ask("POST", "/next", { size: BATCH, by: by() });
+    const known = new Set([...queue, ...history].map((one) => one.id));
+    const more = documents.filter((one) => !known.has(one.id));
+    queue.push(...more);
+    ended = !documents.length;
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function show() {
+  const shown = queue[0];
+  for (const name of ["document", "actions"]) $(name).hidden = !shown;
+  $("end").hidden = Boolean(shown) || !ended;
+  $("undo").disabled = !history.length;
+  if (!shown) return;
+  const [first, ...others] = Object.values(shown.fields).filter((value) => typeof value === "string" && value);
+  const title = first && first.length <= 300 ? first : "";
+  $("title").textContent = title || shown.id;
+  $("why").textContent = shown.words.length ? `Ranked for: ${shown.words.join(", ")}` : "";
+  $("text").replaceChildren(...marked(title ? others.join("\n") : [first, ...others].join("\n"), shown.words));
+  $("document").focus({ preventScroll: true });
+}
+
+/** The text with the words that speak for it marked. */
+function marked(text, words) {
+  if (!words.length) return [text];
+  const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/ /g, "\\W+"));
+  const parts = text.split(new RegExp(`\\b(${escaped.join("|")})\\b`, "gi"));
+  return parts.map((part, n) => {
+    if (n % 2 === 0) return part;
+    const node = document.createElement("mark");
+    node.textContent = part;
+    return node;
+  });
+}
+
+async function judge(relevant) {
+  const shown = queue.shift();
+  if (!shown) return;
+  history.push(shown);
+  show();
+  await later("judgements", { [relevant ? "relevant" : "irrelevant"]: [shown.id] });
+  await next();
+}
+
+async function undo() {
+  const last = history.pop();
+  if (!last) return;
+  queue.unshift(last);
+  show();
+  await later("undo", {});
+  await refresh();
+}
+
+async function next() {
+  await fill();
+  if ($("document").hidden) show();
+  if (history.length % 5 === 0) await refresh();
+}
+
+async function start() {
+  await refresh();
+  await fill();
+  show();
+}
+
+$("yes").addEventListener("click", () => judge(true));
+$("no").addEventListener("click", () => judge(false));
+$("undo").addEventListener("click", undo);
+$("by").addEventListener("change", () => {
+  localStorage.setItem("resift-reviewer", by());
+  queue = [];
+  history = [];
+  ended = false;
+  start();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input")) return;
+  const act = { y: () => judge(true), n: () => judge(false), u: undo }[event.key];
+  if (!act || event.repeat) return;
+  event.preventDefault();
+  act();
+});
+for (const link of document.querySelectorAll("[data-format]")) {
+  link.href = `${path}/export?format=${link.dataset.format}`;
+  link.download = `${id}.${link.dataset.format}`;
+}
+setInterval(async () => {
+  if (waiting.length) await send();
+}, 5000);
+start();

@@ -1,0 +1,277 @@
+"""A review: who judged what, what is to be read next, and how far it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from resift.errors import BadInput, NotFound
+from resift.reviews.log import Event, ReviewLog
+from resift.reviews.ranking import DocumentSet
+from resift.reviews.stopping import Progress, progress, sampled
+
+LEASE = 8 * 3600  # seconds for which a document that was given to somebody is given to nobody else
+MAX_BATCH = 1000
+FORMATS = ("csv", "ris", "qrels")
+PERSON, MODEL = "mark", "model"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """That somebody (``by``) judged a document, and when (``at``, Unix seconds); ``source``: a person's mark, or a
+    model's judgement."""
+
+    document: str
+    relevant: bool
+    by: str
+    at: float
+    source: str
+
+
+class _State:
+    """What the events of a review come to."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.decisions: dict[str, dict[str, Decision]] = {}  # by document, then by whom; the last one last
+        self.given: dict[str, tuple[str, float]] = {}
+        self.samples: list[tuple[frozenset[str], int]] = []
+        self.order: list[str] = []  # of documents that a person judged
+        done: dict[str, list[tuple[str, Decision | None]]] = {}
+        for event in events:
+            by, at = event["by"], event["at"]
+            if event["kind"] == "judge":
+                decision = Decision(event["document"], event["relevant"], by, at, event["source"])
+                earlier = self.decisions.setdefault(decision.document, {}).pop(by, None)
+                self.decisions[decision.document][by] = decision
+                done.setdefault(by, []).append((decision.document, earlier))
+                self.given.pop(decision.document, None)
+            elif event["kind"] == "undo" and done.get(by):
+                document, earlier = done[by].pop()
+                del self.decisions[document][by]
+                self.decisions[document] |= {} if earlier is None else {by: earlier}
+            elif event["kind"] == "give":
+                self.given |= dict.fromkeys(event["documents"], (by, at))
+                if event.get("sample"):
+                    self.samples.append((frozenset(event["documents"]), event["unread"]))
+        self.can_undo = {by for by, judged in done.items() if judged}
+        firsts = {
+            document: min(one.at for one in held) for document in self.decisions if (held := self.of(document, PERSON))
+        }
+        self.order = sorted(firsts, key=firsts.__getitem__)
+
+    def of(self, document: str, source: str) -> list[Decision]:
+        """The decisions on a document that count, of persons or of models, the last one last."""
+        return [one for one in self.decisions.get(document, {}).values() if one.source == source]
+
+    def label(self, document: str, source: str = PERSON) -> bool | None:
+        """Whether a document is relevant, as the last of those who judged it says; None if nobody did."""
+        held = self.of(document, source)
+        return held[-1].relevant if held else None
+
+
+class Review:
+    """A review of a set of ``documents``, by the events of its ``log``; several people and processes may share it.
+
+    What models judged helps to rank, and nothing more: their documents are still to be read by a person, and count for
+    no recall. ``begun`` is the event that began it.
+    """
+
+    def __init__(
+        self, log: ReviewLog, documents: DocumentSet, begun: Event, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.id, self.documents, self.begun = log.id, documents, begun
+        self._log, self._clock = log, clock
+        self._lock = threading.RLock()
+        self._state, self._of = _State(()), -1
+
+    def state(self) -> _State:
+        """What the log says now."""
+        events = self._log.refresh()
+        if self._of != len(events):
+            self._state, self._of = _State(events), len(events)
+        return self._state
+
+    def next(self, count: int = 10, by: str = "", source: str = PERSON) -> list[str]:
+        """The ids of the next ``count`` documents for somebody, likeliest first; fewer where fewer are left.
+
+        They are ranked by all that was judged. What was given to somebody is given to nobody else for eight hours, and
+        first again to the same. A model (``source``) is given what neither persons nor models judged, and keeps
+        nothing from people. Raises BadInput for a count that is not from 1 to 1000.
+        """
+        _check_count(count)
+        with self._lock:
+            found: list[str] = []
+
+            def decide() -> list[Event]:
+                state, now = self.state(), self._clock()
+                held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
+                mine = [id for id in held if state.given[id][0] == by] if source == PERSON else []
+                judged = set(state.order) if source == PERSON else set(state.decisions)
+                ranked = self.documents.ranked(self._labels(state), judged)
+                free = [id for id in ranked if id in mine or id not in held][: max(count, len(mine))]
+                found[:] = sorted(free, key=lambda id: id not in mine)[:count]
+                new = [id for id in found if id not in mine]
+                return [self._event("give", by, documents=new)] if new and source == PERSON else []
+
+            self._log.append(decide)
+            return found
+
+    def sample(self, count: int, by: str = "") -> list[str]:
+        """Give somebody ``count`` documents at random of those that no person has read: a control of how many are
+        missed, which assumes nothing of the ranking. Raises BadInput as :meth:`next`."""
+        _check_count(count)
+        with self._lock:
+            drawn: list[str] = []
+
+            def decide() -> list[Event]:
+                state = self.state()
+                unread = [id for id in self.documents.ids if id not in set(state.order)]
+                picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
+                drawn[:] = [unread[place] for place in picked]
+                more = {"documents": drawn, "sample": True, "unread": len(unread)}
+                return [self._event("give", by, **more)] if drawn else []
+
+            self._log.append(decide)
+            return drawn
+
+    def judge(
+        self, relevant: Iterable[str] = (), irrelevant: Iterable[str] = (), by: str = "", source: str = PERSON
+    ) -> Progress:
+        """Judge documents, each of which counts at once; what somebody judged before is replaced.
+
+        Raises BadInput if nothing is judged or something twice, and NotFound for a document that is not in the set;
+        nothing is noted then.
+        """
+        judged = [(id, True) for id in relevant] + [(id, False) for id in irrelevant]
+        ids = [id for id, _ in judged]
+        if not ids or len(set(ids)) < len(ids):
+            twice = next((id for id in ids if ids.count(id) > 1), None)
+            raise BadInput(
+                "nothing is judged" if twice is None else f"document {twice!r} is judged twice",
+                value=twice,
+                expected="ids of documents, each once",
+            )
+        for id in ids:
+            if id not in self.documents.places:
+                raise NotFound(f"no document {id!r} in review {self.id!r}", value=id, expected="one of its documents")
+        with self._lock:
+            events = [self._event("judge", by, document=id, relevant=fits, source=source) for id, fits in judged]
+            self._log.append(lambda: events)
+            return self.progress()
+
+    def undo(self, by: str = "") -> Progress:
+        """Take somebody's last judgement back. Raises BadInput if there is none."""
+        with self._lock:
+
+            def decide() -> list[Event]:
+                if by not in self.state().can_undo:
+                    raise BadInput(f"{by!r} has no judgement left", value=by, expected="somebody who judged")
+                return [self._event("undo", by)]
+
+            self._log.append(decide)
+            return self.progress()
+
+    def progress(self, target: float = 0.95) -> Progress:
+        """How far the review is, by persons' judgements alone; see :func:`resift.reviews.stopping.progress`."""
+        with self._lock:
+            state = self.state()
+            return progress([bool(state.label(id)) for id in state.order], len(self.documents.ids), target)
+
+    def found_at(self) -> list[int]:
+        """Of each relevant document found, how many had been read by then, itself included."""
+        with self._lock:
+            state = self.state()
+            return [place for place, id in enumerate(state.order, 1) if state.label(id)]
+
+    def controls(self) -> list[dict[str, int]]:
+        """Of each control sample: how many were drawn, read and relevant, and how many of the documents that were
+        unread then are relevant, at least and at most, once all of it was read."""
+        with self._lock:
+            state, found = self.state(), []
+            for ids, unread in state.samples:
+                labels = [label for id in ids if (label := state.label(id)) is not None]
+                one = {"drawn": len(ids), "read": len(labels), "relevant": sum(labels), "unread": unread}
+                if len(labels) == len(ids):
+                    one["least"], one["most"] = sampled(len(ids), sum(labels), unread)
+                found.append(one)
+            return found
+
+    def conflicts(self) -> dict[str, dict[str, bool]]:
+        """Documents that persons judged differently: whether relevant, by whom. The last of them counts."""
+        with self._lock:
+            state = self.state()
+            held = {id: {one.by: one.relevant for one in state.of(id, PERSON)} for id in state.order}
+            return {id: votes for id, votes in held.items() if len(set(votes.values())) > 1}
+
+    def judged_by_models(self) -> int:
+        """How many documents models have judged and no person has."""
+        with self._lock:
+            state = self.state()
+            return sum(state.label(id) is None and state.label(id, MODEL) is not None for id in state.decisions)
+
+    def audit(self) -> list[Event]:
+        """All that happened, in order."""
+        with self._lock:
+            return [dict(event) for event in self._log.refresh()]
+
+    def export(self, format: str) -> str:
+        """Every judged document in a ``format``: csv with all decisions, ris of the relevant ones, or qrels (TREC's).
+
+        Raises BadInput for another format.
+        """
+        if format not in FORMATS:
+            raise BadInput(f"{format!r} is no format", value=format, expected=" | ".join(FORMATS))
+        with self._lock:
+            state = self.state()
+            if format == "qrels":
+                lines = [f"{self.id} 0 {id} {int(bool(state.label(id)))}\n" for id in state.order]
+                return "".join(lines)
+            if format == "ris":
+                return "".join(_ris(id, self.documents.text(id)) for id in state.order if state.label(id))
+            file = io.StringIO()
+            rows = csv.writer(file)
+            rows.writerow(["document", "relevant", "by", "at", "source", "text"])
+            for id in state.decisions:
+                for one in state.decisions[id].values():
+                    relevant = int(one.relevant)
+                    rows.writerow((id, relevant, _cell(one.by), one.at, one.source, _cell(self.documents.text(id))))
+            return file.getvalue()
+
+    def reasons(self, id: str, count: int = 8) -> list[str]:
+        """The words of a document that speak most for it, by all that was judged."""
+        with self._lock:
+            labels = self._labels(self.state())
+            return self.documents.reasons(id, labels, count)
+
+    def _labels(self, state: _State) -> dict[str, bool]:
+        """Whether each judged document is relevant: by persons, else by models."""
+        found = {id: state.label(id) for id in state.decisions}
+        models = {id: state.label(id, MODEL) for id, label in found.items() if label is None}
+        return {id: label for id, label in {**found, **models}.items() if label is not None}
+
+    def _event(self, kind: str, by: str, **more: Any) -> Event:
+        return {"kind": kind, "by": by, "at": round(self._clock(), 3), **more}
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MAX_BATCH:
+        raise BadInput(f"{count} documents", value=count, expected=f"1 to {MAX_BATCH}")
+
+
+def _cell(value: Any) -> Any:
+    """A cell that a spreadsheet does not take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _ris(id: str, text: str) -> str:
+    """A document as a record of RIS: its first line is the title, the others the abstract."""
+    title, _, abstract = text.partition("\n")
+    lines = ["TY  - GEN", f"ID  - {id}", f"TI  - {' '.join(title.split())}", f"AB  - {' '.join(abstract.split())}"]
+    return "\n".join([*lines, "ER  - ", ""]) + "\n"

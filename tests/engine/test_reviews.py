@@ -1,0 +1,168 @@
+"""Reviews over engines and stores: several people, processes that die, HTTP, the terminal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from flask.testing import FlaskClient
+from msgspec.structs import replace
+from reranker_app import app as app
+from reranker_app import client as client
+from reranker_app import config as config
+from reranker_app import filled as filled
+
+from resift import Model
+from resift.cli.main import main
+from resift.contracts.documents import Document
+from resift.contracts.engine import Engine
+from resift.contracts.session_store import SessionStore
+from resift.errors import BadInput, NotFound
+from resift.plugin.connect import open_review_store
+from resift.plugin.sqlite.engine import SqliteEngine
+from resift.reranker import create_app
+from resift.reviews import log as log_module
+from resift.reviews.reviews import Reviews
+
+
+@pytest.fixture
+def many(tmp_path: Path, model: Model) -> Iterator[SqliteEngine]:
+    """An index of 200 documents, every tenth on fires."""
+    engine = SqliteEngine(str(tmp_path / "docs.db"))
+    engine.create("docs", ["text"], model)
+    texts = [f"fire in the forest, number {n}" if n % 10 == 0 else f"war and soldiers, day {n}" for n in range(200)]
+    vectors = model.encode(texts)
+    documents = [Document(str(n), {"text": text}, vectors[n]) for n, text in enumerate(texts)]
+    assert engine.bulk("docs", documents) == []
+    yield engine
+    engine.close()
+
+
+def test_ten_people_read_one_review(
+    many: SqliteEngine, open_stores: Callable[[], SessionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "_CHUNK", 40)  # so that chunks fill up meanwhile
+    reviews = [Reviews(many, open_stores) for _ in range(3)]
+    reviews[0].begin("r", "docs", "fire")
+
+    def read(person: int) -> list[str]:
+        review, judged = reviews[person % 3].open("r"), list[str]()
+        for _ in range(4):
+            given = review.next(2, f"p{person}")
+            fires = [id for id in given if int(id) % 10 == 0]
+            review.judge(fires, [id for id in given if id not in fires], f"p{person}")
+            judged += given
+        return judged
+
+    with ThreadPoolExecutor(10) as people:
+        judged = [id for found in people.map(read, range(10)) for id in found]
+    assert len(judged) == len(set(judged)) == 80
+    found = Reviews(many, open_stores).open("r")
+    assert found.progress().read == 80
+    assert found.progress().relevant == 20  # all of them: they come first
+    assert {event["document"] for event in found.audit() if event["kind"] == "judge"} == set(judged)
+
+
+def test_a_review_is_of_an_index_or_of_what_a_query_finds(
+    engine: Engine, indexed: str, open_stores: Callable[[], SessionStore]
+) -> None:
+    reviews = Reviews(engine, open_stores)
+    assert len(reviews.begin("all", indexed, "fire").documents.ids) == 5
+    some = reviews.begin("some", indexed, query={"match": {"text": "fire"}})
+    assert 0 < len(some.documents.ids) < 5
+    assert some.documents.text(some.documents.ids[0])
+    assert reviews.list() == [("all", indexed), ("some", indexed)]
+    assert reviews.begin("all", indexed) is reviews.open("all")
+    for id, query in (("none", {"match": {"text": "qqqq"}}), ("odd", {"nonsense": {}}), ("a b", None)):
+        with pytest.raises(BadInput):
+            reviews.begin(id, indexed, query=query)
+    reviews.delete("all")
+    with pytest.raises(NotFound):
+        reviews.open("all")
+    assert reviews.list() == [("some", indexed)]
+
+
+_JUDGE = """
+import sys
+from resift.plugin.connect import open_engine, open_review_store
+from resift.reviews.reviews import Reviews
+
+review = Reviews(open_engine(sys.argv[1]), lambda: open_review_store(sys.argv[2], "s")).open("r")
+while given := review.next(1, "anna"):
+    review.judge(given, by="anna")
+    print(given[0], flush=True)
+"""
+
+
+def test_what_was_acknowledged_survives_kill_9(many: SqliteEngine, tmp_path: Path) -> None:
+    store = str(tmp_path / "sessions.db")
+    Reviews(many, lambda: open_review_store(store, "s")).begin("r", "docs")
+    with subprocess.Popen([sys.executable, "-c", _JUDGE, many.path, store], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        acknowledged = [child.stdout.readline().strip() for _ in range(12)]
+        child.send_signal(signal.SIGKILL)
+        acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
+    found = Reviews(many, lambda: open_review_store(store, "s")).open("r")
+    judged = [event["document"] for event in found.audit() if event["kind"] == "judge"]
+    assert judged[: len(acknowledged)] == acknowledged
+    assert len(judged) <= len(acknowledged) + 1  # the one that was stored and not told any more
+
+
+def test_over_http(client: FlaskClient, filled: str) -> None:
+    begun = client.put("/v1/reviews/r", json={"index": filled, "topic": "fire", "by": "anna"})
+    assert (begun.status_code, begun.json["progress"]["total"]) == (200, 7)
+    batch = client.post("/v1/reviews/r/next", json={"size": 3, "by": "anna"}).json
+    ids = [one["id"] for one in batch["documents"]]
+    assert batch["documents"][0]["fields"]["text"].startswith("fire")
+    judged = client.post("/v1/reviews/r/judgements", json={"relevant": ids[:1], "irrelevant": ids[1:], "by": "anna"})
+    assert (judged.json["progress"]["read"], judged.json["progress"]["relevant"]) == (3, 1)
+    assert client.post("/v1/reviews/r/undo", json={"by": "anna"}).json["progress"]["read"] == 2
+    sample = client.post("/v1/reviews/r/next", json={"size": 2, "by": "ben", "sample": True}).json
+    assert len(sample["documents"]) == 2
+    described = client.get("/v1/reviews/r").json
+    assert (described["index"], described["found_at"]) == (filled, [1])
+    assert described["samples"][0]["drawn"] == 2
+    assert client.get("/v1/reviews").json == {"reviews": [{"review": "r", "index": filled}]}
+    assert client.get("/v1/reviews/r/export?format=qrels").text == f"r 0 {ids[0]} 1\nr 0 {ids[1]} 0\n"
+    assert client.get("/v1/reviews/r/export?format=json").text.count("\n") == 7
+    assert "data-review" in client.get("/reviews/r").text
+    assert client.put("/v1/reviews/r", json={"index": filled}).json["progress"]["read"] == 2
+    assert client.post("/v1/reviews/r/judgements", json={"relevant": ["gone"]}).status_code == 404
+    assert client.post("/v1/reviews/r/next", json={"size": 0}).status_code == 400
+    assert client.delete("/v1/reviews/r").json == {"review": "r", "deleted": True}
+    assert client.get("/v1/reviews/r").status_code == 404
+
+
+def test_without_keys_other_machines_get_no_review(client: FlaskClient, filled: str) -> None:
+    client.put("/v1/reviews/r", json={"index": filled})
+    answer = client.get("/v1/reviews/r", environ_base={"REMOTE_ADDR": "10.0.0.7"})
+    assert (answer.status_code, answer.json["error"]["code"]) == (403, "forbidden")
+
+
+def test_a_review_of_an_index_that_is_not_served_is_refused(client: FlaskClient, filled: str) -> None:
+    service = client.application.extensions["resift"]
+    client.put("/v1/reviews/r", json={"index": filled})
+    closed = replace(service.config, indices=("other",))
+    other = create_app(closed, engine=service.engine, model=service.model).test_client()
+    assert other.get("/v1/reviews/r").status_code == 403
+    assert other.put("/v1/reviews/s", json={"index": filled}).status_code == 403
+
+
+def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:
+    where = ["--engine", many.path, "--store", str(tmp_path / "sessions.db")]
+    begun = CliRunner().invoke(
+        main, ["review", "r", "--index", "docs", "--topic", "fire", *where], input="x\ny\nn\nu\nq\n"
+    )
+    assert begun.exit_code == 0, begun.output
+    assert "fire in the forest" in begun.output
+    assert "2 of 200 read, 1 relevant" in begun.output
+    printed = CliRunner().invoke(main, ["review", "r", "--export", "qrels", *where])
+    assert printed.output.count("\n") == 1
+    missing = CliRunner().invoke(main, ["review", "other", *where])
+    assert (missing.exit_code, "no review 'other'" in missing.output) == (2, True)

@@ -1,0 +1,208 @@
+"""Reviews without an engine: the stopping rule, the ranking, and what a log's events come to."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resift.errors import BadInput, NotFound
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.reviews import log as log_module
+from resift.reviews.log import ReviewLog
+from resift.reviews.ranking import DocumentSet
+from resift.reviews.review import LEASE, MODEL, Review
+from resift.reviews.stopping import p_value, progress, sampled
+
+
+@pytest.mark.parametrize(
+    ("labels", "total", "target", "expected"),
+    [  # by buscarpy 0.1's calculate_h0; benchmarks/reviews.py compares many more
+        ("1" * 5 + "0" * 60, 200, 0.95, 0.6923076923076923),
+        ("110101001000" + "0" * 150, 300, 0.95, 0.4742268041237113),
+        ("1" * 20 + "01" * 10 + "0" * 200, 400, 0.8, 0.0013782810465133605),
+        ("0" * 30, 100, 0.95, 0.7),
+        ("10" * 40 + "0" * 20, 1000, 0.9, 0.8908488111195807),
+    ],
+)
+def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target: float, expected: float) -> None:
+    read = [label == "1" for label in labels]
+    assert p_value(read, total, target) == pytest.approx(expected, abs=1e-12)
+    assert progress(read, total, target).may_stop == (expected <= 0.05)
+
+
+def test_progress_of_nothing_and_of_everything() -> None:
+    assert (progress([], 10).p, progress([], 10).cost, progress([], 10).may_stop) == (1.0, None, False)
+    everything = progress([True, False], 2)
+    assert everything.may_stop
+    assert everything.recall == (1.0, 1.0)
+    for target in (0.0, 1.0, float("nan")):
+        with pytest.raises(BadInput, match="target is"):
+            progress([True], 10, target)
+    with pytest.raises(BadInput, match="3 judgements of 2 documents"):
+        progress([True] * 3, 2)
+
+
+@pytest.mark.parametrize(("relevant", "read"), [(0, 20), (3, 20), (20, 20), (5, 100)])
+def test_a_control_sample_bounds_what_is_missed(relevant: int, read: int) -> None:
+    least, most = sampled(read, relevant, 100)
+    assert relevant <= least <= most <= 100 - read + relevant
+    if read == 100:
+        assert least == most == relevant
+
+
+TEXTS = {f"f{n}": f"forest fire smoke number {n}" for n in range(12)} | {
+    f"w{n}": f"war army peace talks day {n}" for n in range(12)
+}
+
+
+def documents(**more: Any) -> DocumentSet:
+    """Twelve documents on fires and twelve on a war."""
+    return DocumentSet(list(TEXTS), list(TEXTS.values()), **more)
+
+
+def test_documents_like_relevant_ones_come_first() -> None:
+    ranked = documents().ranked({"w3": True, "f2": False})
+    assert {id[0] for id in ranked[:12]} == {"w"}
+    assert documents().ranked({"w3": True})[0][0] == "w"  # without an irrelevant one, others stand for it
+    assert documents().reasons("w5", {"w3": True, "f2": False}, 3)
+    assert set(documents().reasons("w5", {"w3": True, "f2": False}, 3)) <= set(TEXTS["w5"].split()) | {
+        "war army",
+        "army peace",
+        "peace talks",
+        "talks day",
+        "day 5",
+    }
+    assert documents().reasons("w5", {}, 3) == []
+
+
+def test_before_anything_is_relevant_the_topic_decides() -> None:
+    first = documents(first=["w1", "gone", "f9"])
+    assert first.ranked({})[:3] == ["w1", "f9", "f0"]
+    assert first.ranked({"w1": False})[:2] == ["w1", "f9"]
+
+
+class Clock:
+    """A clock that tests move."""
+
+    now = 1e9
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Seconds."""
+    return Clock()
+
+
+@pytest.fixture
+def review(clock: Clock, tmp_path: Path) -> Review:
+    """A review of the 24 documents."""
+    log = ReviewLog(SqliteSessionStore(str(tmp_path / "reviews.db")), "r")
+    begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
+    log.append(lambda: [begun], "docs")
+    return Review(log, documents(), begun, clock)
+
+
+def test_nothing_is_given_twice_unless_it_was_left_lying(review: Review, clock: Clock) -> None:
+    anna, ben = review.next(10, "anna"), review.next(10, "ben")
+    assert not {*anna} & {*ben}
+    assert review.next(10, "anna") == anna
+    review.judge(anna[:1], anna[1:3], by="anna")
+    assert set(anna[3:]) < set(review.next(10, "anna"))
+    assert not {*review.next(10, "anna")} & {*anna[:3]}
+    assert len(review.next(10, "carl")) == 1
+    clock.now += LEASE
+    assert len(review.next(100, "carl")) == 21
+
+
+def test_undoing_brings_the_earlier_judgement_back(review: Review) -> None:
+    review.judge(["f1"], by="anna")
+    review.judge([], ["f1"], by="anna")
+    assert review.progress().relevant == 0
+    assert review.undo("anna").relevant == 1
+    review.judge(["f2"], by="ben")
+    assert review.undo("anna").read == 1
+    with pytest.raises(BadInput, match="'anna' has no judgement left"):
+        review.undo("anna")
+    assert [event["kind"] for event in review.audit()] == ["begin", *["judge"] * 2, "undo", "judge", "undo"]
+
+
+def test_conflicts_are_listed_and_the_last_judgement_counts(review: Review) -> None:
+    review.judge(["f1", "f2"], by="anna")
+    review.judge(["f2"], ["f1"], by="ben")
+    assert review.conflicts() == {"f1": {"anna": True, "ben": False}}
+    assert review.progress().relevant == 1
+
+
+def test_what_models_judge_ranks_and_counts_for_nothing(review: Review) -> None:
+    review.judge(["w1", "w2"], ["f1", "f2"], by="agent", source=MODEL)
+    assert (review.progress().read, review.judged_by_models()) == (0, 4)
+    assert {id[0] for id in review.next(10, "anna")} == {"w"}
+    assert {"w1", "w2"} < set(review.next(10, "anna"))
+    assert not {"w1", "w2", "f1", "f2"} & set(review.next(24, "agent", MODEL))
+    review.judge([], ["w1"], by="anna")
+    assert (review.progress().read, review.progress().relevant, review.judged_by_models()) == (1, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("relevant", "irrelevant", "error"),
+    [([], [], "nothing is judged"), (["f1"], ["f1"], "'f1' is judged twice"), (["f1", "x"], [], "no document 'x'")],
+)
+def test_a_judgement_that_does_not_fit_notes_nothing(
+    review: Review, relevant: list[str], irrelevant: list[str], error: str
+) -> None:
+    with pytest.raises((BadInput, NotFound), match=error):
+        review.judge(relevant, irrelevant)
+    assert review.progress().read == 0
+
+
+@pytest.mark.parametrize("count", [0, -1, 1001])
+def test_batches_have_limits(review: Review, count: int) -> None:
+    with pytest.raises(BadInput, match="1 to 1000"):
+        review.next(count)
+    with pytest.raises(BadInput, match="1 to 1000"):
+        review.sample(count)
+
+
+def test_samples_are_of_what_nobody_read(review: Review) -> None:
+    review.judge(["f1"], ["f2"])
+    drawn = review.sample(30, "anna")
+    assert sorted(drawn) == sorted(set(TEXTS) - {"f1", "f2"})
+    assert review.controls() == [{"drawn": 22, "read": 0, "relevant": 0, "unread": 22}]
+    review.judge([], drawn, by="anna")
+    assert review.controls()[0] == {"drawn": 22, "read": 22, "relevant": 0, "unread": 22, "least": 0, "most": 0}
+
+
+def test_exports(review: Review) -> None:
+    review.judge(["f1"], ["w1"], by="=cmd()")
+    rows = list(csv.DictReader(io.StringIO(review.export("csv"))))
+    assert [(row["document"], row["relevant"], row["by"]) for row in rows] == [
+        ("f1", "1", "'=cmd()"),
+        ("w1", "0", "'=cmd()"),
+    ]
+    assert review.export("qrels") == "r 0 f1 1\nr 0 w1 0\n"
+    assert review.export("ris").splitlines()[:3] == ["TY  - GEN", "ID  - f1", f"TI  - {TEXTS['f1']}"]
+    with pytest.raises(BadInput, match="'bib' is no format"):
+        review.export("bib")
+
+
+def test_a_long_log_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(log_module, "_CHUNK", 3)
+    store = SqliteSessionStore(str(tmp_path / "reviews.db"))
+    first, second = ReviewLog(store, "r"), ReviewLog(store, "r")
+    for start in range(0, 20, 4):
+        writer = (first, second)[start % 8 == 0]
+        writer.append(lambda start=start: [{"n": start + more} for more in range(4)], "docs")  # type: ignore[misc]
+    assert [event["n"] for event in first.refresh()] == list(range(20))
+    assert second.refresh() == first.events == ReviewLog(store, "r").refresh()
+    first.delete()
+    assert store.count() == 0
+    with pytest.raises(NotFound):
+        second.refresh()
