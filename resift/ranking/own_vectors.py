@@ -16,13 +16,15 @@ from resift.vectors.similarity import unit_rows
 # How many standard deviations marked documents stand out for their query, in a space that tells documents apart by
 # meaning, are 2 to 5; in plain means of words' vectors they are at most 2.
 _NO_DISTINCTION = 1.5
+_HALF_MOVED = 0.6  # the evidence that moves a vector half of the way
 _BONUS = 4.0
 _MIN_OTHERS = 5  # of fewer, mean and deviation say nothing
 
 
-def strength(evidence: float) -> float:
-    """How much of a query, 0 to 1, judgements that weigh so much may decide: e / (1 + e)."""
-    return evidence / (1 + evidence)
+def strength(evidence: float, half: float = 1.0) -> float:
+    """How much of a query, 0 to 1, judgements that weigh so much may decide: e / (h + e), where ``half`` of it is
+    theirs from an evidence of h on."""
+    return evidence / (half + evidence)
 
 
 def blended(query: NDArray[Any], transformed: NDArray[Any], part: float) -> Floats:
@@ -70,8 +72,9 @@ class OwnVectors:
         return float(np.clip(distance / max(float(others.std()), 1e-6) - _NO_DISTINCTION, 0, 1))
 
     def moved(self, query: NDArray[Any], distinction: float) -> Floats:
-        """A query's vector (K,), moved by g · e / (1 + e) for an evidence of e; as long as before."""
-        return blended(query, self.feedback.transform_query(query), distinction * strength(self.feedback.evidence))
+        """A query's vector (K,), moved by g · e / (0.6 + e) for an evidence of e; as long as before."""
+        part = distinction * strength(self.feedback.evidence, _HALF_MOVED)
+        return blended(query, self.feedback.transform_query(query), part)
 
     def bonus(self, moved: NDArray[Any], distinction: float, space: str) -> float:
         """What relevant documents score more in a list of nearest ones to a ``moved`` vector (K,), 0 or more.
