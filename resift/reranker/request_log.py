@@ -13,14 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Flask, Response, current_app, g, has_app_context, request
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from werkzeug.datastructures import Headers
 
 from resift.plugin.request_id import HEADER, OPAQUE_ID, REQUEST_ID
