@@ -72,38 +72,34 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
     counts, sizes, unread = _runs(labels, total)
     found = int(np.sum(labels))
     relevant = np.floor(found / target - (found - counts) + 1)
-    return _smallest(counts, sizes, unread, relevant)
+    if (relevant > total - len(labels) + counts).any():  # more than there were
+        return 0.0
+    return float(np.min(_distribution().cdf(counts, unread, relevant, sizes), initial=1.0))
 
 
 def _runs(labels: Sequence[bool], total: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Of the last 1, 2, … documents read: how many are relevant, how many they are, and how many were unread before."""
-    counts = np.cumsum(np.asarray(labels[::-1], np.int64))
-    sizes = np.arange(1, len(counts) + 1)
-    return counts, sizes, total - len(counts) + sizes
+    """Of the runs of documents read last: how many are relevant, how many they are, and how many were unread before.
 
-
-def _smallest(
-    counts: NDArray[np.int64], sizes: NDArray[np.int64], unread: NDArray[np.int64], relevant: NDArray[np.float64]
-) -> float:
-    """The smallest P(X ≤ count); 0 where there cannot have been so many relevant."""
-    hypergeom = _distribution()
-    possible = relevant <= unread
-    if not possible.all():
-        return 0.0
-    return float(np.min(hypergeom.cdf(counts, unread, relevant, sizes), initial=1.0))
+    Of all runs with as many relevant documents only the longest, whose probability is the smallest.
+    """
+    backwards = np.asarray(labels[::-1], np.int64)
+    sizes = np.append(np.flatnonzero(backwards), len(backwards))
+    return np.arange(len(sizes)), sizes, total - len(backwards) + sizes
 
 
 def _most_missed(labels: Sequence[bool], total: int) -> int:
     """How many unread documents may be relevant at most, with a confidence of 95 %: the most that the
     same test does not refuse."""
-    counts, sizes, unread = _runs(labels, total)
+    runs = np.stack(_runs(labels, total))
     low, high = 0, total - len(labels)
     while low < high:  # the more are missed, the less likely it is
         middle = (low + high + 1) // 2
-        if _smallest(counts, sizes, unread, (counts + middle).astype(float)) > 1 - CONFIDENCE:
-            low = middle
+        counts, sizes, unread = runs
+        refusing = _distribution().cdf(counts, unread, counts + middle, sizes) <= 1 - CONFIDENCE
+        if refusing.any():
+            runs, high = runs[:, refusing], middle - 1  # the other runs refuse no fewer either
         else:
-            high = middle - 1
+            low = middle
     return low
 
 
