@@ -61,6 +61,14 @@ def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
     assert address(page) == {"index": "resift-demo", "q": examples[1]}
 
 
+def test_the_page_is_small(page: Page) -> None:
+    page.open(q=QUESTION)
+    sizes = "performance.getEntriesByType('resource').filter((one) => /\\.(js|css)$/.test(one.name))"
+    assert len(page.run(f"return {sizes}")) >= 15
+    loaded = page.run(f"return {sizes}.reduce((sum, one) => sum + one.decodedBodySize, 0)")
+    assert loaded + page.run("return performance.getEntriesByType('navigation')[0].decodedBodySize") <= 76_000
+
+
 def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
     page.open(q=QUESTION, compare=1)
     assert page.text("#note") == "nothing marked yet, so both are the same"
@@ -195,6 +203,9 @@ def test_a_mark_is_undone_from_its_toast(page: Page) -> None:
     assert titles(page) != before
     page.click("#toast button")
     assert (page.text("#toggle"), titles(page)) == ("Session", before)
+    mark(page, 5)
+    page.click("#drawer .marks button").click("#toast button")
+    assert page.text("#toggle") == "Session · 1 mark"
 
 
 def test_words_are_left_out(page: Page) -> None:

@@ -65,7 +65,7 @@ function showMarks(session, act) {
   const items = counting.map((one) => {
     const name = told.get(JSON.stringify([one.index, one.document])) ?? one.document, [symbol, spoken] = sign(one.grade);
     const drop = element("button", { type: "button", class: "quiet", "aria-label": `Take back: ${cut(name, 80)}`, onclick: () => act.drop(one) }, "×");
-    return element("li", {}, element("span", { class: "sign", "aria-hidden": "true" }, symbol), element("span", { class: "unseen" }, spoken), element("span", { class: "what", dir: "auto", title: one.query ? `for “${one.query}”` : "" }, cut(name, 200)), drop);
+    return element("li", one.grade < 0 ? { class: "away" } : {}, element("span", { class: "sign", "aria-hidden": "true" }, symbol), element("span", { class: "unseen" }, spoken), element("span", { class: "what", dir: "auto", title: one.query ? `for “${one.query}”` : "" }, cut(name, 200)), drop);
   });
   const undo = element("button", { type: "button", disabled: !session?.steps, onclick: act.undo }, "Undo");
   const forget = element("button", { type: "button", onclick: act.forget }, "Forget all");
@@ -86,7 +86,7 @@ function showWords(learned, without, act) {
   };
   const asked = [...new Set([...learned.asked, ...without])].map(chip);
   const near = (name, found) => found.length ? [element("p", { class: "hint", dir: "auto" }, `${name}: ${found.join(", ")}`)] : [];
-  words.replaceChildren(element("h3", {}, "Words"), element("div", { class: "pills" }, asked), ...near("nearer in meaning to", learned.towards), ...near("further from", learned.away));
+  words.replaceChildren(element("h3", {}, "Words"), element("div", { class: "pills" }, asked), ...near("Nearer in meaning to", learned.towards), ...near("Further from", learned.away));
 }
 
 function showFacets(found, state, act) {

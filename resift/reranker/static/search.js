@@ -254,10 +254,12 @@ const act = {
   drop: ({ index, document }) => attempt(async () => {
     session = await sessions.judge(state.session, { index, document, query: state.query }, 0);
     await update();
+    messages.toast(`${SAID[0]}.`, act.undo);
   }),
   undo: () => attempt(async () => {
     session = await sessions.undo(state.session);
     await update();
+    messages.toast("Undone.");
   }),
   forget: () => attempt(async () => {
     await sessions.forget(state.session);

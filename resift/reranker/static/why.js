@@ -33,5 +33,5 @@ export function sentence({ moved, isNew }, because, { grade, words, session }) {
   }
   if (moved < 0) return said("Others moved ahead");
   if (session && words.length) return said(`Has words of what you marked${list}`);
-  return said(isNew || !session ? "Closer to your query in meaning" : "Others moved behind");
+  return said(isNew || !session ? "Closer to your query in meaning" : "Others fell behind");
 }
