@@ -1,6 +1,6 @@
 // A review, one document at a time: judgements are kept on this device until the service has them.
 
-import { ApiError, call, request, setKey } from "./api.js";
+import { ApiError, call, setKey } from "./api.js";
 
 const $ = (id) => document.getElementById(id);
 const id = document.body.dataset.review;
