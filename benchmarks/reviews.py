@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from collections.abc import Collection as Among
+from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
 
@@ -34,11 +35,6 @@ from resift.reviews.review import Review
 from resift.reviews.stopping import CONFIDENCE, p_value
 
 SETS, BATCH, TARGET = {"tar-nudging": 34, "tar-wilson": 33, "tar-kitchenham": 33}, 10, 0.95
-
-
-def resift_ranks(collection: Collection) -> DocumentSet:
-    """A collection's documents as Resift ranks them."""
-    return DocumentSet(collection.document_ids, collection.documents)
 
 
 class ElasU4(DocumentSet):
@@ -61,17 +57,19 @@ class ElasU4(DocumentSet):
         return [id for id in ranked if id not in read]
 
 
-def collection_of(name: str) -> Collection:
-    """A set of $RESIFT_DATA."""
-    return read_collection(Path(os.environ["RESIFT_DATA"]) / name)
+@cache
+def resift_ranks(name: str) -> tuple[Collection, DocumentSet]:
+    """A set of $RESIFT_DATA, and its documents as Resift ranks them."""
+    collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
+    return collection, DocumentSet(collection.document_ids, collection.documents)
 
 
 def ranking() -> None:
     """Both systems on the same priors."""
     print(f"{'':16}{'Resift':>14}{'ELAS u4':>14}")
     for name in SETS:
-        collection, cells = collection_of(name), []
-        for documents in (resift_ranks(collection), ElasU4(collection)):
+        (collection, ours), cells = resift_ranks(name), []
+        for documents in (ours, ElasU4(collection)):
             runs = [simulate(collection, seed, BATCH, TARGET, documents).figures(TARGET) for seed in range(5)]
             cells.append(" / ".join(f"{np.mean([run[figure] for run in runs]):.1f}" for figure in ("wss@95", "rrf@10")))
         print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
@@ -96,8 +94,8 @@ def stops(run: tuple[str, int]) -> tuple[str, dict[str, tuple[bool, float]]]:
     from buscarpy import calculate_h0
 
     name, seed = run
-    collection = collection_of(name)
-    review = simulate(collection, seed, BATCH, TARGET, resift_ranks(collection))
+    collection, documents = resift_ranks(name)
+    review = simulate(collection, seed, BATCH, TARGET, documents)
     total, read = len(review.labels), review.labels.astype(int)
     ends = (*range(BATCH, total, BATCH), total)
     theirs = next(end for end in ends if end == total or calculate_h0(read[:end], total, TARGET) <= 1 - CONFIDENCE)

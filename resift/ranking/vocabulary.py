@@ -21,7 +21,7 @@ from resift.vectors.table import WordVectors
 
 # A query finds enough if a fiftieth of the documents, or this many, have this share of its words' idf. More words than
 # that find enough.
-ENOUGH, SHARE, MAX_WORDS = 30, 0.4, 16
+ENOUGH, SHARE, MAX_WORDS = 10, 0.3, 16
 # How many other words (and of these how many forms, where the index does not stem) a word of the query gets, how near
 # they are at least, what counts that the query's other words are near to them, and their weight at a cosine of 1.
 NEAREST, FORMS, LEAST, CONTEXT, WEIGHT = 12, 2, 0.3, 0.3, 0.85
@@ -58,8 +58,8 @@ class Vocabulary:
     def other_words(self, text: str) -> dict[str, dict[str, float]]:
         """Word of a text → the words nearest to it and what they weigh beside it, 0 to 1, nearest first.
 
-        Nothing where the text's own words find enough: 30 documents, or a fiftieth of all, as far as the sample tells,
-        that have four tenths of its words, each as much as it is rare.
+        Nothing where the text's own words find enough: ten documents, or a fiftieth of all, as far as the sample tells,
+        that have three tenths of its words, each as much as it is rare.
         """
         words = [word for word in dict.fromkeys(tokenize(text)) if word not in FUNCTION_WORDS]
         near = [word for word in words if _is_content(word) and self.table.index[word] >= 0]

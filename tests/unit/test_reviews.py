@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,15 +43,11 @@ def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target:
     st.lists(st.sampled_from([True, False, False, False, False, False]), min_size=1, max_size=60), st.integers(0, 80)
 )
 def test_runs_that_cannot_decide_change_nothing(read: list[bool], unread: int) -> None:
-    total, last = len(read) + unread, range(1, len(read) + 1)
+    total, sizes, counts = len(read) + unread, np.arange(1, len(read) + 1), np.cumsum(read[::-1])
 
     def smallest(missed: int) -> float:
         """The test on each run of the documents read last."""
-        counts = [sum(read[-size:]) for size in last]
-        return min(
-            float(hypergeom.cdf(count, unread + size, missed + count, size))
-            for count, size in zip(counts, last, strict=True)
-        )
+        return float(hypergeom.cdf(counts, unread + sizes, missed + counts, sizes).min())
 
     found = sum(read)
     missed = math.floor(found / 0.9 - found + 1)
