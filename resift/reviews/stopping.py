@@ -72,7 +72,7 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
     counts, sizes, unread = _runs(labels, total)
     found = int(np.sum(labels))
     relevant = np.floor(found / target - (found - counts) + 1)
-    return _smallest(counts, sizes, unread, relevant)
+    return float(np.min(_chances(counts, sizes, unread, relevant), initial=1.0))
 
 
 def _runs(labels: Sequence[bool], total: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -82,15 +82,13 @@ def _runs(labels: Sequence[bool], total: int) -> tuple[NDArray[np.int64], NDArra
     return counts, sizes, total - len(counts) + sizes
 
 
-def _smallest(
+def _chances(
     counts: NDArray[np.int64], sizes: NDArray[np.int64], unread: NDArray[np.int64], relevant: NDArray[np.float64]
-) -> float:
-    """The smallest P(X ≤ count); 0 where there cannot have been so many relevant."""
-    hypergeom = _distribution()
+) -> NDArray[np.float64]:
+    """P(X ≤ count) of each run; 0 where there cannot have been so many relevant."""
     possible = relevant <= unread
-    if not possible.all():
-        return 0.0
-    return float(np.min(hypergeom.cdf(counts, unread, relevant, sizes), initial=1.0))
+    found = _distribution().cdf(counts, unread, np.minimum(relevant, unread), sizes)
+    return np.where(possible, found, 0.0)
 
 
 def _most_missed(labels: Sequence[bool], total: int) -> int:
@@ -100,10 +98,13 @@ def _most_missed(labels: Sequence[bool], total: int) -> int:
     low, high = 0, total - len(labels)
     while low < high:  # the more are missed, the less likely it is
         middle = (low + high + 1) // 2
-        if _smallest(counts, sizes, unread, (counts + middle).astype(float)) > 1 - CONFIDENCE:
-            low = middle
-        else:
+        refused = _chances(counts, sizes, unread, (counts + middle).astype(float)) <= 1 - CONFIDENCE
+        if refused.any():
             high = middle - 1
+            # a run that allows so many allows fewer, too
+            counts, sizes, unread = counts[refused], sizes[refused], unread[refused]
+        else:
+            low = middle
     return low
 
 
