@@ -1,6 +1,6 @@
 """The picture of the search page in the docs: python benchmarks/page_picture.py docs/page.png
 
-The page of ``make demo`` after two marks, with the drawer, in a headless Chromium.
+The page of ``make demo`` after two marks, with the shelf, in a headless Chromium.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def main(path: str) -> None:
             page = Page(driver, f"http://127.0.0.1:{server.server_port}")
             page.resize(WIDTH, HEIGHT)
             page.colours("light")
-            page.open(q=QUESTION, drawer=1)
+            page.open(q=QUESTION)
             for rank in (1, 5):
                 page.click(f"#right .card:nth-child({rank}) .thumb")
-            page.click("#right .card:nth-child(3) .ask")
+            page.run("document.getElementById('toast').classList.remove('shown')")
             page.emulate("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": 2, "y": HEIGHT - 2})
             page.run("scrollTo(0, 0); document.activeElement.blur()")
             page.picture(path)

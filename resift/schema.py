@@ -74,12 +74,7 @@ def fields_of(kind: type[msgspec.Struct]) -> Mapping[str, Field]:
 
 
 def read(
-    kind: type[S],
-    given: Mapping[str, Any],
-    *,
-    what: str = "field",
-    arguments: bool = False,
-    strict: bool = True,
+    kind: type[S], given: Mapping[str, Any], *, what: str = "field", arguments: bool = False, strict: bool = True
 ) -> S:
     """What a caller has ``given`` by name, as a declaration of this ``kind`` has it; None counts as missing.
 

@@ -28,10 +28,7 @@ from resift.schema import fields_of
 _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 
 
-@click.command(
-    "explain-search",
-    epilog="Example: resift explain-search news 'bush fire' --session anna",
-)
+@click.command("explain-search", epilog="Example: resift explain-search news 'bush fire' --session anna")
 @click.argument("index")
 @click.argument("query", required=False)
 @click.option("--body", "file", type=click.File(encoding="utf-8"), metavar="FILE", help="A search body; - is stdin.")
@@ -41,14 +38,7 @@ _NUMBERS, _TEXT, _WORDS = 8, 200, 10
 @store_option
 @json_option
 def explain_search(
-    index: str,
-    query: str | None,
-    file: Any,
-    session: str | None,
-    engine: str,
-    model: str,
-    store: str,
-    as_json: bool,
+    index: str, query: str | None, file: Any, session: str | None, engine: str, model: str, store: str, as_json: bool
 ) -> None:
     """Show what a search of INDEX sends to the engine, for the text QUERY or a search body.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Any
 
 import click
 
@@ -31,31 +30,21 @@ def indices(engine: str, model: str) -> None:
     """
     hash = load_model(model).hash
     with opened(engine) as target:
-        found = [one for info in target.indices() if (one := _described(target, info, hash)) is not None]
-    if not found:
+        rows = [row for info in target.indices() if (row := _row(target, info, hash)) is not None]
+    if not rows:
         click.echo("no indices: make one with resift index FILE --index NAME")
         return
-    rows = [
-        [one["name"], str(one["documents"]), one["model"], one["model_name"] or "", ",".join(one["fields"])]
-        for one in found
-    ]
     print_table(["INDEX", "DOCUMENTS", "MODEL", "NAME", "FIELDS"], rows)
 
 
-def _described(engine: Engine, info: IndexInfo, hash: str) -> dict[str, Any] | None:
+def _row(engine: Engine, info: IndexInfo, hash: str) -> list[str] | None:
     """What is shown of an index; None if it was deleted since it was listed."""
     try:
         documents = count_documents(engine, info.name)
     except IndexNotFound:
         return None
-    return {
-        "name": info.name,
-        "documents": documents,
-        "fields": list(info.fields),
-        "model": "none" if info.model is None else "ok" if info.model == hash else "other",
-        "model_name": info.model_name,
-        "model_hash": info.model,
-    }
+    model = "none" if info.model is None else "ok" if info.model == hash else "other"
+    return [info.name, str(documents), model, info.model_name or "", ",".join(info.fields)]
 
 
 @click.command(epilog="Example: resift drop news")

@@ -47,13 +47,7 @@ def _parse_filter(context: click.Context, parameter: click.Parameter, value: str
 @model_option
 @store_option
 def mcp(
-    index: str,
-    about: str,
-    filter_: dict[str, Any] | None,
-    port: int | None,
-    engine: str,
-    model: str,
-    store: str,
+    index: str, about: str, filter_: dict[str, Any] | None, port: int | None, engine: str, model: str, store: str
 ) -> None:
     """Serve the tools search, mark, explain_session and forget over INDEX to an agent, by the Model Context Protocol.
 

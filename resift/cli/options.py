@@ -19,12 +19,7 @@ from resift.encoders.registry import load_model
 from resift.errors import BadInput, ResiftError
 from resift.ingest.readers import FORMATS
 from resift.plugin.addresses import is_cluster
-from resift.plugin.connect import (
-    SESSIONS_FILE,
-    default_store,
-    open_engine,
-    open_session_store,
-)
+from resift.plugin.connect import SESSIONS_FILE, default_store, open_engine, open_session_store
 from resift.reranker.config import Config
 from resift.schema import fields_of, plain, schema_of
 from resift.vectors.packaged import DEFAULT
@@ -71,10 +66,7 @@ def checked_address(context: click.Context, parameter: click.Parameter, value: s
 
 
 engine_option = service_option(
-    "engine",
-    envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"],
-    metavar="URL|FILE",
-    callback=checked_address,
+    "engine", envvar=["RESIFT_ENGINE", "OPENSEARCH_URL"], metavar="URL|FILE", callback=checked_address
 )
 
 

@@ -12,11 +12,7 @@ from importlib import import_module
 
 import click
 
-from resift.cli.options import (
-    engine_option,
-    port_option,
-    search_models,
-)
+from resift.cli.options import engine_option, port_option, search_models
 from resift.errors import BadInput
 
 

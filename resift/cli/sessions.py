@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 
@@ -14,8 +12,6 @@ import click
 from resift.cli.lab.options import opened_ubi_log
 from resift.cli.options import ELSEWHERE, combined, engine_option, opened_store, store_option
 from resift.cli.output import print_table, require_consent
-from resift.contracts.session_store import SessionStore
-from resift.contracts.ubi import UbiLog
 from resift.errors import BadInput, SessionNotFound
 
 
@@ -102,7 +98,7 @@ def export(client: str, engine: str, store: str) -> None:
     """Print all that is kept of a person, as JSON: the session, and what UBI's log has of the same id."""
     from resift.sessions.sessions import Sessions, is_id
 
-    with _places(engine, store) as (kept, log):
+    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         session = Sessions(kept).peek(client) if is_id(client) else None
         logged = log.of_client(client)
     found = {"client": client, "session": asdict(session) if session else None, **logged}
@@ -119,16 +115,9 @@ def forget(client: str, engine: str, store: str, yes: bool) -> None:
     """
     from resift.sessions.sessions import is_id
 
-    with _places(engine, store) as (kept, log):
+    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
         sessions = int(is_id(client) and kept.read(client) is not None)
         logged = sum(map(len, log.of_client(client).values()))
         require_consent(yes, f"Delete {sessions} sessions and {logged} events and queries of {client}?")
         sessions = int(bool(sessions) and kept.delete(client))
         click.echo(f"{sessions} sessions, {log.forget(client)} events and queries deleted")
-
-
-@contextmanager
-def _places(engine: str, store: str) -> Iterator[tuple[SessionStore, UbiLog]]:
-    """Where something is kept of a person."""
-    with opened_store(store) as kept, opened_ubi_log(engine, store) as log:
-        yield kept, log

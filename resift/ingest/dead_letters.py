@@ -38,13 +38,7 @@ class DeadLetters:
             reason: why it was refused.
             document: the document as a dictionary with ``_id``, or the text of a line that is no document.
         """
-        entry = {
-            "file": record.file,
-            "line": record.line,
-            "status": status,
-            "reason": reason,
-            "document": document,
-        }
+        entry = {"file": record.file, "line": record.line, "status": status, "reason": reason, "document": document}
         if self.failure is None:
             try:
                 self._write(_line(entry))

@@ -85,11 +85,7 @@ class Files:
     """
 
     def __init__(
-        self,
-        paths: Sequence[str],
-        format: str | None = None,
-        columns: Columns = Columns(),
-        stop: Stop | None = None,
+        self, paths: Sequence[str], format: str | None = None, columns: Columns = Columns(), stop: Stop | None = None
     ) -> None:
         self.paths, self.columns, self.stop = paths, columns, stop or Stop()
         self.assumed = format is None and STDIN in paths

@@ -58,11 +58,7 @@ class ResiftRetriever(Marking):
 
     @component.output_types(documents=list[Document])
     def run(
-        self,
-        query: str,
-        session: str | None = None,
-        top_k: int | None = None,
-        options: dict[str, Any] | None = None,
+        self, query: str, session: str | None = None, top_k: int | None = None, options: dict[str, Any] | None = None
     ) -> dict[str, list[Document]]:
         """What is found, with the text of the fields that are searched; the other fields are its ``meta``."""
         asker = self.index.session(session or self.session)

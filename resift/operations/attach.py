@@ -80,17 +80,9 @@ def _attached_vectors(engine: OpenSearchEngine, index: str, options: Options) ->
 
 def _check_no_options(options: Options, copy_to: str | None, aliases: Sequence[str]) -> None:
     """Raise BadInput for an option that says how vectors are attached, where none are."""
-    of_vectors = {
-        "--fields": options.fields,
-        "--model": options.model,
-        "--no-adapt": not options.adapt,
-        "--graph": options.graph,
-        "--field": options.field,
-        "--out": options.out,
-        "--raise-versions": options.raise_versions,
-        "--copy-to": copy_to,
-        "--alias": aliases,
-    }
+    names = ("fields", "model", "graph", "field", "out", "raise_versions")
+    of_vectors = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
+    of_vectors |= {"--no-adapt": not options.adapt, "--copy-to": copy_to, "--alias": aliases}
     if given := next((name for name, value in of_vectors.items() if value), None):
         raise BadInput(f"{given} without --vectors", value=given, expected=f"--vectors, or no {given}")
 

@@ -186,10 +186,6 @@ class Feedback:
             known = vars(self)["_against"] = replace(self, background=background)
         return known
 
-    def at_query(self, text: str) -> Feedback:
-        """The part of the feedback that was given at the query ``text``, or without one; all if that is unknown."""
-        return self._weighted(self._made_at(text).astype(float)) if self.queries else self
-
     def _made_at(self, text: str) -> NDArray[np.bool_]:
         """Which judgements were made at the query ``text`` or at none, (m,)."""
         if not self.queries:

@@ -119,8 +119,7 @@ class Config(Struct, frozen=True, kw_only=True):
         ),
     ] = 30.0
     max_connections_per_address: Annotated[
-        int,
-        said("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6),
+        int, said("connections [from one address](serving.md#slow-clients-slow-engines) to a process", ge=1, le=10**6)
     ] = 700
 
     def __post_init__(self) -> None:

@@ -13,14 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flask import Flask, Response, current_app, g, has_app_context, request
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    generate_latest,
-    multiprocess,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from werkzeug.datastructures import Headers
 
 from resift.plugin.request_id import HEADER, OPAQUE_ID, REQUEST_ID
@@ -38,6 +31,11 @@ _CODES = {
     500: "internal_error",
 }
 
+_COUNTED = {  # by the functions at the end
+    "rewrites": "Searches of pipelines by what became of them: the codes of resift.rewriting.outcome",
+    "searches": "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
+    "ubi": "Events and queries of UBI that were sent, and events that were read, by what became of them",
+}
 log = logging.getLogger(__name__)
 
 
@@ -158,7 +156,8 @@ def add_metrics(app: Flask) -> None:
         buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
     )
 
-    _add_counters(app, registry)
+    for name, what in _COUNTED.items():
+        app.extensions[name] = Counter(f"resift_{name}", what, ["outcome"], registry=registry)
 
     @app.after_request
     def end(response: Response) -> Response:
@@ -173,28 +172,6 @@ def add_metrics(app: Flask) -> None:
         if shared:
             multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
         return Response(generate_latest(source), content_type=CONTENT_TYPE_LATEST)
-
-
-def _add_counters(app: Flask, registry: CollectorRegistry) -> None:
-    """What is counted by the functions below."""
-    app.extensions["rewrites"] = Counter(
-        "resift_rewrites",
-        "Searches of pipelines by what became of them: the codes of resift.rewriting.outcome",
-        ["outcome"],
-        registry=registry,
-    )
-    app.extensions["searches"] = Counter(
-        "resift_searches",
-        "Searches of /v1/search whose hits were reranked, in part, or not, and stand in the engine's order",
-        ["outcome"],
-        registry=registry,
-    )
-    app.extensions["ubi"] = Counter(
-        "resift_ubi",
-        "Events and queries of UBI that were sent, and events that were read, by what became of them",
-        ["outcome"],
-        registry=registry,
-    )
 
 
 def count_rewrite(outcome: Outcome) -> None:

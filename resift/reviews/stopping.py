@@ -69,40 +69,47 @@ def p_value(labels: Sequence[bool], total: int, target: float) -> float:
     (equation 5 of the paper). The smallest over all n counts, as in buscarpy: that suits
     a ranking, whose runs have more relevant documents than random ones, and would be too bold in a random order.
     """
-    counts, sizes, unread = _runs(labels, total)
     found = int(np.sum(labels))
-    relevant = np.floor(found / target - (found - counts) + 1)
-    return float(np.min(_chances(counts, sizes, unread, relevant), initial=1.0))
+    missed = int(np.floor(found / target)) - found + 1
+    return _smallest(_runs(labels, total), missed) if missed <= total - len(labels) else 0.0  # more than there are
 
 
 def _runs(labels: Sequence[bool], total: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Of the last 1, 2, … documents read: how many are relevant, how many they are, and how many were unread before."""
-    counts = np.cumsum(np.asarray(labels[::-1], np.int64))
-    sizes = np.arange(1, len(counts) + 1)
-    return counts, sizes, total - len(counts) + sizes
+    """Of the runs of documents read last: how many are relevant, how many they are, and how many were unread before.
+
+    Of all runs with as many relevant documents only the longest, whose probability is the smallest.
+    """
+    backwards = np.asarray(labels[::-1], np.int64)
+    sizes = np.append(np.flatnonzero(backwards), len(backwards))
+    return np.arange(len(sizes)), sizes, total - len(backwards) + sizes
 
 
-def _chances(
-    counts: NDArray[np.int64], sizes: NDArray[np.int64], unread: NDArray[np.int64], relevant: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """P(X ≤ count) of each run; 0 where there cannot have been so many relevant."""
-    possible = relevant <= unread
-    found = _distribution().cdf(counts, unread, np.minimum(relevant, unread), sizes)
-    return np.where(possible, found, 0.0)
+def _smallest(runs: tuple[NDArray[np.int64], ...], missed: int, least: float = 1.0) -> float:
+    """The smallest P(X ≤ count) of all ``runs`` if ``missed`` documents are; ``least`` if none is below it.
+
+    Runs are halved again and again. Of some that follow each other, none is below the P of the first one's count in the
+    last one's size: it grows with the count, and falls with the size.
+    """
+    (counts, sizes, unread), cdf = runs, _distribution().cdf
+    first, last = np.array([0]), np.array([len(counts) - 1])
+    while len(first):
+        least = min(least, float(cdf(counts[last], unread[last], counts[last] + missed, sizes[last]).min()))
+        below = cdf(counts[first], unread[last], counts[first] + missed, sizes[last]) < least
+        first, last = first[below & (first < last)], last[below & (first < last)]
+        middle = (first + last) // 2
+        first, last = np.append(first, middle + 1), np.append(middle, last)
+    return least
 
 
 def _most_missed(labels: Sequence[bool], total: int) -> int:
     """How many unread documents may be relevant at most, with a confidence of 95 %: the most that the
     same test does not refuse."""
-    counts, sizes, unread = _runs(labels, total)
+    runs, refused = _runs(labels, total), float(np.nextafter(1 - CONFIDENCE, 1))
     low, high = 0, total - len(labels)
     while low < high:  # the more are missed, the less likely it is
         middle = (low + high + 1) // 2
-        refused = _chances(counts, sizes, unread, (counts + middle).astype(float)) <= 1 - CONFIDENCE
-        if refused.any():
+        if _smallest(runs, middle, refused) < refused:
             high = middle - 1
-            # a run that allows so many allows fewer, too
-            counts, sizes, unread = counts[refused], sizes[refused], unread[refused]
         else:
             low = middle
     return low

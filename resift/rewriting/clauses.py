@@ -197,12 +197,7 @@ def demotion(window: int, documents: list[Body]) -> Body:
 
 
 def similarity_clause(
-    similarity: str,
-    fields: VectorFields,
-    vector: Floats,
-    mask: Floats | None,
-    beta: float,
-    query: Body | None = None,
+    similarity: str, fields: VectorFields, vector: Floats, mask: Floats | None, beta: float, query: Body | None = None
 ) -> Body:
     """The clause that scores documents by exp(beta · similarity) of the vectors in one or several ``fields`` with one
     (K,), both under ``mask`` (K,).

@@ -53,12 +53,7 @@ def needs_of(body: Body, mapped: Mapping[str, Any]) -> Needs:
 
 
 def change_in_place(
-    body: Body,
-    fields: Sequence[str],
-    knowledge: Knowledge,
-    settings: RewriteSettings,
-    by_score: bool,
-    rescorable: bool,
+    body: Body, fields: Sequence[str], knowledge: Knowledge, settings: RewriteSettings, by_score: bool, rescorable: bool
 ) -> Rewritten:
     """The body with its own clauses changed by what ``knowledge`` says.
 

@@ -238,10 +238,7 @@ def question_clause(text: str, fields: Sequence[str]) -> Body:
     if not weak or all(is_function):
         return text_clause(text, fields, **several)
     strong = " ".join(word for word, found in zip(words, is_function, strict=True) if not found)
-    clauses = [
-        text_clause(strong, fields, **several),
-        text_clause(weak, fields, **several, boost=FUNCTION_WORD_BOOST),
-    ]
+    clauses = [text_clause(strong, fields, **several), text_clause(weak, fields, **several, boost=FUNCTION_WORD_BOOST)]
     return {"bool": {"should": clauses}}
 
 

@@ -189,13 +189,7 @@ class FieldLoader:
             _held({key: self._expanded(key, headers) for key in needs.token_texts}),
         )
 
-    def _read(
-        self,
-        judged: Sequence[JudgedDocument],
-        name: str,
-        headers: Headers,
-        fetch: Fetch,
-    ) -> list[Any]:
+    def _read(self, judged: Sequence[JudgedDocument], name: str, headers: Headers, fetch: Fetch) -> list[Any]:
         """What each judged document has in a field; None for one that has nothing, or cannot be read."""
         keys = [(one.judgement.index, one.judgement.document, name, str(headers)) for one in judged]
         known = {key: self._held.get(key) for key in keys}

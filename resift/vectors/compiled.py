@@ -27,7 +27,7 @@ from types import ModuleType
 from typing import Any
 
 MIN_CHARACTERS = 32_768
-_BUILD = "import sys; from resift.vectors import compiled; compiled.lower_priority(); compiled.build(sys.argv[1])"
+_BUILD = "import os, sys; from resift.vectors.compiled import build; getattr(os, 'nice', int)(10); build(sys.argv[1])"
 
 log = logging.getLogger(__name__)
 
@@ -112,12 +112,6 @@ def build(name: str) -> bool:
             module.compile_all()
             stamp.touch()
     return True
-
-
-def lower_priority() -> None:
-    """Give way to other processes, where the system can."""
-    if hasattr(os, "nice"):
-        os.nice(10)
 
 
 def _build_elsewhere(name: str) -> None:

@@ -26,15 +26,7 @@ FORMAT = 1
 _CHUNK = 2**20
 _NUMBERS = "fiu"  # kinds of dtypes: floats, and integers with and without a sign
 # what content of another shape than expected leads to where it is read and put together
-_MISREAD = (
-    OSError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    RecursionError,
-)
+_MISREAD = (OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 
 
 def content_hash(info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]) -> str:
@@ -99,12 +91,7 @@ def _write_files(
     folder: Path, name: str, info: dict[str, Any], words: Sequence[str], arrays: dict[str, NDArray[Any]]
 ) -> None:
     settings = {key: value for key, value in info.items() if key not in ("format", "hash", "arrays")}
-    saved = {
-        **settings,
-        "format": FORMAT,
-        "hash": content_hash(settings, words, arrays),
-        "arrays": sorted(arrays),
-    }
+    saved = {**settings, "format": FORMAT, "hash": content_hash(settings, words, arrays), "arrays": sorted(arrays)}
     (folder / name).write_text(json.dumps(saved, indent=2, ensure_ascii=False) + "\n", "utf-8")
     (folder / "words.txt").write_text("\n".join(words), "utf-8", newline="\n")
     for stem, array in arrays.items():

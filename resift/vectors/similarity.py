@@ -95,7 +95,4 @@ def fuzzy_jaccard(query: NDArray[Any], documents: NDArray[Any]) -> Floats:
     return np.asarray(np.divide(shared, total, out=np.zeros_like(total), where=total > 0), np.float32)
 
 
-SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {
-    "cosine": cosine,
-    "jaccard": fuzzy_jaccard,
-}
+SIMILARITIES: dict[str, Callable[[NDArray[Any], NDArray[Any]], Floats]] = {"cosine": cosine, "jaccard": fuzzy_jaccard}

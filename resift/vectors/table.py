@@ -61,8 +61,7 @@ class WordVectors:
     ) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix) or not matrix.size:
             raise BadInput(
-                f"{len(words)} words and a matrix of shape {matrix.shape}",
-                expected="one row for each word, not none",
+                f"{len(words)} words and a matrix of shape {matrix.shape}", expected="one row for each word, not none"
             )
         if (matrix.dtype.kind != "f" and matrix.dtype != np.int8) or (matrix.dtype == np.int8) != (scales is not None):
             raise BadInput(f"matrix of dtype {matrix.dtype}", expected="int8 with scales, or a float without")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from urllib.parse import parse_qs, urlsplit
 
@@ -63,8 +62,8 @@ def test_the_start_has_a_box_and_queries_that_work(page: Page) -> None:
 
 
 def test_marks_move_the_session_and_nothing_else(page: Page) -> None:
-    page.open(q=QUESTION)
-    assert page.text("#note") == "nothing marked yet, so the same as hybrid"
+    page.open(q=QUESTION, compare=1)
+    assert page.text("#note") == "nothing marked yet, so both are the same"
     engine = titles(page, "left")
     before = titles(page)
     mark(page, 1)
@@ -98,7 +97,7 @@ def test_words_of_the_index_are_suggested_while_one_types(page: Page, page_app: 
 
 
 def test_arrows_lines_and_ranks_agree(page: Page) -> None:
-    page.open(q=QUESTION)
+    page.open(q=QUESTION, compare=1)
     mark(page, 1)
     left = {key: rank for rank, key in enumerate(keys(page, "left"), 1)}
     for rank, (key, arrow) in enumerate(zip(keys(page, "right"), arrows(page), strict=True), 1):
@@ -113,17 +112,16 @@ def test_arrows_lines_and_ranks_agree(page: Page) -> None:
 
 
 def test_any_two_methods_are_compared_and_both_are_named(page: Page) -> None:
-    page.open(q=QUESTION)
+    page.open(q=QUESTION).click("#compare")
+    assert address(page)["compare"] == "1"
     assert page.text("#left-method") == page.text("#left-method").strip()
     labels = page.texts("#left-method option")
     assert labels == ["As the engine ranks: BM25", "Hybrid: words and meaning", "Your session"]
     mark(page, 1)
     session = titles(page)
-    page.run(
-        "const s = document.getElementById('left-method'); s.value = 'hybrid'; s.dispatchEvent(new Event('change'))"
-    )
+    page.run("const s = document.getElementById('left-method'); s.value = 'bm25'; s.dispatchEvent(new Event('change'))")
     page.settle()
-    assert address(page)["left"] == "hybrid"
+    assert address(page)["left"] == "bm25"
     page.open(q=QUESTION, left="session", right="hybrid", session=address(page)["session"])
     assert titles(page, "left") == session
     page.open(q=QUESTION, left="bm25", right="bm25")
@@ -157,6 +155,9 @@ def test_everything_is_done_with_the_keyboard(page: Page) -> None:
     assert focused.find_element(By.CSS_SELECTOR, ".thumb").get_attribute("aria-pressed") == "false"
     page.keys("n")
     assert page.text("#toggle") == "Session"
+    page.keys("u")
+    assert focused.find_element(By.CSS_SELECTOR, ".thumb[title='not relevant']").get_attribute("aria-pressed") == "true"
+    page.keys(Keys.ESCAPE)
     page.keys("/")
     assert page.run("return document.activeElement.id") == "query"
     page.keys(Keys.TAB, Keys.TAB, Keys.TAB)
@@ -171,14 +172,57 @@ def test_everything_is_done_with_the_keyboard(page: Page) -> None:
     assert page.run("return document.activeElement.id") == "toggle"
 
 
+def test_one_column_is_shown_until_two_are_compared(page: Page) -> None:
+    page.open(q=QUESTION)
+    assert not page.one("#left").is_displayed()
+    assert not any(page.texts("#right .why"))
+    mark(page, 3)
+    assert page.one("#drawer").is_displayed()  # there is room for the shelf
+    assert len(page.click("#compare").all("#left .card")) == 10
+    assert not page.click("#compare").one("#left").is_displayed()
+    for width in (1440, 390):
+        page.resize(width, 900)
+        sizes = page.run(
+            "return [...document.querySelectorAll('#right .thumb')].map((b) => [b.offsetWidth, b.offsetHeight])"
+        )
+        assert min(map(min, sizes)) >= 44
+
+
+def test_a_mark_is_undone_from_its_toast(page: Page) -> None:
+    before = titles(page.open(q=QUESTION))
+    mark(page, 5)
+    assert page.text("#toast").split("\n")[0].startswith("Marked as relevant.")
+    assert titles(page) != before
+    page.click("#toast button")
+    assert (page.text("#toggle"), titles(page)) == ("Session", before)
+
+
+def test_words_are_left_out(page: Page) -> None:
+    page.open(q=QUESTION)
+    mark(page, 1)
+    mark(page, 5)
+    both = titles(page)
+    words = page.texts("#drawer .pill [dir]")
+    for word in words:
+        page.run(
+            "[...document.querySelectorAll('#drawer .pill')].find((one) => one.title.endsWith(arguments[0])).click()",
+            f": {word}",
+        )
+        page.settle()
+    assert page.texts("#drawer .pill.out [dir]") == words
+    assert titles(page) != both
+    assert page.run("return new URLSearchParams(location.search).getAll('without')") == words
+    page.click("#drawer .pill.out")
+    assert page.texts("#drawer .pill.out [dir]") == words[1:]
+
+
 def test_the_drawer_says_what_the_session_knows(page: Page) -> None:
     page.open(q=QUESTION, drawer=1)
-    assert "Nothing yet" in page.text("#drawer")
+    assert "Nothing marked yet" in page.text("#drawer")
     mark(page, 1)
     mark(page, 5)
     assert len(page.all(".marks li")) == 2
-    assert page.texts("dd.gained")
-    assert "search engine" in page.text(".parts")
+    assert page.texts("#drawer .pill")
     before = titles(page)
     page.run("const a = document.getElementById('alpha'); a.value = 1; a.dispatchEvent(new Event('input'))")
     page.settle()
@@ -206,32 +250,6 @@ def test_sessions_are_copied_and_begun_anew(page: Page) -> None:
     page.settle()
     assert "session" not in address(page)
     assert len(page.all(".marks li")) == 0
-
-
-def exported(page: Page, kind: str) -> list[str]:
-    """The texts that a button of the drawer offers."""
-    buttons = page.all("#drawer .tools button")
-    next(button for button in buttons if button.text == kind).click()
-    texts = [area.get_attribute("value") or "" for area in page.all("#dialog textarea")]
-    page.click("#dialog .ends button")
-    return texts
-
-
-def test_a_session_is_exported(page: Page) -> None:
-    page.open(q="O'Hara's \"filing fee\"", drawer=1)
-    mark(page, 1)
-    mark(page, 2, "not relevant")
-    judged, queries = exported(page, "qrels")
-    rows = [line.split("\t") for line in judged.splitlines()]
-    assert sorted((row[0], row[1], row[3]) for row in rows) == [("1", "0", "0"), ("1", "0", "1")]
-    assert queries == "1\tO'Hara's \"filing fee\"\n"
-    (query,), events = ([json.loads(line) for line in text.splitlines()] for text in exported(page, "UBI"))
-    assert {event["query_id"] for event in events} == {query["query_id"]}
-    assert {event["action_name"] for event in events} == {"thumbs_up", "thumbs_down"}
-    assert all(event["timestamp"].endswith("Z") for event in events)
-    commands = exported(page, "cURL")
-    assert all(text.startswith(f"curl -s '{page.base}/v1/") for text in commands)
-    assert "O'\\''Hara'\\''s" in commands[0]
 
 
 def test_reload_back_and_a_shared_link_show_the_same(page: Page) -> None:

@@ -95,12 +95,12 @@ def test_a_reason_never_contradicts_the_way_that_a_hit_went(seed: int) -> None:
 
 def test_a_judgement_out_of_scope_explains_nothing(model: Model) -> None:
     judged = [*judge(model, {"soldier war": 1}, "war"), *judge(model, {"bush fire": 1, "river rain": -1}, "fire")]
-    feedback = Feedback.from_judged(judged, model.dim).at_query("fire")
-    vectors = model.encode(["bush war"])
+    vectors, query = model.encode(["bush war"]), np.zeros(model.dim)
+    feedback = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "fire", carried=0.0)
     (found,) = reasons(feedback, judged, vectors, [1])
     assert found is not None
     assert found["document"] == "bush fire"
-    nothing = Feedback.from_judged(judged, model.dim).at_query("rain")
+    nothing = Feedback.from_judged(judged, model.dim).scoped(query, vectors, "rain", carried=0.0)
     assert reasons(nothing, judged, vectors, [1]) == [None]
 
 

@@ -282,7 +282,7 @@ def test_judged_documents_make_up_for_a_querys_unknown_words_as_far_as_their_own
     for known in (0.0, 0.4, 1.0):
         assert feedback.adjusted_alpha(0.5, 0.5, known) == pytest.approx(alpha(known + (theirs - known) * learned))
     assert feedback.adjusted_alpha(0.5, 0.5) == 0.5
-    at = feedback.at_query("war")
+    at = feedback.scoped(np.zeros(2), np.zeros((0, 2)), "war", carried=0.0)
     assert at.adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(0.5 * 0.5 / 3.5))
     assert Feedback.from_judged(judged, 2).adjusted_alpha(0.5, 0.5, 0.0) == pytest.approx(alpha(learned))
     assert Feedback.from_judged([], 2, known_part=known_part).adjusted_alpha(0.5, 0.5, 0.4) == alpha(0.4)
@@ -362,12 +362,10 @@ def test_a_session_learns_from_its_judged_documents() -> None:
     assert feedback.queries == ("fire", "war", "war", "")
     np.testing.assert_array_equal(feedback.vectors, vectors[[1, 0, 0, 2]] / 2)
     assert feedback.bags[0] == pytest.approx({"fire": 0.6, "bush": 0.8})
-    at = feedback.at_query("war")
+    at = feedback.scoped(np.zeros(3), vectors, "war", carried=0.0)
     assert (at.grades.tolist(), at.queries, at.positions) == ([0.5, -1, -0.25], ("war", "war", ""), (3, 0, 2))
     assert at.bags == feedback.bags[1:]
     np.testing.assert_array_equal(at.vectors, feedback.vectors[1:])
-    unknown = replace(feedback, queries=())
-    assert unknown.at_query("war") is unknown
     assert Feedback.from_judged(judged, 3, method="ridge").bags == ()
     assert Feedback.from_judged([], 3).shift.tolist() == [0, 0, 0]
     assert Feedback.from_judged([], 3).scoped(vectors[0], vectors, "war").vectors.shape == (0, 3)
@@ -375,8 +373,9 @@ def test_a_session_learns_from_its_judged_documents() -> None:
 
 def test_a_mask_goes_with_the_judgements_that_it_was_learned_from(judged: tuple[np.ndarray, np.ndarray]) -> None:
     feedback = replace(Feedback.learn(*judged, "mask"), queries=("fire",) * 5 + ("war",) * 5)
-    np.testing.assert_array_equal(feedback.at_query("fire").mask, feedback.mask)
-    assert (feedback.at_query("rain").mask == 1).all()
+    none = np.zeros(len(feedback.mask))
+    np.testing.assert_array_equal(feedback.scoped(none, none[None], "fire", carried=0.0).mask, feedback.mask)
+    assert (feedback.scoped(none, none[None], "rain", carried=0.0).mask == 1).all()
     assert (feedback.mask != 1).any()
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from resift.errors import BadInput, NotFound
 from resift.plugin.sqlite.sessions import SqliteSessionStore
@@ -15,12 +20,12 @@ from resift.reviews import log as log_module
 from resift.reviews.log import ReviewLog
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import LEASE, MODEL, Review
-from resift.reviews.stopping import p_value, progress, sampled
+from resift.reviews.stopping import CONFIDENCE, p_value, progress, sampled
 
 
 @pytest.mark.parametrize(
     ("labels", "total", "target", "expected"),
-    [  # by buscarpy 0.1's calculate_h0; benchmarks/reviews.py compares many more
+    [  # by buscarpy 0.0.2's calculate_h0; benchmarks/reviews.py compares many more
         ("1" * 5 + "0" * 60, 200, 0.95, 0.6923076923076923),
         ("110101001000" + "0" * 150, 300, 0.95, 0.4742268041237113),
         ("1" * 20 + "01" * 10 + "0" * 200, 400, 0.8, 0.0013782810465133605),
@@ -32,6 +37,24 @@ def test_the_stopping_rule_is_the_published_one(labels: str, total: int, target:
     read = [label == "1" for label in labels]
     assert p_value(read, total, target) == pytest.approx(expected, abs=1e-12)
     assert progress(read, total, target).may_stop == (expected <= 0.05)
+
+
+@given(
+    st.lists(st.sampled_from([True, False, False, False, False, False]), min_size=1, max_size=60), st.integers(0, 80)
+)
+def test_runs_that_cannot_decide_change_nothing(read: list[bool], unread: int) -> None:
+    total, sizes, counts = len(read) + unread, np.arange(1, len(read) + 1), np.cumsum(read[::-1])
+
+    def smallest(missed: int) -> float:
+        """The test on each run of the documents read last."""
+        return float(hypergeom.cdf(counts, unread + sizes, missed + counts, sizes).min())
+
+    found = sum(read)
+    missed = math.floor(found / 0.9 - found + 1)
+    least = 0.0 if missed > unread else smallest(missed)
+    assert p_value(read, total, 0.9) == pytest.approx(least, abs=1e-12)
+    most = max(missed for missed in range(unread + 1) if missed == 0 or smallest(missed) > 1 - CONFIDENCE)
+    assert progress(read, total).recall[0] == (found / (found + most) if found + most else 0.0)
 
 
 def test_progress_of_nothing_and_of_everything() -> None:

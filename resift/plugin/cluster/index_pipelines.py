@@ -18,13 +18,7 @@ from resift.plugin.cluster.client import Cluster
 from resift.plugin.cluster.index_record import IndexRecord, records
 from resift.plugin.cluster.installation import Installation, installations
 from resift.plugin.cluster.resources import PIPELINES, Pipeline, Resource
-from resift.plugin.cluster.search_pipelines import (
-    Rewriter,
-    SearchPipeline,
-    all_pipelines,
-    pipeline_name,
-    rewriters,
-)
+from resift.plugin.cluster.search_pipelines import Rewriter, SearchPipeline, all_pipelines, pipeline_name, rewriters
 from resift.plugin.cluster.templates import Stamp, fill, render
 from resift.plugin.resource_files import read_resource
 from resift.version import __version__

@@ -72,8 +72,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """Settings of every connection with a cluster, by variables RESIFT_<NAME>."""
 
     search_timeout: Annotated[
-        float,
-        said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600),
+        float, said("seconds that a search may take in OpenSearch, however many nodes are asked", ge=0.1, le=3600)
     ] = 5.0
 
 

@@ -48,13 +48,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
     connection_pool: Any
 
-    def __init__(
-        self,
-        hosts: list[dict[str, Any]],
-        timeout: float,
-        search_timeout: float,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, hosts: list[dict[str, Any]], timeout: float, search_timeout: float, **settings: Any) -> None:
         failing = {"max_retries": 0, "retry_on_timeout": True, "dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
         super().__init__(hosts, timeout=timeout, **failing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout

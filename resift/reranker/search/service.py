@@ -32,14 +32,7 @@ from resift.reranker.search.did_you_mean import DidYouMean
 from resift.reranker.search.facets import count_facets
 from resift.reranker.search.interleaved import Interleaved
 from resift.reranker.search.late import LateReranking, ServedReranker
-from resift.reranker.search.response import (
-    Answer,
-    Stopwatch,
-    add_cards,
-    add_engine_ranks,
-    add_reasons,
-    add_sub_scores,
-)
+from resift.reranker.search.response import Answer, Stopwatch, add_cards, add_engine_ranks, add_reasons, add_sub_scores
 from resift.reranker.search.sampled_words import SampledWords
 from resift.reviews.reviews import Reviews
 from resift.rewriting.clauses import holds_better

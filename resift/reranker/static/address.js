@@ -3,7 +3,7 @@
 import { LAST } from "./searching.js";
 
 export const METHODS = ["bm25", "hybrid", "trained", "session"];
-const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "bm25", right: "session", alpha: null, filters: [], drawer: false };
+const DEFAULTS = { index: "", query: "", session: "", page: 1, left: "hybrid", right: "session", alpha: null, filters: [], drawer: false, compare: false, without: [] };
 
 /** The state that an address says, with the defaults for all that it leaves out or that makes no sense. */
 export function read(search, index) {
@@ -20,6 +20,8 @@ export function read(search, index) {
     const at = one.indexOf(":");
     return { field: one.slice(0, at), value: one.slice(at + 1) };
   });
+  state.compare = ["compare", "left", "right"].some((name) => given.get(name));
+  state.without = given.getAll("without").filter(Boolean).slice(0, 100);
   state.drawer = given.get("drawer") === "1";
   return state;
 }
@@ -33,6 +35,8 @@ export function write(state) {
   for (const { field, value } of state.filters) said.append("filter", `${field}:${value}`);
   for (const name of ["page", "left", "right"]) if (state[name] !== DEFAULTS[name]) said.set(name, state[name]);
   if (state.alpha !== null) said.set("alpha", state.alpha);
+  for (const word of state.without) said.append("without", word);
+  if (state.compare) said.set("compare", "1");
   if (state.drawer) said.set("drawer", "1");
   return `?${said}`;
 }

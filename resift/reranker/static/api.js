@@ -33,8 +33,8 @@ export function setKey(key) {
   } catch {} // storage is blocked
 }
 
-/** The JSON answer to a request, and its headers. Raises ApiError, Unreachable, or AbortError where it was given up. */
-export async function request(method, path, body, { signal, keepalive } = {}) {
+/** The JSON answer to a request. Raises ApiError, Unreachable, or AbortError where it was given up. */
+export async function call(method, path, body, { signal, keepalive } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   if (hasKey()) headers["X-Api-Key"] = givenKey();
   const late = AbortSignal.timeout(PATIENCE);
@@ -48,7 +48,5 @@ export async function request(method, path, body, { signal, keepalive } = {}) {
     throw new Unreachable(error.message);
   }
   if (!response.ok) throw new ApiError(response.status, answer.error ?? { code: "http_error", message: `HTTP ${response.status}` });
-  return { answer, headers: response.headers };
+  return answer;
 }
-
-export const call = async (...given) => (await request(...given)).answer;

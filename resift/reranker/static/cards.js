@@ -14,19 +14,13 @@ export function makeCard(hit, act) {
   const title = element("h3", { dir: "auto" });
   const snippet = element("p", { class: "snippet", dir: "auto" });
   const facts = element("p", { class: "facts", hidden: true });
-  const why = element("p", { class: "why", hidden: true });
-  const ask = element("button", { type: "button", class: "quiet ask", "aria-expanded": "false" }, "Why?");
-  ask.addEventListener("click", () => {
-    why.hidden = !why.hidden;
-    ask.setAttribute("aria-expanded", String(!why.hidden));
-  });
+  const why = element("p", { class: "why" });
   const yes = judging("relevant", 1), no = judging("not relevant", -1);
   const reading = element("button", { type: "button", class: "quiet read", onclick: () => act.read(card) }, "Read");
-  const buttons = element("div", { class: "buttons" }, moved, ask, reading, element("span", { class: "thumbs" }, yes, no));
-  const body = element("div", { class: "body" }, title, facts, snippet, buttons, why);
+  const body = element("div", { class: "body" }, facts, snippet, element("div", { class: "buttons" }, reading, moved, why));
   const picture = element("span", { class: "picture", hidden: true });
-  node.append(rank, body, picture);
-  const card = { node, hit, rank, moved, title, facts, snippet, why, ask, yes, no, picture, body };
+  node.append(rank, title, element("span", { class: "thumbs" }, yes, no), picture, body);
+  const card = { node, hit, rank, moved, title, facts, snippet, why, reading, yes, no, picture, body };
 
   function judging(name, grade) {
     const button = element("button", { type: "button", class: "thumb", title: name, onclick: () => act.mark(card.hit, grade) });
@@ -90,30 +84,30 @@ export function press(card, grade) {
   card.no.setAttribute("aria-pressed", String(grade <= -1));
 }
 
-/** The arrow of a card on the right, and the sentence under "Why?". */
-export function explain(card, ranks, name) {
+/** The arrow of a card on the right, and what moved it in plain words; nothing of both where there are no `ranks`. */
+export function explain(card, ranks, name, { learned, ...how } = {}) {
+  card.why.replaceChildren();
+  card.moved.replaceChildren();
+  if (!ranks) return;
   const found = places(ranks), shown = arrow(found, name);
   card.moved.className = `moved ${shown.kind}`;
   card.moved.replaceChildren(element("span", { "aria-hidden": "true" }, shown.text), element("span", { class: "unseen" }, shown.spoken));
-  const { because } = card.hit.resift;
-  const { text, like } = sentence(found, because && { ...because, title: titleOf(because) }, card.hit._id, name, ranks.depth);
-  const end = !like ? ["."] : like.itself ? [`: ${like.itself} it.`] : [": like ", element("q", { dir: "auto" }, cut(like.title, 90)), `, which ${like.verb}.`];
-  card.why.replaceChildren(text, ...end, element("span", { class: "scores" }, scores(card.hit)));
-  card.ask.hidden = false;
+  const { because } = card.hit.resift, words = shownWords(card, learned);
+  const { text, like, end } = sentence(found, because && { ...because, title: titleOf(because) }, { ...how, words });
+  card.why.replaceChildren(text, ...(like ? [element("q", { dir: "auto" }, cut(like, 90)), end] : []));
 }
 
-function scores({ _score: score, resift }) {
-  const rounded = (number) => number === null || number === undefined ? "unknown" : Math.abs(number) >= 1e4 ? number.toExponential(1) : String(Number(number.toPrecision(3)));
-  const parts = "similarity" in resift ? `: words ${rounded(resift.engine_score)}, similarity ${rounded(resift.similarity)}` : "";
-  const read = "reranker" in resift ? `, trained reranker ${rounded(resift.reranker)}` : "";
-  return `Score ${rounded(score)}${parts}${read}`;
+/** The first words of the session that a card shows. */
+function shownWords({ title, facts, snippet }, learned) {
+  const text = [title, facts, snippet].map((node) => node.textContent).join(" ").toLocaleLowerCase();
+  const own = new Set(text.split(/[^\p{L}\p{N}]+/u));
+  return learned.filter((word) => own.has(word.toLocaleLowerCase())).slice(0, 3);
 }
 
 /** A card on the left has no arrow: it says where the hit went. */
 export function point(card, text) {
   card.moved.className = "moved went";
   card.moved.textContent = text;
-  card.ask.hidden = true;
 }
 
 /** The whole document, as text, in the place of the snippet. */

@@ -2,7 +2,7 @@
 
 import { $, shape } from "./dom.js";
 import { explain, fill, hideText, makeCard, place, point, press as pressed } from "./cards.js";
-import { NAMES, SIZE, by, keyOf } from "./searching.js";
+import { NAMES, SIZE, keyOf } from "./searching.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const sides = { left: new Map(), right: new Map() };
@@ -22,12 +22,12 @@ export function clear() {
   drawLines();
 }
 
-/** Show what a search found. `grades` says how documents are marked, by their keys. */
-export function show(found, grades, titleField, act) {
+/** Show what a search found. `grades` says how documents are marked, by their keys; `learned` are words of the session. */
+export function show(found, grades, learned, titleField, act) {
   const focus = remembered();
   const before = positions();
   for (const side of Object.keys(sides)) draw(side, found, grades, titleField, act);
-  link(found);
+  link(found, grades, learned);
   refocus(focus);
   animate(before);
 }
@@ -52,18 +52,23 @@ function draw(side, found, grades, titleField, act) {
 }
 
 /** The arrows on the right, where hits went on the left, and the pairs that a line joins. */
-function link({ state, depth, base, words, right }) {
-  const start = (state.page - 1) * SIZE, kind = by(state), name = NAMES[state.left];
+function link({ state, depth, base, right }, grades, learned) {
+  const start = (state.page - 1) * SIZE, name = NAMES[state.left], session = state.right === "session" && grades.size > 0;
+  const told = learned.filter((word) => !state.without.includes(word) && !state.query.toLowerCase().includes(word.toLowerCase()));
   const now = new Map(right.hits.hits.map((hit, at) => [keyOf(hit), start + at + 1]));
   linked = [];
   for (const [key, card] of sides.right) {
     const rank = now.get(key);
-    explain(card, { base: base.get(key), words: words.get(key), rank, depth, by: kind }, name);
+    if (!base || !(session || state.compare)) {
+      explain(card, null);
+      continue;
+    }
+    explain(card, { base: base.get(key), rank, depth }, name, { grade: session ? grades.get(key) ?? 0 : 0, learned: session ? told : [], session });
     const other = sides.left.get(key);
     if (other) linked.push({ from: other, to: card, moved: base.get(key) - rank });
   }
   for (const [key, card] of sides.left) {
-    const rank = now.get(key), was = base.get(key);
+    const rank = now.get(key), was = base?.get(key);
     point(card, rank === was ? "same place" : rank ? `now ${rank}` : state.page === 1 ? "now further down" : "now on another page");
   }
 }

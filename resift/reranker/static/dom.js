@@ -57,7 +57,4 @@ export function cut(text, most) {
 /** What people call a field. */
 export const shortName = (field) => field.replace(/\.keyword$/, "");
 
-/** A number with a sign that is as wide as a plus. */
-export const signed = (number) => number > 0 ? `+${number}` : number < 0 ? `−${-number}` : "±0";
-
 export const plural = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;

@@ -1,12 +1,11 @@
-// The drawer: what the session holds, what it learned, and the settings of the search. On a phone a sheet from below.
+// The shelf: what the session looks for, as chips that can be taken out, and the settings of the search. On a phone a
+// sheet from below.
 
 import { $, cut, element, shortName, thumb } from "./dom.js";
 import { titleOf } from "./searching.js";
 import { asFilter, inWords } from "./ranges.js";
 
-const PARTS = { rewrite: "session and words", engine: "search engine", rest: "reasons and cards", network: "network and page" };
-
-let marks, words, weight, facets, took, tools;
+let marks, words, weight, facets, tools;
 
 /** Build the drawer once. `act` has what its controls do. */
 export function build(act) {
@@ -14,10 +13,9 @@ export function build(act) {
   words = element("section");
   weight = makeWeight(act);
   facets = element("section");
-  took = element("section");
   tools = makeTools(act);
-  const close = element("button", { type: "button", class: "quiet close", "aria-label": "Close the drawer", onclick: act.close }, "×");
-  $("drawer").append(element("div", { class: "handle", "aria-hidden": "true" }), element("div", { class: "top" }, element("h2", {}, "This session"), close), marks, words, weight.node, facets, took, tools);
+  const close = element("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: act.close }, "×");
+  $("drawer").append(element("div", { class: "handle", "aria-hidden": "true" }), element("div", { class: "top" }, element("h2", {}, "What you are looking for"), close), marks, words, facets, weight.node, tools);
 }
 
 function makeWeight(act) {
@@ -38,8 +36,7 @@ function makeTools(act) {
   return element("section", {},
     element("h3", {}, "Take it along"),
     element("div", { class: "tools" }, button("New", act.fresh), button("Duplicate", act.duplicate), button("Copy link", act.share)),
-    element("p", { class: "hint" }, "Whoever opens the link goes on with this session."),
-    element("div", { class: "tools", role: "group", "aria-label": "Export" }, button("qrels", act.qrels), button("UBI", act.ubi), button("cURL", act.curl)));
+    element("p", { class: "hint" }, "Whoever opens the link goes on with this session."));
 }
 
 /** Show or hide the drawer. */
@@ -52,12 +49,11 @@ export function setOpen(open) {
 /** Show what is known: a session (null where nothing is marked), and the last search that was answered. */
 export function show(session, found, state, alpha, act) {
   showMarks(session, act);
-  showWords(session?.learned);
+  showWords(session?.learned, state.without, act);
   if (document.activeElement !== weight.input) weight.input.value = state.alpha ?? alpha;
   weight.says();
   weight.reset.hidden = state.alpha === null;
   showFacets(found?.right.resift.facets, state, act);
-  showTook(found?.took);
 }
 
 const sign = (grade) => grade >= 1 ? [thumb(1), "relevant"] : grade > 0 ? ["○", "opened"] : grade <= -1 ? [thumb(-1), "not relevant"] : ["·", "passed over"];
@@ -73,20 +69,24 @@ function showMarks(session, act) {
   });
   const undo = element("button", { type: "button", disabled: !session?.steps, onclick: act.undo }, "Undo");
   const forget = element("button", { type: "button", onclick: act.forget }, "Forget all");
-  marks.replaceChildren(element("h3", {}, "Marks"), items.length
+  marks.replaceChildren(items.length
     ? element("ul", { class: "marks" }, items)
-    : element("p", { class: "hint" }, "Nothing yet. Mark hits with the thumbs: they move this session’s searches, and nobody else’s."),
+    : element("p", { class: "hint" }, "Nothing marked yet. Thumbs move your own searches, and nobody else’s."),
   ...(session ? [element("div", { class: "tools" }, undo, forget)] : []));
 }
 
 const titles = (session) => new Map((session?.learned?.because ?? []).map((one) => [JSON.stringify([one.index, one.document]), titleOf(one)]));
 
-function showWords(learned) {
+function showWords(learned, without, act) {
   words.hidden = !learned;
   if (!learned) return;
-  const list = (name, found, kind) => found.length ? [element("dt", {}, name), element("dd", { class: kind }, found.map((word) => element("span", { dir: "auto" }, word)))] : [];
-  words.replaceChildren(element("h3", {}, "Words"), element("dl", {},
-    ...list("also looked for", learned.asked, "gained"), ...list("nearer to", learned.towards, "gained"), ...list("further from", learned.away, "lost")));
+  const chip = (word) => {
+    const out = without.includes(word), says = `${out ? "Look for it again" : "Leave out"}: ${word}`;
+    return element("button", { type: "button", class: out ? "pill out" : "pill", title: says, "aria-label": says, onclick: () => act.without(word) }, element("span", { dir: "auto" }, word), out ? " ↺" : " ×");
+  };
+  const asked = [...new Set([...learned.asked, ...without])].map(chip);
+  const near = (name, found) => found.length ? [element("p", { class: "hint", dir: "auto" }, `${name}: ${found.join(", ")}`)] : [];
+  words.replaceChildren(element("h3", {}, "Words"), element("div", { class: "pills" }, asked), ...near("nearer in meaning to", learned.towards), ...near("further from", learned.away));
 }
 
 function showFacets(found, state, act) {
@@ -100,18 +100,4 @@ function showFacets(found, state, act) {
       return element("button", { type: "button", "aria-pressed": String(chosen(field, said)), onclick: () => act.filter(field, said) },
         element("span", { dir: "auto" }, name), element("span", { class: "count" }, String(count)));
     }))));
-}
-
-function showTook(parts) {
-  took.hidden = !parts;
-  if (!parts) return;
-  const total = parts.reduce((sum, one) => sum + one.duration, 0);
-  const bar = element("div", { class: "took", "aria-hidden": "true" });
-  const rows = parts.map(({ name, duration }) => {
-    const piece = element("span", { class: name });
-    piece.style.flexGrow = String(Math.max(duration, total / 200));
-    bar.append(piece);
-    return element("div", { class: "between" }, element("dt", { class: name }, PARTS[name] ?? name), element("dd", {}, `${duration.toFixed(1)} ms`));
-  });
-  took.replaceChildren(element("h3", {}, `Time: ${total.toFixed(0)} ms`), bar, element("dl", { class: "parts" }, rows));
 }

@@ -1,4 +1,4 @@
-// Keys: j and k go from hit to hit, y and n mark the one that has the focus, and / goes to the query.
+// Keys: j and k go from hit to hit, y and n mark the one that has the focus, u takes back the last mark, and / goes to the query.
 
 import { $ } from "./dom.js";
 import { cards } from "./columns.js";
@@ -11,7 +11,7 @@ function side() {
   return getComputedStyle($("right")).display === "none" ? "left" : "right";
 }
 
-export function listen({ mark, close }) {
+export function listen({ mark, undo, close }) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
     if (event.key === "Escape") {
@@ -28,6 +28,7 @@ export function listen({ mark, close }) {
       next.node.focus({ preventScroll: true });
       next.node.scrollIntoView({ block: "nearest" });
     } else if (event.key in grades && at >= 0) mark(shown[at].hit, grades[event.key]);
+    else if (event.key === "u") undo();
     else if (event.key === "/") $("query").select();
     else return;
     event.preventDefault();

@@ -55,12 +55,16 @@ export function sayOnline() {
   polling = null;
 }
 
-/** A short word that goes by itself. */
-export function toast(text) {
-  $("toast").textContent = text;
+/** A short word that goes by itself; `undo` is what its button does. */
+export function toast(text, undo) {
+  const button = undo ? [element("button", { type: "button", onclick: () => {
+    $("toast").classList.remove("shown");
+    undo();
+  } }, "Undo")] : [];
+  $("toast").replaceChildren(text, ...button);
   $("toast").classList.add("shown");
   clearTimeout(timer);
-  timer = setTimeout(() => $("toast").classList.remove("shown"), 4000);
+  timer = setTimeout(() => $("toast").classList.remove("shown"), undo ? 8000 : 4000);
 }
 
 /** Ask for an API key, and go on with it. */

@@ -1,6 +1,6 @@
 // A review, one document at a time: judgements are kept on this device until the service has them.
 
-import { ApiError, call, request, setKey } from "./api.js";
+import { ApiError, call, setKey } from "./api.js";
 
 const $ = (id) => document.getElementById(id);
 const id = document.body.dataset.review;
@@ -77,19 +77,20 @@ function say(progress) {
     : progress.relevant
       ? `At least ${least} % of the relevant ones are found, with 95 % confidence. About ${progress.cost} more to find 1 more.`
       : "";
-  $("progress").textContent = `${progress.read} of ${progress.total} read, ${progress.relevant} relevant. ${more}`;
+  $("state").textContent = `${progress.read} of ${progress.total} read, ${progress.relevant} relevant. ${more}`;
 }
 
 /** What was found by what was read, and how many there may be at most, with 95 % confidence. */
 function draw({ found_at: places, progress }) {
-  $("curve").hidden = !progress.relevant;
+  $("curve").toggleAttribute("hidden", !progress.relevant); // SVG has no property for it
   if (!progress.relevant) return;
   const most = progress.recall.least ? Math.min(progress.relevant / progress.recall.least, progress.relevant * 4) : progress.relevant;
   const x = (read) => (640 * read) / progress.total, y = (count) => 116 - (112 * count) / most;
   const points = places.flatMap((read, n) => [`${x(read)},${y(n)}`, `${x(read)},${y(n + 1)}`]);
   const line = `M0,116 L${[...points, `${x(progress.read)},${y(progress.relevant)}`].join(" L")}`;
   const band = `M${x(progress.read)},${y(progress.relevant)} L640,${y(progress.relevant)} L640,${y(most)} Z`;
-  $("curve").innerHTML = `<path class="band" d="${band}"/><path class="line" d="${line}"/>`;
+  document.querySelector("#curve .band").setAttribute("d", band);
+  document.querySelector("#curve .line").setAttribute("d", line);
 }
 
 async function refresh() {

@@ -1,12 +1,11 @@
 // The search page. The address says what is shown; this module turns it into searches, and what is done into addresses.
 
 import { read, write } from "./address.js";
-import { ApiError, Unreachable, call, hasKey } from "./api.js";
+import { ApiError, Unreachable, call } from "./api.js";
 import { hideText, showText } from "./cards.js";
 import * as columns from "./columns.js";
 import { $, element, plural, shortName } from "./dom.js";
 import * as drawer from "./drawer.js";
-import { curl, offer, qrels, ubi } from "./export.js";
 import { listen } from "./keys.js";
 import * as messages from "./messages.js";
 import { shownValue } from "./ranges.js";
@@ -93,6 +92,12 @@ function paintForm() {
   $("welcome").hidden = Boolean(state.query);
   document.title = state.query ? `${state.query} – Resift` : "Resift";
   drawer.setOpen(state.drawer && Boolean(state.query));
+  paintCompare();
+}
+
+function paintCompare() {
+  document.body.classList.toggle("comparing", state.compare);
+  $("compare").setAttribute("aria-pressed", String(state.compare));
 }
 
 function paintMethods() {
@@ -126,7 +131,7 @@ function paint() {
   suggest(right.resift.did_you_mean);
   paintFilters();
   const count = `${total.relation === "gte" ? "more than " : ""}${plural(total.value, "document")}`;
-  if (!none) columns.show(shown, sessions.grades(session), known?.card.title, act);
+  if (!none) columns.show(shown, sessions.grades(session), session?.learned?.asked ?? [], known?.card.title, act);
   else if (total.value) messages.sayBeyond(state.page, count, () => turnTo(1));
   else messages.sayEmpty(state, known?.examples ?? [], ask, () => filters([]));
   $("total").textContent = count;
@@ -136,7 +141,7 @@ function paint() {
   $("previous").disabled = state.page === 1;
   $("next").disabled = !more || state.page === LAST;
   $("pages").hidden = $("previous").disabled && $("next").disabled;
-  $("note").textContent = state.right === "session" && !sessions.grades(session).size ? "nothing marked yet, so the same as hybrid" : "";
+  $("note").textContent = state.right === "session" && state.left === "hybrid" && !sessions.grades(session).size ? "nothing marked yet, so both are the same" : "";
   reason(right.resift);
   drawer.show(session, shown, state, alpha, act);
 }
@@ -205,6 +210,7 @@ function began() {
   return state.session;
 }
 
+/** Judge a hit; true if the session was somebody else's, so that one of one's own begins. */
 async function judge(hit, grade, options) {
   const judged = { index: hit._index, document: hit._id, query: state.query };
   try {
@@ -212,22 +218,31 @@ async function judge(hit, grade, options) {
   } catch (error) {
     if (error.code !== "session_not_found") throw error;
     go({ session: sessions.newId() });
-    messages.toast("The session of this link is somebody else’s. Yours begins with this mark.");
     session = await sessions.judge(state.session, judged, grade, options);
+    return true;
   }
+  return false;
 }
+
+const wide = matchMedia("(min-width: 75rem)");
+const SAID = { 1: "Marked as relevant", 0: "Mark taken back", "-1": "Marked as not relevant" };
 
 const act = {
   mark: (hit, grade) => attempt(async () => {
-    const now = sessions.grades(session).get(keyOf(hit)), wanted = now === grade ? 0 : grade;
+    const had = sessions.grades(session), now = had.get(keyOf(hit)), wanted = now === grade ? 0 : grade;
     columns.press(hit, wanted);
+    let other = false;
     try {
-      await judge(hit, wanted);
+      other = await judge(hit, wanted);
     } catch (error) {
       columns.press(hit, now ?? 0); // it was not noted
       throw error;
     }
+    // the shelf shows itself once, where there is room for it
+    if (wanted && !had.size && wide.matches) go({ drawer: true }, { replace: true });
+    drawer.setOpen(state.drawer);
     await update();
+    messages.toast(`${other ? "The session of this link is somebody else’s, so yours begins. " : ""}${SAID[wanted]}.`, act.undo);
   }),
   read: (card) => attempt(async () => {
     if (card.snippet.hidden) return hideText(card);
@@ -247,13 +262,13 @@ const act = {
   forget: () => attempt(async () => {
     await sessions.forget(state.session);
     session = null;
-    go({ session: "" }, { replace: true });
+    go({ session: "", without: [] }, { replace: true });
     messages.toast("The session is forgotten.");
     await update();
   }),
   fresh: () => {
     session = null;
-    go({ session: "" });
+    go({ session: "", without: [] });
     messages.toast("A new session begins with your next mark.");
     attempt(update);
   },
@@ -268,11 +283,13 @@ const act = {
   share: async () => {
     const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
     if (done) messages.toast("Link copied.");
-    else offer("Link to this view", [{ name: "link.txt", text: location.href }]);
+    else messages.toast("This browser lets no page copy: take the link from the address bar.");
   },
-  qrels: () => offer("Judgements for a test collection", qrels(session), "Marks alone, in TREC’s form: what was only opened is no judgement."),
-  ubi: () => offer("User Behavior Insights", ubi(session), "A line of JSON for each query and event, for the indices ubi_queries and ubi_events."),
-  curl: () => offer("The same from a shell", curl(state, session, hasKey())),
+  without: (word) => {
+    const others = state.without.filter((one) => one !== word);
+    go({ without: others.length < state.without.length ? others : [...others, word] });
+    attempt(update);
+  },
   filter: (field, value) => {
     const others = state.filters.filter((one) => one.field !== field || one.value !== value);
     filters(others.length < state.filters.length ? others : [...others, { field, value }]);
@@ -330,7 +347,7 @@ function complete() {
 drawer.build(act);
 $("query").addEventListener("input", complete);
 choose("right");
-listen({ mark: act.mark, close: () => state.drawer && toggle(false) });
+listen({ mark: act.mark, undo: () => session?.steps && act.undo(), close: () => state.drawer && toggle(false) });
 $("form").addEventListener("submit", (event) => {
   event.preventDefault();
   $("query").blur(); // so that keys are about the hits
@@ -349,13 +366,19 @@ for (const side of ["left", "right"]) {
   });
 }
 $("tabs").addEventListener("click", (event) => event.target.dataset.side && choose(event.target.dataset.side));
+$("compare").addEventListener("click", () => {
+  go({ compare: !state.compare, left: "hybrid", right: "session" });
+  paintCompare();
+  paintMethods();
+  attempt(update);
+});
 $("toggle").addEventListener("click", () => toggle(!state.drawer));
 for (const [id, step] of [["previous", -1], ["next", 1]]) {
   $(id).addEventListener("click", () => turnTo(state.page + step));
 }
 $("home").addEventListener("click", (event) => {
   event.preventDefault();
-  go({ query: "", page: 1, filters: [], session: "", drawer: false });
+  go({ query: "", page: 1, filters: [], session: "", without: [], drawer: false });
   session = null;
   paintForm();
   hideResults();

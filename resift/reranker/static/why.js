@@ -1,22 +1,12 @@
-// Why a hit stands where it stands. By places, of which the parts always add up to the arrow beside the hit.
+// Why a hit stands where it stands, in plain words.
 
-import { plural, signed } from "./dom.js";
+import { plural } from "./dom.js";
 
 /**
- * How many places a hit won: in all, by the session's words and by meaning.
- * `base` is its rank in the ranking that is compared with, `words` with the session's words alone, `rank` now; null or
- * undefined where it is not among the first `depth`. `by` says what is known: all three ("parts") or that a ranking
- * differs by its meaning alone ("meaning").
+ * How many places a hit won, and whether it is new. `base` is its rank in the ranking that is compared with, null or
+ * undefined where it is not among that ranking's first `depth`; `rank` is its rank now.
  */
-export function places({ base, words, rank, depth, by }) {
-  const start = base ?? depth + 1;
-  const between = by === "meaning" ? start : words ?? depth + 1;
-  return {
-    moved: start - rank,
-    isNew: !base,
-    parts: by && base && (by === "meaning" || words) ? { text: start - between, meaning: between - rank } : null,
-  };
-}
+export const places = ({ base, rank, depth }) => ({ moved: (base ?? depth + 1) - rank, isNew: !base });
 
 /** The arrow beside a hit: a sign, what it says to people who do not see it, and its class. */
 export function arrow({ moved, isNew }, name) {
@@ -29,19 +19,19 @@ export function arrow({ moved, isNew }, name) {
 const verb = (grade) => grade >= 1 ? "you marked" : grade > 0 ? "you opened" : grade <= -1 ? "you marked as not relevant" : "you passed over";
 
 /**
- * One sentence in two parts: `text`, and what is `like` it, null where no mark explains the way that the hit went.
- * `because` is the judged document that is most like the hit; one that pulls the other way is never named.
+ * What moved a hit: `text`, the title of a judged document that is `like` it or null, and what was done to that (`end`).
+ * `because` is the judged document that is most like the hit, which is named only if it pulls the way that the hit
+ * went; `grade` is how the hit itself is marked, and `words` are those of the session that its card shows.
  */
-export function sentence(found, because, own, name, depth) {
-  const { moved, isNew, parts } = found;
-  const named = parts ? [["text match", parts.text], ["meaning", parts.meaning]].filter(([, places]) => places) : [];
-  const said = named.map(([part, places]) => `${part} ${signed(places)}`).join(", ");
-  const sum = said ? said[0].toUpperCase() + said.slice(1) : null;
-  const fits = because && Math.sign(because.grade) === Math.sign(moved);
-  const like = fits ? (because.document === own ? { itself: verb(because.grade) } : { title: because.title, verb: verb(because.grade) }) : null;
-  const many = plural(Math.abs(moved), "place");
-  if (isNew) return { text: `Not among the first ${depth} of ${name}`, like };
-  if (!moved) return { text: sum && parts.text ? `${sum}: they even out` : `Same place as by ${name}`, like: null };
-  const text = sum ?? `${moved > 0 ? "Up" : "Down"} ${many} from ${name}`;
-  return { text: moved > 0 || like ? text : `${text}: others moved ahead`, like };
+export function sentence({ moved, isNew }, because, { grade, words, session }) {
+  const said = (text, like = null, end = "") => ({ text, like, end });
+  const list = words.length ? `: ${words.join(", ")}` : "";
+  if (grade) return said(grade > 0 ? "You marked this as relevant" : "You marked this as not relevant");
+  if (!moved) return said("");
+  if (because && Math.sign(because.grade) === Math.sign(moved)) {
+    return moved > 0 ? said("More like ", because.title, because.grade < 1 ? `, which you opened${list}` : list) : said("Like ", because.title, `, which ${verb(because.grade)}`);
+  }
+  if (moved < 0) return said("Others moved ahead");
+  if (session && words.length) return said(`Has words of what you marked${list}`);
+  return said(isNew || !session ? "Closer to your query in meaning" : "Others moved behind");
 }

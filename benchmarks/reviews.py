@@ -1,0 +1,154 @@
+"""Reviews beside asreview and buscarpy: what they find, when they stop, and what a batch takes.
+
+    pip install asreview==2.2 buscarpy==0.0.2
+    RESIFT_DATA=DIR python benchmarks/reviews.py ranking | test | stopping | time
+
+    ranking   WSS@95 and RRF@10 of simulated reviews, batches of ten, seeds 0 to 4, of Resift and of asreview's default
+              model, ELAS u4, on the same priors
+    test      the largest difference of 1,000 probabilities of generated reviews from those of buscarpy
+    stopping  100 simulated reviews: how many reached a recall of 95 % where they stop, and which part they read, by
+              Resift's rule and by buscarpy's on the same order, asked after each batch
+    time      milliseconds from ten judgements to the next batch of ten, generated documents of 150 words: the median of
+              ten, and the slowest
+
+Only `ranking` needs asreview, and only `test` and `stopping` buscarpy.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from collections.abc import Collection as Among
+from functools import cache
+from multiprocessing import Pool
+from pathlib import Path
+
+import numpy as np
+
+from resift.lab.evaluation.data import Collection, read_collection
+from resift.lab.evaluation.reviews import simulate
+from resift.plugin.sqlite.sessions import SqliteSessionStore
+from resift.reviews.log import ReviewLog
+from resift.reviews.ranking import DocumentSet
+from resift.reviews.review import Review
+from resift.reviews.stopping import CONFIDENCE, p_value
+
+SETS, BATCH, TARGET = {"tar-nudging": 34, "tar-wilson": 33, "tar-kitchenham": 33}, 10, 0.95
+
+
+class ElasU4(DocumentSet):
+    """The same documents as asreview's default model ranks them."""
+
+    def __init__(self, collection: Collection) -> None:
+        import pandas as pd
+        from asreview.learner import ActiveLearningCycle
+        from asreview.models.models import get_ai_config
+
+        super().__init__(collection.document_ids, collection.documents)
+        self._cycle = ActiveLearningCycle.from_meta(get_ai_config("elas_u4")["value"])
+        texts = pd.DataFrame({"title": collection.documents, "abstract": ""})
+        self._features = self._cycle.transform(texts).tocsr()
+
+    def _order(self, labels: Mapping[str, bool], read: Among[str]) -> list[str]:
+        rows = [self.places[id] for id in labels]
+        self._cycle.fit(self._features[rows], np.array(list(labels.values()), int))
+        ranked = (self.ids[place] for place in self._cycle.rank(self._features))
+        return [id for id in ranked if id not in read]
+
+
+@cache
+def resift_ranks(name: str) -> tuple[Collection, DocumentSet]:
+    """A set of $RESIFT_DATA, and its documents as Resift ranks them."""
+    collection = read_collection(Path(os.environ["RESIFT_DATA"]) / name)
+    return collection, DocumentSet(collection.document_ids, collection.documents)
+
+
+def ranking() -> None:
+    """Both systems on the same priors."""
+    print(f"{'':16}{'Resift':>14}{'ELAS u4':>14}")
+    for name in SETS:
+        (collection, ours), cells = resift_ranks(name), []
+        for documents in (ours, ElasU4(collection)):
+            runs = [simulate(collection, seed, BATCH, TARGET, documents).figures(TARGET) for seed in range(5)]
+            cells.append(" / ".join(f"{np.mean([run[figure] for run in runs]):.1f}" for figure in ("wss@95", "rrf@10")))
+        print(f"{name:16}{cells[0]:>14}{cells[1]:>14}", flush=True)
+
+
+def test() -> None:
+    """Probabilities beside buscarpy's, of rankings from random ones to those far better."""
+    from buscarpy import calculate_h0, generate_dataset
+
+    rng, differences = np.random.default_rng(0), []
+    for seed in range(1000):
+        total, target = int(rng.integers(20, 2000)), float(rng.choice([0.8, 0.9, 0.95, 0.99]))
+        order = generate_dataset(total, rng.uniform(0.01, 0.3), rng.uniform(1, 30), seed)["relevant"].to_numpy()
+        read = order[: rng.integers(1, total)].astype(int)
+        theirs = float(np.nan_to_num(calculate_h0(read, total, target)))  # nan: more than there were, which is sure
+        differences.append(abs(theirs - p_value(read.astype(bool).tolist(), total, target)))
+    print(f"{len(differences)} reviews: {max(differences):.1e}")
+
+
+def stops(run: tuple[str, int]) -> tuple[str, dict[str, tuple[bool, float]]]:
+    """Of a simulated review: whether the target was reached, and which part was read, by each of the two rules."""
+    from buscarpy import calculate_h0
+
+    name, seed = run
+    collection, documents = resift_ranks(name)
+    review = simulate(collection, seed, BATCH, TARGET, documents)
+    total, read = len(review.labels), review.labels.astype(int)
+    ends = (*range(BATCH, total, BATCH), total)
+    theirs = next(end for end in ends if end == total or calculate_h0(read[:end], total, TARGET) <= 1 - CONFIDENCE)
+    return name, {
+        rule: (bool(read[:end].sum() >= TARGET * read.sum()), 100 * end / total)
+        for rule, end in (("Resift", review.stop), ("buscarpy", theirs))
+    }
+
+
+def stopping() -> None:
+    """Both rules on the same orders."""
+    runs = [(name, seed) for name, seeds in SETS.items() for seed in range(seeds)]
+    with Pool() as pool:
+        found = pool.map(stops, runs, chunksize=1)
+    for name in (*SETS, "all"):
+        for rule in ("Resift", "buscarpy"):
+            ends = [by_rule[rule] for one, by_rule in found if name in (one, "all")]
+            reached, read = sum(reached for reached, _ in ends), np.mean([part for _, part in ends])
+            print(f"{name:16}{rule:10}{reached:4} of {len(ends):3} reached {TARGET:.0%}, {read:5.1f} % read")
+
+
+def batch_times(total: int) -> list[float]:
+    """Milliseconds from each of ten batches' judgements to the next, of ``total`` generated documents."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in map(str, range(500))])
+    drawn = np.minimum(rng.zipf(1.2, (total, 150)) - 1, len(words) - 1)
+    ids = [str(number) for number in range(total)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = ReviewLog(SqliteSessionStore(f"{folder}/reviews.db"), "r")
+        begun = {"kind": "begin", "by": "", "at": 0.0, "index": "docs", "topic": "", "query": None}
+        log.append(lambda: [begun], "docs")
+        review = Review(log, DocumentSet(ids, [" ".join(row) for row in words[drawn]]), begun)
+        judged = rng.choice(total, 1000, replace=False).astype(str).tolist()
+        review.judge(judged[:100], judged[100:])
+        batch, found = review.next(BATCH), []
+        for _ in range(10):
+            start = time.perf_counter()
+            review.judge(batch[:1], batch[1:])
+            batch = review.next(BATCH)
+            found.append(1000 * (time.perf_counter() - start))
+    return found
+
+
+def times() -> None:
+    """A next batch, the ranking's features apart, which are counted once."""
+    for total in (5_000, 100_000):
+        found = batch_times(total)
+        print(
+            f"{total:7} documents, 1,000 of them read: {np.median(found):.0f} ms, at most {max(found):.0f} ms",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    commands: dict[str, Callable[[], None]] = {"ranking": ranking, "test": test, "stopping": stopping, "time": times}
+    commands[sys.argv[1]]()

@@ -1,0 +1,54 @@
+"""The page of a review: by keys alone, without the network for a while, and as others see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from browser import Page
+from flask import Flask
+
+
+def progress(app: Flask) -> dict[str, Any]:
+    """What the service knows of the review."""
+    found: dict[str, Any] = app.test_client().get("/v1/reviews/fires").get_json()["progress"]
+    return found
+
+
+def state(page: Page, start: str) -> bool:
+    """Whether the page comes to say so."""
+    return bool(page.wait("return document.getElementById('state').textContent.startsWith(arguments[0])", start))
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key, wherever the focus is."""
+    page.driver.switch_to.active_element.send_keys(key)
+
+
+def test_a_review_by_keys_alone(page: Page, page_app: Flask) -> None:
+    client = page_app.test_client()
+    assert client.put("/v1/reviews/fires", json={"index": "resift-demo", "topic": "bush fires"}).status_code == 200
+    total = progress(page_app)["total"]
+    page.driver.get(f"{page.base}/reviews/fires")
+    assert state(page, f"0 of {total} read")
+    page.wait("return !document.getElementById('actions').hidden")
+    first = page.text("#title")
+    press(page, "y")
+    assert state(page, f"1 of {total} read, 1 relevant")
+    assert page.text("#title") != first
+    press(page, "n")
+    assert state(page, f"2 of {total} read, 1 relevant")
+    press(page, "u")
+    assert state(page, f"1 of {total} read, 1 relevant")
+    assert page.violations() == []
+    page.network(offline=True)
+    press(page, "n")
+    page.wait("return document.getElementById('notice').textContent.includes('kept on this device')")
+    press(page, "n")
+    assert progress(page_app)["read"] == 1
+    page.network()
+    assert state(page, f"3 of {total} read")
+    assert progress(page_app)["read"] == 3
+    assert page.run("return document.querySelector('#curve .line').getAttribute('d').startsWith('M0')")
+    page.resize(420)
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors())
