@@ -1,15 +1,12 @@
-"""Counts over a corpus: character n-grams, and in how many documents words occur; the lab has more of them."""
+"""Character n-grams, and what a word weighs by how many documents have it; the lab has more of a corpus."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from resift.text import tokenize
 
 
 def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
@@ -27,14 +24,3 @@ def char_ngrams(word: str, sizes: Iterable[int]) -> list[str]:
 def plain_idf(frequency: NDArray[Any], documents: int) -> NDArray[np.float64]:
     """log((N + 1) / n); a word of no document counts as a word of one."""
     return np.asarray(np.log((documents + 1) / np.maximum(frequency, 1)), np.float64)
-
-
-def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
-    """How many texts there are, and how many of them hold each word."""
-    frequency: Counter[str] = Counter()
-    documents = 0
-    for text in texts:
-        # not a set, whose order, and so that of words of one frequency, differs from process to process
-        frequency.update(dict.fromkeys(tokenize(text)).keys())
-        documents += 1
-    return documents, frequency

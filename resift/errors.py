@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -213,11 +212,3 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
     except ImportError as error:
         package = (error.name or "a package").partition(".")[0]
         raise MissingExtra(f"{purpose} needs {package}: pip install 'resift[{extra}]'") from error
-
-
-def at_least(least: int, settings: object, *names: str) -> None:
-    """Raise BadInput where a setting of these names is less than ``least``, or not finite; None is let pass."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not least <= value < math.inf:
-            raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")

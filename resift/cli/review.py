@@ -59,7 +59,7 @@ def _show(review: Review, id: str) -> None:
     width = min(100, shutil.get_terminal_size().columns)
     title, _, text = review.documents.text(id).partition("\n")
     click.echo(f"\n{click.style(textwrap.fill(title, width), bold=True)}\n{textwrap.fill(text, width)}".rstrip())
-    if words := review.reasons(id):
+    if words := review.reasons([id])[id]:
         click.echo(f"[{id}] ranked for: {', '.join(words)}")
 
 

@@ -27,13 +27,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import char_ngrams, count_documents
+from resift.corpus import char_ngrams
 from resift.errors import BadInput, needs_extra
+from resift.text import tokenize
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 MIN_IDF = 0.05  # so that a word of every document still counts a little
+
+
+def count_documents(texts: Iterable[str]) -> tuple[int, Counter[str]]:
+    """How many texts there are, and how many of them hold each word."""
+    frequency: Counter[str] = Counter()
+    documents = 0
+    for text in texts:
+        # not a set, whose order, and so that of words of one frequency, differs from process to process
+        frequency.update(dict.fromkeys(tokenize(text)).keys())
+        documents += 1
+    return documents, frequency
 
 
 def hashed_ngrams(word: str, sizes: Iterable[int], buckets: int) -> list[int]:

@@ -8,14 +8,14 @@ blank between them is read as both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from resift.arrays import Floats
-from resift.corpus import char_ngrams, count_documents, plain_idf
+from resift.corpus import char_ngrams, plain_idf
 from resift.text import tokenize
 
 _NGRAM_SIZES = (2, 3, 4)
@@ -30,12 +30,6 @@ class Speller:
 
     def __init__(self, frequency: Mapping[str, int]) -> None:
         self.frequency = frequency
-
-    @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> Speller:
-        """Count the words of texts; they may hold none."""
-        _, frequency = count_documents(texts)
-        return cls(dict(frequency.most_common()))
 
     def correct(self, query: str) -> list[str]:
         """The query's words, unknown ones as they were meant; those that nothing is similar to stay as they are.

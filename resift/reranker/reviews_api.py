@@ -6,12 +6,15 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 from msgspec import structs
+from msgspec.structs import replace
 
-from resift.errors import Forbidden
+from resift.errors import Forbidden, IndexNotFound, IndexNotServed
 from resift.reranker import validation as read
+from resift.reranker.access.indices import index_not_served
 from resift.reranker.access.requests import current_caller, engine_headers
 from resift.reranker.api import current_service, to_json
 from resift.reranker.request_bodies import BatchRequest, JudgementsRequest, ReviewRequest, UndoRequest
+from resift.reranker.search.bodies import Search
 from resift.reviews.review import MODEL, PERSON, Review
 from resift.reviews.stopping import Progress
 
@@ -33,6 +36,18 @@ def _open(id: str) -> Review:
     return review
 
 
+def _is_served(index: str) -> bool:
+    """Whether an index is served to the caller; one that is gone is if its name would be."""
+    service = current_service()
+    try:
+        service.require_served(index, engine_headers())
+    except IndexNotServed:
+        return False
+    except IndexNotFound:
+        return service.served_indices.has(index)
+    return True
+
+
 def _by(name: str) -> str:
     """Who judges: as the request says, or else the key's name."""
     return name or current_caller().name or ""
@@ -40,8 +55,9 @@ def _by(name: str) -> str:
 
 @reviews.get("")
 def list_reviews() -> dict[str, Any]:
-    """The reviews that were begun."""
-    return {"reviews": [{"review": id, "index": index} for id, index in current_service().reviews.list()]}
+    """The reviews that were begun, of indices that are served."""
+    begun = current_service().reviews.list()
+    return {"reviews": [{"review": id, "index": index} for id, index in begun if _is_served(index)]}
 
 
 @reviews.put("/<review>")
@@ -51,7 +67,8 @@ def begin_review(review: str) -> dict[str, Any]:
     One of that name and index that was begun already comes back as it is.
     """
     body, service = read.body_of(ReviewRequest), current_service()
-    service.require_served(body.index, engine_headers())
+    asked = Search(index=body.index, query=body.topic, filter=body.query, headers=engine_headers())
+    service.require_allowed(replace(asked, listed_only=not current_caller().may_send_bodies))
     wanted = structs.asdict(body)
     return described(service.reviews.begin(review, **{**wanted, "by": _by(body.by)}))
 
@@ -65,8 +82,11 @@ def get_review(review: str) -> dict[str, Any]:
 @reviews.delete("/<review>")
 def delete_review(review: str) -> dict[str, Any]:
     """Delete a review with all its judgements."""
-    _open(review)
-    current_service().reviews.delete(review)
+    service = current_service()
+    index = dict(service.reviews.list()).get(review)
+    if index is not None and not _is_served(index):  # of an index that is gone nothing could be opened
+        raise index_not_served(index)
+    service.reviews.delete(review)
     return {"review": review, "deleted": True}
 
 
@@ -81,7 +101,8 @@ def next_batch(review: str) -> dict[str, Any]:
     ids = found.sample(body.size, _by(body.by)) if body.sample else found.next(body.size, _by(body.by), source)
     # read with the caller's own rights
     held = current_service().engine.documents(found.begun["index"], ids, engine_headers()) if ids else {}
-    documents = [{"id": id, "fields": held[id][0], "words": found.reasons(id)} for id in ids if id in held]
+    words = found.reasons(held)
+    documents = [{"id": id, "fields": held[id][0], "words": words[id]} for id in ids if id in held]
     return {"documents": documents, "progress": progress_of(found.progress())}
 
 

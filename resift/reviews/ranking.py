@@ -8,6 +8,7 @@ better of its two ranks puts it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,7 @@ _SMOOTHING, _RATIO = 3.822, 1.2
 _UNJUDGED = 100  # documents that stand for irrelevant ones while none are known
 _FREQUENT = 0.95  # part of the documents from which on a word says nothing
 _MOST_FEATURES = 500_000
+_WORD = re.compile(r"\w\w")  # what scikit-learn takes for one; without any in all texts it fails
 
 
 class DocumentSet:
@@ -33,6 +35,7 @@ class DocumentSet:
     def __init__(self, ids: Sequence[str], texts: Sequence[str], first: Sequence[str] = ()) -> None:
         self.ids, self._texts, self._first = list(ids), list(texts), first
         self.places = {id: place for place, id in enumerate(self.ids)}
+        self._weighed: tuple[dict[str, bool], NDArray[np.float32]] | None = None
         self._ranked: tuple[tuple[dict[str, bool], frozenset[str]], list[str]] | None = None
 
     def text(self, id: str) -> str:
@@ -52,11 +55,14 @@ class DocumentSet:
 
     def reasons(self, id: str, labels: Mapping[str, bool], count: int) -> list[str]:
         """The ``count`` words and pairs of a document that speak most for it; none while nothing relevant is known."""
-        rows, targets = self._training({one: label for one, label in labels.items() if one in self.places})
-        if not targets.any() or id not in self.places:
+        known = {one: label for one, label in labels.items() if one in self.places}
+        if id not in self.places or not any(known.values()):
             return []
+        if self._weighed is None or self._weighed[0] != known:  # once for all documents of a batch
+            rows, targets = self._training(known)
+            self._weighed = (known, _weights(self._words[rows], targets))
         row = self._words[self.places[id]]
-        parts = row.data * _weights(self._words[rows], targets)[row.indices]
+        parts = row.data * self._weighed[1][row.indices]
         best = np.argsort(-parts, kind="stable")[:count]
         return [str(self._names[row.indices[place]]) for place in best if parts[place] > 0]
 
@@ -66,7 +72,7 @@ class DocumentSet:
         with needs_extra("review", "A review"):
             from sklearn.feature_extraction.text import CountVectorizer
         counter = CountVectorizer(ngram_range=(1, 2), max_features=_MOST_FEATURES, dtype=np.float32)
-        counts = counter.fit_transform(text or "-empty-" for text in self._texts)
+        counts = counter.fit_transform(text if _WORD.search(text) else "-empty-" for text in self._texts)
         return counts, counter.get_feature_names_out()
 
     @property

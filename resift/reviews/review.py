@@ -112,7 +112,7 @@ class Review:
             def decide() -> list[Event]:
                 state, now = self.state(), self._clock()
                 held = {id for id, (_, at) in state.given.items() if now - at < LEASE}
-                mine = [id for id in held if state.given[id][0] == by] if source == PERSON else []
+                mine = {id for id in held if state.given[id][0] == by} if source == PERSON else set()
                 judged = set(state.order) if source == PERSON else set(state.decisions)
                 ranked = self.documents.ranked(self._labels(state), judged)
                 free = [id for id in ranked if id in mine or id not in held][: max(count, len(mine))]
@@ -131,8 +131,8 @@ class Review:
             drawn: list[str] = []
 
             def decide() -> list[Event]:
-                state = self.state()
-                unread = [id for id in self.documents.ids if id not in set(state.order)]
+                read = set(self.state().order)
+                unread = [id for id in self.documents.ids if id not in read]
                 picked = np.random.default_rng().choice(len(unread), min(count, len(unread)), replace=False)
                 drawn[:] = [unread[place] for place in picked]
                 more = {"documents": drawn, "sample": True, "unread": len(unread)}
@@ -244,11 +244,11 @@ class Review:
                     rows.writerow((id, relevant, _cell(one.by), one.at, one.source, _cell(self.documents.text(id))))
             return file.getvalue()
 
-    def reasons(self, id: str, count: int = 8) -> list[str]:
-        """The words of a document that speak most for it, by all that was judged."""
+    def reasons(self, ids: Iterable[str], count: int = 8) -> dict[str, list[str]]:
+        """The words of each of some documents that speak most for it, by all that was judged."""
         with self._lock:
             labels = self._labels(self.state())
-            return self.documents.reasons(id, labels, count)
+            return {id: self.documents.reasons(id, labels, count) for id in ids}
 
     def _labels(self, state: _State) -> dict[str, bool]:
         """Whether each judged document is relevant: by persons, else by models."""

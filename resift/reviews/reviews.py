@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import Body, document_text, text_clause
 from resift.contracts.session_store import SessionStore
-from resift.errors import BadInput, EngineError, NotFound
+from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
 from resift.reviews.ranking import DocumentSet
 from resift.reviews.review import Review
+from resift.text import FUNCTION_WORDS, tokenize
 
 MAX_FOUND = 10_000  # documents that a query's review holds at most: as many as a search can have hits
 _OPEN = 4  # reviews whose documents are held in memory
+_CLAUSES, _UNKNOWN_FIELDS = 1000, 50  # what engines take: a word in a field is one
 _FIRST = 1000  # hits of the topic that are read before anything is relevant
 
 
@@ -46,7 +48,7 @@ class Reviews:
 
         ``topic``: what is looked for, in words; its best hits are read first. ``fields``: what is read of a document;
         all texts by default. A review of that id and index that was begun already is opened as it is. Raises BadInput
-        for one of another index, and if the query finds more or nothing.
+        for one of another index, and if the query finds more or nothing, or two documents have the same id.
         """
         log = ReviewLog(self._store, check_review_id(id))
         if log.refresh() and log.events[0]["index"] == index:
@@ -99,16 +101,15 @@ class Reviews:
     def _documents(self, index: str, topic: str, query: Body | None, fields: Sequence[str]) -> DocumentSet:
         searched = list(fields or map(str, self._engine.info(index).fields))
         if query is None:
-            texts = {
-                one.id: document_text(one.source, searched) for one in self._engine.scan(index, fields=fields or None)
-            }
+            scanned = self._engine.scan(index, fields=fields or None)
+            texts = _by_id(index, ((one.id, document_text(one.source, searched)) for one in scanned))
         else:
             texts = self._found(index, query, searched, MAX_FOUND)
         if not texts:
             raise BadInput(f"no document to review in {index!r}", value=query, expected="a query that finds some")
         first: Mapping[str, str] = {}
         if topic:
-            clause = text_clause(topic, searched or ["*"])
+            clause = text_clause(_asked(topic, len(searched)), searched or ["*"])
             asked = {"bool": {"must": [clause], "filter": [] if query is None else [query]}}
             first = self._found(index, asked, searched, _FIRST)
         return DocumentSet(list(texts), list(texts.values()), list(first))
@@ -123,4 +124,24 @@ class Reviews:
         total = response["hits"]["total"]["value"]
         if most == MAX_FOUND < total:
             raise BadInput(f"{total} documents", value=total, expected=f"a query that finds at most {MAX_FOUND}")
-        return {hit["_id"]: document_text(hit.get("_source", {}), fields) for hit in response["hits"]["hits"]}
+        hits = response["hits"]["hits"]
+        return _by_id(index, ((hit["_id"], document_text(hit.get("_source", {}), fields)) for hit in hits))
+
+
+def _asked(topic: str, fields: int) -> str:
+    """The words of a topic that an engine is asked for: of more than it takes, the first that say something."""
+    words, most = tokenize(topic), max(1, _CLAUSES // (fields or _UNKNOWN_FIELDS) - 1)
+    if len(words) <= most:
+        return topic
+    return " ".join([word for word in dict.fromkeys(words) if word not in FUNCTION_WORDS][:most])
+
+
+def _by_id(index: str, documents: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Texts by the ids of their documents. Raises AmbiguousDocument for two documents of one id."""
+    texts: dict[str, str] = {}
+    for id, text in documents:
+        if id in texts:
+            message = f"document {id!r} is in {index!r} more than once"
+            raise AmbiguousDocument(message, value=id, expected="one index, or several that share no ids")
+        texts[id] = text
+    return texts

@@ -109,7 +109,7 @@ def telling_words(text: str, width: int, rarity: Callable[[str], float]) -> str:
     >>> telling_words("bush fire", 2, len)
     'bush fire'
     """
-    if len(tokenize(text)) * width <= CLAUSES:
+    if (len(tokenize(text)) + 1) * width <= CLAUSES + 20:  # a field counts by itself, too
         return text
     lowered = text.lower()
     places: list[list[int]] = []
@@ -120,7 +120,7 @@ def telling_words(text: str, width: int, rarity: Callable[[str], float]) -> str:
             places.append([start, end])
     counts = Counter(lowered[start:end] for start, end in places)
     words = [word for word in counts if word not in FUNCTION_WORDS]
-    left, kept = min(_TELLING, CLAUSES // (2 * width)), dict[str, str]()
+    left, kept = min(_TELLING, max(1, CLAUSES // (2 * width))), dict[str, str]()
     for word in sorted(words, key=lambda word: -(counts[word] ** 0.5) * rarity(word)):
         size = len(tokenize(word))
         kept[word] = word if size <= left else word[:left]

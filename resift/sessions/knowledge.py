@@ -62,10 +62,10 @@ class Knowledge:
     documents' vectors, or fields of joined ones. ``other_words``: for words of a text that finds little, those of the
     index that are nearest to them, and what these weigh (:meth:`resift.ranking.vocabulary.Vocabulary.other_words`).
 
-    Where it comes from: ``query_vector`` (K,), the query's own; ``feedback``, the part of what the session learned that
-    concerns it, None if none does; ``documents``, the session's judged documents; ``own``, what they teach by vectors
-    and tokens that the index had before us; ``gone``, how many marked documents are not there any more; and ``notes``,
-    in English, on what had to be left out.
+    Where it comes from: ``feedback``, the part of what the session learned that concerns it, None if none does;
+    ``documents``, the session's judged documents; ``own``, what they teach by vectors and tokens that the index had
+    before us; ``gone``, how many marked documents are not there any more; and ``notes``, in English, on what had to be
+    left out.
     """
 
     text: str
@@ -77,7 +77,6 @@ class Knowledge:
     judged: Sequence[str] = ()
     homes: Mapping[str, str] = field(default_factory=dict)
     vector_fields: VectorFields = VECTOR_FIELD
-    query_vector: Floats | None = None
     feedback: Feedback | None = None
     documents: Sequence[JudgedDocument] = ()
     own: FieldKnowledge = field(default_factory=FieldKnowledge)
@@ -154,7 +153,6 @@ def knowledge_of(
         tuple(dict.fromkeys(one.judgement.document for one in here)),
         {one.judgement.document: one.judgement.index for one in here} if several else {},
         vector_fields or VECTOR_FIELD,
-        vector,
         feedback,
         documents,
         notes=notes,

@@ -62,7 +62,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "residual": Residual("fcrr", table, floats(1, 3, 3), floats(3), 0.05),
         "reranker": LateInteraction("late", small, {"fire": floats(3)}),
         "word2doc": Word2Doc(
-            ["a", "b", "c"], QueryView(table), HashedRetriever.build(TEXTS), Speller.from_texts(TEXTS), layers
+            ["a", "b", "c"], QueryView(table), HashedRetriever.build(TEXTS), Speller({"fire": 1, "gun": 1}), layers
         ),
     }
     return {name: kind.save(folder / name) for name, kind in kinds.items()}

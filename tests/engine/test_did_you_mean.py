@@ -152,7 +152,7 @@ def test_every_caller_has_a_sample_of_what_it_may_read(
 
     def search(index: str, body: dict[str, Any], vectors: Any = None, headers: Any = None) -> SearchResult:
         """An engine that shows a caller with credentials two documents alone."""
-        if "knn" not in str(body) and body.get("size", 0) > 1000:
+        if "knn" not in str(body) and body.get("size", 0) > 20:
             samples.append(headers)
             body = {**body, "query": {"ids": {"values": ["3", "4"]}}} if headers else body
         return original(index, body, vectors, headers)

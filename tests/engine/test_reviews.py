@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,13 +21,14 @@ from reranker_app import filled as filled
 
 from resift import Model
 from resift.cli.main import main
-from resift.contracts.documents import Document
+from resift.contracts.documents import Document, StoredDocument
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
-from resift.errors import BadInput, NotFound
+from resift.errors import AmbiguousDocument, BadInput, NotFound
 from resift.plugin.connect import open_review_store
 from resift.plugin.sqlite.engine import SqliteEngine
 from resift.reranker import create_app
+from resift.reranker.access.keys import KeyFile
 from resift.reviews import log as log_module
 from resift.reviews.reviews import Reviews
 
@@ -152,6 +154,50 @@ def test_a_review_of_an_index_that_is_not_served_is_refused(client: FlaskClient,
     other = create_app(closed, engine=service.engine, model=service.model).test_client()
     assert other.get("/v1/reviews/r").status_code == 403
     assert other.put("/v1/reviews/s", json={"index": filled}).status_code == 403
+    assert other.get("/v1/reviews").json == {"reviews": []}
+    assert other.delete("/v1/reviews/r").status_code == 403
+
+
+def test_a_review_of_an_index_that_is_gone_can_be_deleted(client: FlaskClient, filled: str) -> None:
+    service = client.application.extensions["resift"]
+    client.put("/v1/reviews/r", json={"index": filled})
+    service.engine.drop(filled)
+    service._infos.clear()
+    assert client.get("/v1/reviews").json == {"reviews": [{"review": "r", "index": filled}]}
+    assert client.get("/v1/reviews/r").status_code == 404
+    assert client.delete("/v1/reviews/r").status_code == 200
+    assert client.get("/v1/reviews").json == {"reviews": []}
+
+
+def test_a_key_asks_for_no_more_than_in_a_search(client: FlaskClient, filled: str, tmp_path: Path) -> None:
+    service, keys = client.application.extensions["resift"], KeyFile(str(tmp_path / "keys.jsonl"))
+    key = keys.create("anna", ["review"])
+    config = replace(service.config, keys=str(keys.path))
+    client = create_app(config, engine=service.engine, model=service.model).test_client()
+    elsewhere = {"terms": {"_id": {"index": "secret", "id": "1", "path": "ids"}}}
+    deep: dict[str, Any] = {"match_all": {}}
+    for _ in range(300):
+        deep = {"bool": {"must": [deep]}}
+    for query, status in ((elsewhere, 400), ({"script": {"script": "true"}}, 403), (deep, 413)):
+        asked = {"index": filled, "query": query}
+        answer = client.put("/v1/reviews/r", json=asked, headers={"X-Api-Key": key})
+        assert answer.status_code == status, answer.json
+    assert client.get("/v1/reviews", headers={"X-Api-Key": key}).json == {"reviews": []}
+
+
+def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEngine, tmp_path: Path) -> None:
+    class Joined(SqliteEngine):
+        def scan(self, *args: Any, **kwargs: Any) -> Iterator[StoredDocument]:
+            yield from super().scan(*args, **kwargs)
+            yield from super().scan(*args, **kwargs)
+
+    engine = Joined(many.path)
+    with pytest.raises(AmbiguousDocument, match="'0' is in 'docs' more than once"):
+        Reviews(engine, lambda: open_review_store(str(tmp_path / "s.db"), "s")).begin("r", "docs")
+    engine.close()
+    reviews = Reviews(many, lambda: open_review_store(str(tmp_path / "s.db"), "s"))
+    topic = "fire " + " ".join(f"word{n}" for n in range(2000))
+    assert int(reviews.begin("r", "docs", topic).next(1)[0]) % 10 == 0
 
 
 def test_in_a_terminal(many: SqliteEngine, tmp_path: Path) -> None:

@@ -132,6 +132,23 @@ def test_ranges_of_few_or_mixed_values_are_none() -> None:
     assert card_fields(few, ["t"], ["n", "m"]).ranges == {}
 
 
+def test_ranges_of_dates_are_in_the_values_own_form_and_numbers_may_be_huge() -> None:
+    odd = [
+        {
+            "time": f"{2000 + n}-03-17 10:20:30",
+            "zoned": f"{2000 + n}-03-17T10:20:30.5Z",
+            "month": f"{2020 + n // 12}-{1 + n % 12:02}",
+            "far": (-1) ** n * 1.7e308 / (1 + n),
+        }
+        for n in range(20)
+    ]
+    ranges = card_fields([{**one, "t": "x"} for one in odd], ["t"], []).ranges
+    assert ranges["time"][0] == "2004-01-01 00:00:00"
+    assert ranges["zoned"][0] == "2004-01-01T00:00:00.0Z"
+    assert ranges["month"][0] == "2020-05"
+    assert all(isinstance(bound, float) or abs(bound) < 2**53 for bound in ranges["far"])
+
+
 def test_a_card_is_cut_short() -> None:
     fields = CardFields("title", "text", "url", "image")
     source = {"title": "t" * 600, "text": "x" * 10**6, "url": "https://a.example/", "image": "http://a.example/i"}

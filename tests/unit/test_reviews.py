@@ -229,3 +229,9 @@ def test_a_long_log_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, t
     assert store.count() == 0
     with pytest.raises(NotFound):
         second.refresh()
+
+
+def test_documents_without_a_word_are_ranked_too() -> None:
+    numbers = DocumentSet(["a", "b", "c"], ["1", "", "x"])
+    assert sorted(numbers.ranked({"a": True, "b": False}, ["a", "b"])) == ["c"]
+    assert numbers.reasons("c", {"a": True, "b": False}, 3) == []

@@ -6,11 +6,19 @@ import math
 from dataclasses import dataclass
 
 from resift.encoders.residual import NETWORKS
-from resift.errors import BadInput, at_least
+from resift.errors import BadInput
 
 ENTROPIES = ("spherical", "euclidean")
 MIN_DOCUMENTS = 8
 _MIN_BATCH, _MIN_STEPS, _MAX_EPOCHS = 8, 150, 20
+
+
+def at_least(least: int, settings: object, *names: str) -> None:
+    """Raise BadInput where a setting of these names is less than ``least``, or not finite; None is let pass."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not least <= value < math.inf:
+            raise BadInput(f"{name} is {value}", value=value, expected=f"{least} or more")
 
 
 def _check_held_back(part: float) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from resift.arrays import Floats
 from resift.errors import BadInput
+from resift.lab.corpus import count_documents
 from resift.lab.training.checkpoint import Checkpoint, inputs_digest, network_state, restore_network
 from resift.lab.training.options import Word2DocOptions
 from resift.lab.training.progress import Progress
@@ -68,7 +69,8 @@ def train(
         raise BadInput("the documents have no keywords to learn from and to hold back", expected="longer texts")
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
     vectors = in_words(vectors, chain.from_iterable(map(tokenize, texts)))
-    retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller.from_texts(texts)
+    _, frequency = count_documents(texts)
+    retriever, view, speller = HashedRetriever.build(texts), QueryView(vectors), Speller(dict(frequency.most_common()))
     examples = _examples(pairs, retriever, view, speller, options)
     saved = Checkpoint(checkpoint, inputs_digest(texts, vectors, options))
     network = _trained(examples, len(ids), options, saved, progress)

@@ -96,7 +96,8 @@ class OpenSearchEngine(Engine):
         return all(is_mapped_alike(entry["mappings"], wanted) for entry in answer.values())
 
     def info(self, index: str, headers: Headers = None) -> IndexInfo:
-        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
+        # "" is no name, though OpenSearch takes it for all indices
+        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else {}
         if not answer:  # a pattern that matches nothing is not an error for OpenSearch
             raise IndexNotFound(f"no index {index!r}", value=index, expected="an existing index")
         return IndexInfo.combine(index, [_info(name, answer[name]["mappings"]) for name in sorted(answer)])
@@ -114,7 +115,9 @@ class OpenSearchEngine(Engine):
 
     def resolve(self, index: str, headers: Headers = None) -> list[str]:
         # the mappings, which who may search an index may read, unlike its aliases
-        return sorted(call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers))
+        return sorted(
+            call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers) if index else ()
+        )
 
     def indices(self, patterns: Sequence[str] = ("*",), headers: Headers = None) -> list[IndexInfo]:
         # System indices left out by name, as a cluster warns of requests for them; those behind data streams are not.

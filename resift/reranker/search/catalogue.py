@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import regex
@@ -16,6 +17,7 @@ from resift.errors import EngineUnavailable, ModelMismatch, ResiftError
 from resift.ranking.explain import title
 from resift.reranker.access.indices import ServedIndices
 from resift.reranker.search.cards import CardFields, card_fields
+from resift.reranker.search.facets import Bound, range_clauses
 from resift.rewriting.text import question_clause
 from resift.text import ANALYZER_STOP_WORDS, FUNCTION_WORDS
 
@@ -86,8 +88,22 @@ class Catalogue:
         sources = self._sources(info, headers)
         exact = self.engine.exact_fields(info.name, headers)
         found = card_fields(sources, info.fields, exact, self.settings)
+        refused = {name for name, bounds in found.ranges.items() if not self._has_ranges(info, name, bounds, headers)}
+        if refused:  # numbers in documents that the mapping says nothing of, for instance
+            ranges = {name: bounds for name, bounds in found.ranges.items() if name not in refused}
+            found = replace(found, facets=tuple(name for name in found.facets if name not in refused), ranges=ranges)
         # an index that is empty says nothing of what it is for
         return self._fields.put(key, found) if sources else found
+
+    def _has_ranges(self, info: IndexInfo, name: str, bounds: Sequence[Bound], headers: Headers) -> bool:
+        """Whether the engine finds documents by ranges of a field. Raises EngineUnavailable."""
+        try:
+            return any(self.engine.document_counts(info.name, [one for _, one in range_clauses(name, bounds)], headers))
+        except EngineUnavailable:
+            raise
+        except ResiftError as error:
+            log.info("no ranges of %r in %r: %s", name, info.name, error.message)
+            return False
 
     def _example_queries(self, info: IndexInfo, fields: CardFields, headers: Headers) -> list[str]:
         key = (info.name, str(headers))

@@ -76,19 +76,20 @@ class Field:
 
 def _round_dates(values: Sequence[str], cuts: Sequence[str]) -> Iterator[str]:
     """The first day of each cut's year, or of its month where all dates are within three years."""
-    long = int(values[-1][:4]) - int(values[0][:4]) >= 3
-    return (f"{cut[:4]}-01-01" if long else f"{cut[:7]}-01" for cut in cuts)
+    kept = 4 if int(values[-1][:4]) - int(values[0][:4]) >= 3 else 7
+    # in the values' own form: a field may take no other
+    return (cut[:kept] + "-01-01"[kept - 4 : len(cut) - 4] + re.sub(r"\d", "0", cut[10:]) for cut in cuts)
 
 
 def _round_numbers(least: float, cuts: Sequence[float]) -> Iterator[float]:
     """Each cut, rounded to 1, 2 or 5 times a power of ten that is no more than its distance from the one before."""
     for cut in cuts:
         gap = cut - least
-        if gap > 0:
+        if 0 < gap < 1e308 and abs(cut) < 1e308:  # of integers that no float holds there are no ranges
             power = 10.0 ** math.floor(math.log10(gap))
             step = max(factor * power for factor in (1, 2, 5) if factor * power <= gap or factor == 1)
             bound = round(round(cut / step) * step, 9)
-            yield int(bound) if float(bound).is_integer() else bound
+            yield int(bound) if abs(bound) < 2**53 and float(bound).is_integer() else float(bound)
             least = cut
 
 

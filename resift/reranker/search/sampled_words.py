@@ -29,6 +29,7 @@ PATIENCE = 3.0  # of commands that search once
 THREAD_NAME = "words"
 _SAMPLES, _DOCUMENTS, _FOUND = 16, 3000, 300
 _MAX_TEXT = 20_000
+_FEW, _CHARACTERS = 30, 60_000_000  # documents that tell how long they are, and how much is read at once
 _STALE = 6  # times as long is a sample used as it takes to be drawn anew, if nobody asks for it meanwhile
 Headers = Mapping[str, str] | None
 
@@ -102,8 +103,13 @@ class SampledWords:
             self._sampling.release()
 
     def _texts(self, info: IndexInfo, headers: Headers) -> Iterator[str]:
-        """Texts of documents drawn at random, which are in memory no longer than they are read."""
-        hits = self.engine.sample(info.name, _DOCUMENTS, list(info.fields) or True, headers=headers).hits
+        """Texts of documents drawn at random, fewer where they are long: all are in memory at once."""
+        fields = list(info.fields) or True
+        hits = self.engine.sample(info.name, _FEW, fields, headers=headers).hits
+        size = sum(len(str(hit.get("_source"))) for hit in hits) // max(1, len(hits))
+        most = min(_DOCUMENTS, _CHARACTERS // max(1, size))
+        if len(hits) == _FEW < most:
+            hits = self.engine.sample(info.name, most, fields, headers=headers).hits
         yield from (document_text(hit.get("_source", {}), info.fields)[:_MAX_TEXT] for hit in hits)
 
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:

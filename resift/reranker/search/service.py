@@ -169,10 +169,8 @@ class Reranker:
         misspelt words was meant to be, as ``did_you_mean``. A failure of the rewriting itself leaves the engine's
         order. Raises what is wrong with the search, and EngineUnavailable.
         """
-        check_asked(search, self.config.max_text, search.listed_only)
+        self.require_allowed(search)
         info = self.info(search.index, search.headers)
-        if not search.listed_only:
-            self._check_lookups(search)
         with repeatable(search.is_repeatable):
             if self.interleaved is None:
                 return self._answered(search, info)
@@ -191,12 +189,17 @@ class Reranker:
         watch.lap("rest")
         return replace(answer, seconds=watch.seconds)
 
-    def _check_lookups(self, search: Search) -> None:
-        """Raise IndexNotServed for a look-up elsewhere, and ClauseNotAllowed where an alias alone is served.
+    def require_allowed(self, search: Search) -> None:
+        """Raise what is wrong with a search's index and clauses: IndexNotServed for a look-up elsewhere too, and
+        ClauseNotAllowed where an alias alone is served.
 
         An alias may have a filter, which no look-up, script or suggestion would heed.
         """
-        if not self._served(search.index, search.headers).by_own_names:
+        check_asked(search, self.config.max_text, search.listed_only)
+        served = self._served(search.index, search.headers)
+        if search.listed_only:
+            return
+        if not served.by_own_names:
             check_asked(search, self.config.max_text, listed_only=True)
         for other in indices_in([search.query, search.filter]):
             if not self._served(other, search.headers).by_own_names:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resift.errors import BadInput, at_least
+from resift.errors import BadInput
+from resift.lab.training.options import at_least
 
 
 @dataclass(frozen=True)
