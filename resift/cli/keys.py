@@ -26,7 +26,8 @@ def keys() -> None:
     required=True,
     metavar="SCOPES",
     help="What the key allows, separated by commas: embed (embeddings, rerank, score), search, feedback (and the "
-    "sessions that it began), body (with search: whole bodies, for backends), admin (metrics, everybody's sessions).",
+    "sessions that it began), body (with search: whole bodies, for backends), review (reviews), "
+    "admin (metrics, everybody's sessions).",
 )
 def create(name: str, scopes: str) -> None:
     """Create a key and print it. It cannot be shown again."""
