@@ -22,7 +22,7 @@ from resift.plugin.opensearch.engine import OpenSearchEngine
 
 def own_states(installer: Installer) -> set[str]:
     """The states of everything that an installation makes or sets; the reranker is away, so that searches fail open."""
-    rows = [row for row in status_rows(installer) if row.kind not in ("index", "reranker")]
+    rows = [row for row in status_rows(installer) if row.kind not in ("index", "reranker", "connector")]
     return {"ok" if row.state == "fails open, 0 searches since the node started" else row.state for row in rows}
 
 

@@ -130,6 +130,8 @@ def test_the_page_marks_and_reads_under_the_alias(driver: Driver, shop: Shop, cl
         marked = page.text("#right .card:has([aria-pressed=true]) h3")
         assert page.text("#toggle") == "Session · 1 mark"
         page.click("#right .card:nth-child(3) .read")
+        assert page.text("#toggle") == "Session · 1 mark"
+        page.click("#right .card:nth-child(3) .thumb[title=relevant]")
         assert page.text("#toggle") == "Session · 2 marks"
         shop.replace()
         page.driver.refresh()

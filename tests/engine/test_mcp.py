@@ -131,7 +131,7 @@ def test_an_agent_over_http(command: list[str]) -> None:
 def test_tools_say_what_they_are_for(news: Index) -> None:
     async def scenario(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert tools.keys() == {"search", "mark", "explain_session", "forget"}
+        assert tools.keys() == {"search", "mark", "explain_session", "forget", "next_to_screen", "screen"}
         assert (tools["search"].description or "").startswith(
             "Search the index 'news'. Reports on fires.\n\nAnswers the"
         )
@@ -139,7 +139,7 @@ def test_tools_say_what_they_are_for(news: Index) -> None:
             assert all("description" in argument for argument in tool.input_schema["properties"].values())
             assert tool.input_schema["additionalProperties"] is False
         reads = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
-        assert reads == {"search", "explain_session"}
+        assert reads == {"search", "explain_session", "next_to_screen"}
 
     asked(server(news, "Reports on fires."), scenario)
 
