@@ -136,6 +136,8 @@ def set_up(documents: list[tuple[str, str]], later: list[tuple[str, str]], nodes
         Installer(engine, cluster.model, FIELDS, cluster.rerankers[0].url, NAME).install()
         if cluster.attach(INDEX).wait(120) != 0:
             raise RuntimeError(f"resift attach: {(folder / f'attach-{INDEX}.log').read_text()[-500:]}")
+        # of texts that are made up vectors may be weighed 0, and then nothing is rewritten
+        cluster.engine.tune(INDEX, None)
         cluster.recover()
         _warm(cluster)
         yield cluster

@@ -164,9 +164,7 @@ def test_status_sees_the_reranker(
         return seen(Installer(cluster, installed.model, ["title", "text"], installed.url, name, key))
 
     # who does not know the key sees that there is one
-    assert with_key(installed.name, None).startswith(
-        f"{__version__}, "
-    )  # who does not know the key sees that there is one
+    assert with_key(installed.name, None).startswith(f"{__version__}, ")
     assert with_key(installed.name, "rsf_" + "x" * 43) == "refuses the key"
     assert with_key("resift-x", None) == "wants a key"
     other = Installer(cluster, build_model("mean", vectors), ["text"], installed.url, installed.name)
