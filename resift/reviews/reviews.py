@@ -72,8 +72,7 @@ class Reviews:
         """
         with self._lock:
             log = ReviewLog(self._store, id)
-            begun = next(iter(log.refresh()), None)
-            held = self._open.get(id)
+            begun, held = log.begun(), self._open.get(id)
             if begun is None:
                 raise NotFound(f"no review {id!r}", value=id, expected="one that was begun")
             if held is None or held.begun != begun:
