@@ -79,7 +79,7 @@ class SampledWords:
             return {}
         if self.patience and self._known.get((info.name, str(headers))) is None:
             try:  # nobody waits where enough is found anyway
-                if self.engine.document_counts(info.name, [query], headers)[0] >= _FOUND:
+                if self.engine.document_counts(info.name, [query], headers=headers)[0] >= _FOUND:
                     return {}
             except ResiftError:  # the search itself says what is wrong
                 return {}
@@ -115,7 +115,7 @@ class SampledWords:
     def _vocabulary(self, documents: Sequence[Sequence[str]], info: IndexInfo, headers: Headers) -> Vocabulary:
         pairs = inflected_pairs(documents)
         clauses = [text_clause(word, info.fields) for pair in pairs for word in pair]
-        total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers)
+        total, *counts = self.engine.document_counts(info.name, [{"match_all": {}}, *clauses], headers=headers)
         alike = sum(first == second for first, second in zip(counts[::2], counts[1::2], strict=True))
         return Vocabulary(documents, total, 2 * alike > len(pairs), self._table())
 
