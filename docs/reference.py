@@ -46,13 +46,16 @@ def _line(cells: tuple[str, ...]) -> str:
 
 def _rows(name: str) -> Iterator[tuple[str, ...]]:
     if name == "routes":
-        yield from (("route", "scope", ""), ("---", "---", "---"))
+        by_scope: dict[str, list[str]] = {}
         for path, methods in document()["paths"].items():
             for method, route in methods.items():
                 if method == "parameters":
                     continue
                 scopes = {scope for way in route["security"] for scope in way.get("key", ())}
-                yield f"`{method.upper()} {path}`", ", ".join(f"`{one}`" for one in scopes), route["summary"]
+                scope = ", ".join(f"`{one}`" for one in sorted(scopes)) or "none"
+                by_scope.setdefault(scope, []).append(f"`{method.upper()} {path}`")
+        yield from (("scope", "routes"), ("---", "---"))
+        yield from ((scope, ", ".join(routes)) for scope, routes in by_scope.items())
         return
     if name == "outcomes":
         yield from (("outcome", "`reason`"), ("---", "---"))
