@@ -36,7 +36,7 @@ def plots_of(title: str, found: Reports, folder: Path) -> list[Plot]:
 
 
 def curves_of(title: str, found: Reports, folder: Path) -> Plot:
-    """Figures 4 and 5 of Passalis and Tefas (2018), side by side; in words, each method's mAP, the best first."""
+    """Figures 4 and 5 of Passalis and Tefas (2018), side by side; in words, the best and the worst mAP."""
     figure, (recall, scope) = panels(2)
     means: dict[str, float] = {}
     for number, (start, label) in enumerate(DRAWN.items()):
@@ -54,8 +54,9 @@ def curves_of(title: str, found: Reports, folder: Path) -> Plot:
         axes.grid(alpha=0.3)
     scope.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.suptitle(title)
-    order = ", ".join(f"{label} {means[label]:.0f}" for label in sorted(means, key=lambda one: -means[one]))
-    words = f"Precision falls with recall (left) and with the number of documents shown (right). By mAP: {order}."
+    *_, best = worst, *_ = sorted(means, key=means.__getitem__)
+    words = "Precision over recall, and over the number of documents shown. "
+    words += f"By mAP from {best} {means[best]:.0f} down to {worst} {means[worst]:.0f}."
     return save(figure, folder / f"{_file_name(title)}.png"), words
 
 
@@ -128,7 +129,7 @@ def document_map(
             one.scatter(*flat[np.array(labels) == name].T, s=8, linewidths=0, label=name, **mark(number))
         one.set(title=title, xticks=[], yticks=[])
     axes[-1].legend(fontsize="x-small", markerscale=2, loc="center left", bbox_to_anchor=(1, 0.5))
-    words = f"Test documents of {len(names)} classes as points. Points whose nearest one is of the same class: "
+    words = f"Test documents of {len(names)} classes as points. The nearest one is of the same class: "
     words += ", ".join(pure) + "."
     return save(figure, path), words
 
