@@ -12,8 +12,7 @@ import argparse
 from flask import Flask, Response, request
 
 from resift.cli.http_server import HttpServer, bind
-from resift.plugin.opensearch.client import call, connect
-from resift.plugin.opensearch.failover import AS_TEXT
+from resift.plugin.opensearch.client import call_for_text, connect
 from resift.reranker.api import as_text
 from resift.reranker.config import Config
 
@@ -29,7 +28,7 @@ def proxy(engine: str) -> Flask:
 
     @app.post("/<index>/_search")
     def search(index: str) -> Response:
-        text = call(client.search, index=index, body=request.get_data(as_text=True), params={AS_TEXT: True})
+        text = call_for_text(client.search, index=index, body=request.get_data(as_text=True))
         return Response(text, mimetype="application/json")
 
     @app.post("/v1/rewrite")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import structs
@@ -230,23 +230,16 @@ class WeighedModel(ModelDescription, Protocol):
 
 @dataclass(frozen=True)
 class Document:
-    """A document to index: its id, its fields as JSON values, and its vector (K,) if it has one."""
+    """A document: its id, its fields as JSON values, and its vector (K,) if it has one.
 
-    id: str
-    source: dict[str, Any]
-    vector: Floats | None = None
-
-
-class StoredDocument(NamedTuple):
-    """A document as an engine has it: its fields, its vector (K,) if it has one, and its version, which puts take.
-
-    The version is the engine's own affair: of a routed document it holds the routing too.
+    ``version`` is that of one which an engine has, for :meth:`resift.contracts.engine.Engine.put_vectors`. It is the
+    engine's own affair: of a routed document it holds the routing too.
     """
 
     id: str
     source: dict[str, Any]
-    vector: Floats | None
-    version: Any
+    vector: Floats | None = None
+    version: Any = None
 
 
 @dataclass(frozen=True)
@@ -300,12 +293,25 @@ class SearchResult:
         return hits
 
 
-def check_document(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """The reason why a document cannot be indexed, or None if it can: :func:`check_parts`, and whether it is JSON.
+def check_document(document: Document, fields: Sequence[str] = (), dim: int | None = None) -> str | None:
+    """The reason why a document cannot be indexed, or None if it can.
 
-    ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts any).
+    Checked are the length of the id, that no text field is an object, that the vector has ``dim`` finite numbers, and
+    that all of it is JSON. ``fields`` are the text fields of the index, ``dim`` the length of its vectors (None accepts
+    any).
     """
-    return check_parts(document, fields, dim) or json_fault(document.source)
+    if (reason := json_fault(document.id)) is not None:
+        return f"id: {reason}"
+    if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
+        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
+    for name in fields:
+        if any(isinstance(value, Mapping) for value in values_of(document.source, name)):
+            return f"field {name!r} is an object, expected text"
+    # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
+    vector = document.vector
+    if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
+        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
+    return json_fault(document.source)
 
 
 def json_fault(value: Any) -> str | None:
@@ -320,25 +326,6 @@ def json_fault(value: Any) -> str | None:
         return f"{error.object[error.start]!a} is half of a character, expected Unicode text"
     except (TypeError, ValueError, RecursionError) as error:
         return f"not JSON: {error}"
-    return None
-
-
-def check_parts(document: Document, fields: Sequence[str], dim: int | None) -> str | None:
-    """The reason why a part of a document cannot be indexed, or None if all can.
-
-    Checked are the length of the id, that no text field is an object, and that the vector has ``dim`` finite numbers.
-    """
-    if (reason := json_fault(document.id)) is not None:
-        return f"id: {reason}"
-    if not 0 < len(document.id.encode()) <= MAX_ID_BYTES:
-        return f"id of {len(document.id.encode())} bytes, expected 1 to {MAX_ID_BYTES}"
-    for name in fields:
-        if any(isinstance(value, Mapping) for value in values_of(document.source, name)):
-            return f"field {name!r} is an object, expected text"
-    # The embedded engine would store a NaN, and answer with scores that are NaN, which JSON does not have.
-    vector = document.vector
-    if vector is not None and (len(vector) != (dim or len(vector)) or not np.isfinite(vector).all()):
-        return f"vector of {len(vector)} dimensions, expected {dim or len(vector)} finite numbers"
     return None
 
 

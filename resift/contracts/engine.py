@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
 from resift.arrays import Floats
-from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult, StoredDocument
+from resift.contracts.documents import Document, IndexInfo, ModelDescription, Rejection, SearchResult
 from resift.contracts.query_dsl import (
     CODE_FIELD,
     GUARD_FIELD,
+    PLAIN,
     VECTOR_FIELD,
     Body,
     VectorFields,
@@ -152,7 +154,7 @@ class Engine(ABC):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
-    ) -> Iterator[StoredDocument]:
+    ) -> Iterator[Document]:
         """Yield every document, in no particular order, as all of them were at one time.
 
         With ``fields``, their sources have these alone, and their vectors may be rounded as those of :meth:`search`.
@@ -170,12 +172,6 @@ class Engine(ABC):
     def vector_fault(self, info: IndexInfo) -> str:
         """What is wrong with the field of the vectors that ``info`` describes as a whole; "" if nothing is."""
         return ""
-
-    def plain_search(
-        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
-    ) -> SearchResult:
-        """:meth:`search` for what Resift itself reads, by no search pipeline."""
-        return self.search(index, body, vectors, headers)
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
         """The vector (K,) that the engine's own ``model``, by its id, makes of a query text; None without models.
@@ -199,14 +195,14 @@ class Engine(ABC):
         It may be rounded as those of :meth:`search`, and is there for fields that ``_source`` leaves out too.
         """
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": False}
-        result = self.plain_search(index, body, field, headers)
+        result = self.search(index, {**body, **PLAIN}, field, headers)
         held = zip(result.hits, result.vectors, strict=True)
         return {hit["_id"]: vector for hit, vector in held if vector is not None}
 
     def field_values(self, index: str, ids: Sequence[str], field: str, headers: Headers = None) -> dict[str, list[Any]]:
         """The values of a ``field`` in the source of each document with one of these ids."""
-        query = {"ids": {"values": list(ids)}}
-        hits = self.plain_search(index, {"query": query, "size": len(ids), "_source": [field]}, headers=headers).hits
+        body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "_source": [field]}
+        hits = self.search(index, {**body, **PLAIN}, headers=headers).hits
         return {hit["_id"]: list(values_of(hit.get("_source", {}), field)) for hit in hits}
 
     def drop_if_exists(self, index: str) -> None:
@@ -247,25 +243,17 @@ class Engine(ABC):
         source = {"includes": ["*", *vector_field_names(vectors)], "excludes": [CODE_FIELD, GUARD_FIELD]}
         # One hit more than there are ids: if any id is in two indices, an id comes twice among so many.
         body = {"query": {"ids": {"values": list(ids)}}, "size": len(ids) + 1, "_source": source}
-        result = self.plain_search(index, body, vectors, headers)
+        result = self.search(index, {**body, **PLAIN}, vectors, headers)
         shards = result.response.get("_shards", {"total": 0, "successful": 0})
         # What is there is not to be taken for documents that do not exist. Shards that are nowhere count as no failure.
         if silent := shards["total"] - shards["successful"]:
             raise EngineError(f"{silent} shards of {index!r} did not answer", status=503, value=index)
-        _require_unambiguous(index, result.hits)
+        for id, times in Counter(hit["_id"] for hit in result.hits).items():
+            if times > 1:
+                names = ", ".join(sorted(hit["_index"] for hit in result.hits if hit["_id"] == id))
+                message = f"document {id!r} is in several indices that {index!r} stands for: {names}"
+                raise AmbiguousDocument(message, value=id, expected="the index that the hit itself names, as _index")
         return {
             hit["_id"]: ({name: value for name, value in hit["_source"].items() if not is_ours(name)}, vector)
             for hit, vector in zip(result.hits, result.vectors, strict=True)
         }
-
-
-def _require_unambiguous(index: str, hits: Sequence[dict[str, Any]]) -> None:
-    """Raise AmbiguousDocument if two hits have the same id."""
-    homes: dict[str, list[str]] = {}
-    for hit in hits:
-        homes.setdefault(hit["_id"], []).append(hit["_index"])
-    for id, found in homes.items():
-        if len(found) > 1:
-            names = ", ".join(sorted(found))
-            message = f"document {id!r} is in several indices that {index!r} stands for: {names}"
-            raise AmbiguousDocument(message, value=id, expected="the index that the hit itself names, as _index")

@@ -16,6 +16,7 @@ CODE_FIELD = "resift_code"  # of the vector, in documents that an earlier versio
 # The ingest pipeline writes a value here that OpenSearch refuses in an index that does not map the field: there the
 # vector would become a plain list of numbers, which no search finds.
 GUARD_FIELD = "resift_needs_mapping"
+PLAIN = {"search_pipeline": "_none"}  # of a body that Resift asks for itself, by no search pipeline
 PIPELINE_PREFIX = "resift-"  # of the names of an index's pipelines, before its own name
 HIDDEN = [f"{VECTOR_FIELD}*", CODE_FIELD, GUARD_FIELD]  # patterns of what documents show nobody who does not ask
 _VECTOR = re.compile(rf"{VECTOR_FIELD}(_\w+)?")
@@ -223,9 +224,8 @@ def is_compact(field: str) -> bool:
     return field == COMPACT_FIELD or field.startswith(f"{COMPACT_FIELD}_")
 
 
-def names_vector(spec: Any) -> bool:
-    """Whether a ``_source`` names a vector field of ours; a pattern that matches it does not count."""
+def included(spec: Any) -> list[str]:
+    """The names and patterns of fields that a ``_source`` includes. Raises BadInput for a malformed one."""
     if spec is None or isinstance(spec, bool):
-        return False
-    names = patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")
-    return any(_VECTOR.fullmatch(name) for name in names)
+        return []
+    return patterns(spec if isinstance(spec, Mapping) else {"includes": spec}, "includes")

@@ -365,10 +365,10 @@ class EngineContract:
         expected = {document.id: document for document in documents(model)}
         scanned = list(engine.scan(indexed))
         assert len(scanned) == len(expected)
-        for id, source, vector, version in scanned:
-            assert source == expected[id].source
-            assert version == engine.get(indexed, id)[1]
-            assert vector == pytest.approx(expected[id].vector, rel=1e-6)
+        for one in scanned:
+            assert one.source == expected[one.id].source
+            assert one.version == engine.get(indexed, one.id)[1]
+            assert one.vector == pytest.approx(expected[one.id].vector, rel=1e-6)
         with pytest.raises(IndexNotFound):
             next(engine.scan("missing"))
 

@@ -20,7 +20,7 @@ from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import Verification, check
 from resift.plugin.cluster.client import Cluster
-from resift.plugin.opensearch.scanning import scroll
+from resift.plugin.opensearch.client import scroll
 
 _BATCH, _PASSES = 500, 20
 _WRITERS = 3

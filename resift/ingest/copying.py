@@ -16,8 +16,8 @@ from resift.ingest.stopping import Stop
 from resift.ingest.vector_writing import BatchWriter
 from resift.ingest.verify import BATCH
 from resift.plugin.cluster.copying import Copy
-from resift.plugin.opensearch.packed_vectors import sent_body
-from resift.plugin.opensearch.scanning import scroll
+from resift.plugin.opensearch.client import scroll
+from resift.plugin.opensearch.documents import sent_body
 
 Hit = dict[str, Any]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from resift.arrays import Floats, batched
-from resift.contracts.documents import IndexInfo, Rejection, StoredDocument
+from resift.contracts.documents import Document, IndexInfo, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD, document_text, is_compact, is_ours
 from resift.encoders.model import Model
@@ -55,7 +55,7 @@ class Verification:
         """Whether every vector belongs to the text beside it now."""
         return not (self.fault or self.unrepaired)
 
-    def note(self, document: StoredDocument) -> None:
+    def note(self, document: Document) -> None:
         """Count a document whose vector is wrong."""
         if document.vector is None:
             self.missing, ids = self.missing + 1, self.missing_ids
@@ -124,7 +124,7 @@ def check(
     engine: Engine,
     model: Model,
     info: IndexInfo,
-    documents: Iterable[StoredDocument],
+    documents: Iterable[Document],
     repair: bool,
     stop: Stop,
     progress: Progress = lambda found: None,
@@ -150,7 +150,7 @@ def _check(
     engine: Engine,
     model: Model,
     info: IndexInfo,
-    documents: Iterable[StoredDocument],
+    documents: Iterable[Document],
     found: Verification,
     repair: bool,
     stop: Stop,
@@ -183,7 +183,7 @@ def _check(
     return writer.changed
 
 
-def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[StoredDocument]:
+def _named(engine: Engine, info: IndexInfo, ids: Sequence[str]) -> Iterator[Document]:
     for some in batched(ids, BATCH):
         yield from engine.scan(info.name, info.vector_field, info.fields, ids=some)
 

@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 from resift.errors import BadInput
 
 _FILE_ENDINGS = (".db", ".sqlite", ".sqlite3")
-_PATH_STARTS = ("/", ".", "~", "\\")
+_PATH_START = re.compile(r"[:/.~\\]|[A-Za-z]:[\\/]")
+_LIKE_HOST = re.compile(r"[:@,]|\..*\.|^localhost/?$")  # a port, a user, several; a.b.com: files have one ending
 _NEXT_URL = re.compile(r"[\s,]*,[\s,]*(?=\w+://)")  # a comma alone may stand in a password
 _ADDRESS = "http://HOST:PORT, or several of them separated by commas; in a password @ is %40, and / is %2F"
 
@@ -42,7 +43,8 @@ def is_cluster(address: str) -> bool:
     if "://" in address or address.lower().startswith(("http:", "https:")):
         nodes_of(address)
         return True
-    if _looks_like_host(address):
+    is_file = _PATH_START.match(address) or address.lower().endswith(_FILE_ENDINGS) or os.path.exists(address)
+    if not is_file and _LIKE_HOST.search(address):
         name = without_credentials(address).rstrip("/")
         expected = ",".join(f"http://{part.strip()}" for part in name.split(","))
         raise BadInput(
@@ -68,7 +70,7 @@ def without_credentials(address: str) -> str:
     >>> without_credentials("http://anna:secret@a:9200, http://b:9200")
     'http://a:9200,http://b:9200'
     """
-    if address.startswith(_PATH_STARTS):
+    if _PATH_START.match(address):
         return address
     # Up to the last @, wherever it stands: a password may hold / or @ that should have been percent-encoded.
     return ",".join(re.sub(r"(?s)^(\w+://|(?=.*:.*@)).*@", r"\1", url) for url in _urls(address))
@@ -94,17 +96,3 @@ def _node(url: str) -> Node:
     port = port or (443 if parts.scheme == "https" else 9200)
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     return Node(parts.scheme, host, port, parts.path.rstrip("/"), user, password)
-
-
-def _looks_like_host(address: str) -> bool:
-    """Whether an address without http:// is rather a host than a file: localhost, an IP, with a port or a password."""
-    if address.startswith(_PATH_STARTS) or address.lower().endswith(_FILE_ENDINGS) or os.path.exists(address):
-        return False
-    first = address.split(",")[0].strip()
-    credentials, at, host = first.rstrip("/").rpartition("@")
-    name, _, port = host.rpartition(":") if re.search(r":\d*$", host) else (host, "", "")
-    if not re.fullmatch(r"[\w.-]+|\[[\da-fA-F:.]+\]", name):
-        return False
-    known = name == "localhost" or name.startswith("[") or re.fullmatch(r"(\d+\.){3}\d+", name) is not None
-    # Three labels and more are a host's name: files have one ending.
-    return bool(known or port or (at and ":" in credentials) or re.fullmatch(r"([\w-]+\.){2,}[a-zA-Z]{2,}", name))

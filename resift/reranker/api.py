@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from resift.arrays import Floats
 from resift.contracts.search_options import SearchRequest
 from resift.errors import BadInput, EngineUnavailable, ModelMismatch, NotFound, SessionsUnavailable
-from resift.plugin.opensearch.packed_vectors import sent_body
+from resift.plugin.opensearch.documents import sent_body
 from resift.ranking.feedback import Feedback
 from resift.ranking.fusion import combine, factors_of, min_max, z_score
 from resift.ranking.judgements import GRADES, Judgement, collect_marks, inferred_source

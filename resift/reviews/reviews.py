@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from resift.contracts.engine import Engine
-from resift.contracts.query_dsl import Body, document_text, text_clause
+from resift.contracts.query_dsl import PLAIN, Body, document_text, text_clause
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, EngineError, NotFound
 from resift.reviews.log import ReviewLog, check_review_id, review_ids
@@ -117,7 +117,7 @@ class Reviews:
         """The texts of a query's hits by their ids, best first. Raises BadInput for more than MAX_FOUND."""
         body = {"query": query, "size": most, "_source": list(fields) or True, "track_total_hits": True}
         try:
-            response = self._engine.plain_search(index, body).response
+            response = self._engine.search(index, {**body, **PLAIN}).response
         except EngineError as error:
             raise BadInput(f"the query is refused: {error.message}", value=query, expected="a query clause") from error
         total = response["hits"]["total"]["value"]

@@ -5,18 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from resift.contracts.session_store import SessionStore, StoredSession
-from resift.errors import SessionsUnavailable
-from resift.plugin.opensearch.sessions import OpenSearchSessionStore
-
 ROOT = Path(__file__).parents[2]
-FOREVER = 4e9
 SMALL_DISK = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"']
 FILLED = """
 import sys
@@ -64,64 +57,3 @@ def test_a_session_is_deleted_from_a_full_disk(tmp_path: Path, filler: str) -> N
         pytest.skip("no small disk can be mounted here")
     ran = subprocess.run([*command, sys.executable, "-c", FILLED, str(tmp_path), filler], cwd=ROOT, capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
-
-
-@pytest.fixture
-def blocked(open_stores: Callable[[], SessionStore]) -> Iterator[OpenSearchSessionStore]:
-    """A store in OpenSearch with ten sessions, whose index is blocked as by a disk at the flood stage."""
-    store = open_stores()
-    assert isinstance(store, OpenSearchSessionStore)
-    for number in range(10):
-        assert store.write(f"s{number}", StoredSession({}, FOREVER + number, ["docs"]))
-    block(store, True)
-    yield store
-    block(store, None)
-
-
-def block(store: OpenSearchSessionStore, value: bool | None) -> None:
-    """Set or lift the block."""
-    store.client.indices.put_settings(index=store.index, body={"index.blocks.read_only_allow_delete": value})
-
-
-def is_blocked(store: OpenSearchSessionStore) -> bool:
-    """Whether the index is blocked, and a mark refused."""
-    found = store.client.indices.get_settings(index=store.index)[store.index]["settings"]["index"]
-    with pytest.raises(SessionsUnavailable, match="cluster_block_exception"):
-        store.write("new", StoredSession({}, FOREVER, ["docs"]))
-    return found["blocks"]["read_only_allow_delete"] == "true"
-
-
-@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
-def test_a_block_of_a_full_disk_is_lifted_for_a_deletion(blocked: OpenSearchSessionStore) -> None:
-    assert blocked.delete("s0")
-    assert not blocked.delete("s0")
-    assert is_blocked(blocked)
-    assert blocked.purge(FOREVER + 3) == 2
-    assert is_blocked(blocked)
-    assert blocked.delete_index("docs") == 7
-    assert blocked.delete_index("docs") == 0
-    assert is_blocked(blocked)
-
-
-@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
-def test_deletions_at_the_same_time_put_the_block_back(blocked: OpenSearchSessionStore) -> None:
-    deleted = []
-    threads = [
-        threading.Thread(target=lambda id=f"s{number}": deleted.append(blocked.delete(id)))  # type: ignore[misc]
-        for number in range(10)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert deleted == [True] * 10
-    assert is_blocked(blocked)
-
-
-@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
-def test_a_block_that_somebody_set_for_other_reasons_stays(blocked: OpenSearchSessionStore) -> None:
-    block(blocked, None)
-    blocked.client.indices.put_settings(index=blocked.index, body={"index.blocks.write": True})
-    with pytest.raises(SessionsUnavailable, match="cluster_block_exception"):
-        blocked.delete("s0")
-    blocked.client.indices.put_settings(index=blocked.index, body={"index.blocks.write": None})

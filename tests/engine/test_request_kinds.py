@@ -18,7 +18,7 @@ from opensearchpy import TransportError
 from request_kinds import ASKED, BODIES, KINDS, QUERIES, TEXT, Body, default_pipeline, pages, search_body, served
 from rewritten_node import COUNT, SESSION, Node
 
-from resift.plugin.opensearch import default_pipelines
+from resift.plugin.opensearch.engine import OpenSearchEngine
 
 TABLE = Path(__file__).parents[2] / "docs" / "rewriting.md"
 _SECTION = TABLE.read_text("utf-8").partition("## Kinds of requests")[2].partition("\n## ")[0]
@@ -196,9 +196,9 @@ def test_an_index_with_our_pipeline_as_its_default_is_rewritten_once(rewritten_n
 
 
 @pytest.fixture
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+def forgetful(cluster: OpenSearchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an index has as its default is asked for at each search."""
-    monkeypatch.setattr(default_pipelines, "_SECONDS", 0.0)
+    monkeypatch.setattr(cluster._default_pipelines._known, "seconds", -1.0)
 
 
 @pytest.mark.usefixtures("forgetful")

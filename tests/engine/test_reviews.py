@@ -21,7 +21,7 @@ from reranker_app import filled as filled
 
 from resift import Model
 from resift.cli.main import main
-from resift.contracts.documents import Document, StoredDocument
+from resift.contracts.documents import Document
 from resift.contracts.engine import Engine
 from resift.contracts.session_store import SessionStore
 from resift.errors import AmbiguousDocument, BadInput, NotFound
@@ -187,7 +187,7 @@ def test_a_key_asks_for_no_more_than_in_a_search(client: FlaskClient, filled: st
 
 def test_ids_that_come_twice_are_refused_and_long_topics_are_not(many: SqliteEngine, tmp_path: Path) -> None:
     class Joined(SqliteEngine):
-        def scan(self, *args: Any, **kwargs: Any) -> Iterator[StoredDocument]:
+        def scan(self, *args: Any, **kwargs: Any) -> Iterator[Document]:
             yield from super().scan(*args, **kwargs)
             yield from super().scan(*args, **kwargs)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from resift.contracts.testing import STORED, SessionStoreContract
 from resift.errors import BadInput, SessionsUnavailable
 from resift.plugin.connect import open_session_store
 from resift.plugin.opensearch import sessions as opensearch_module
-from resift.plugin.opensearch.engine import OpenSearchEngine
 from resift.plugin.opensearch.sessions import OpenSearchSessionStore
 from resift.plugin.sqlite import sessions as sqlite_module
 from resift.plugin.sqlite.sessions import SqliteSessionStore
@@ -118,25 +116,6 @@ def test_a_cluster_that_is_away(nowhere: str) -> None:
     store.close()
     with pytest.raises(BadInput, match="cannot name an index"):
         open_session_store(nowhere, "Sessions")
-
-
-@pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)
-def test_a_session_is_waited_for_while_its_shard_is_nowhere(
-    store_url: str, cluster: OpenSearchEngine, session_index: str
-) -> None:
-    """As after a node was started again, or while another writer makes the index."""
-    nowhere, somewhere = ({"index.routing.allocation.require._name": name} for name in ("nobody", None))
-    body = {"settings": {**opensearch_module.SETTINGS, **nowhere}, "mappings": opensearch_module.MAPPINGS}
-    cluster.client.indices.create(index=session_index, body=body, params={"wait_for_active_shards": "0"})
-    store = open_session_store(store_url, session_index)
-    with pytest.raises(SessionsUnavailable):
-        store.read("anna", wait=False)
-    change = {"index": session_index, "body": somewhere}
-    back = threading.Timer(0.5, cluster.client.indices.put_settings, kwargs=change)
-    back.start()
-    assert store.read("anna") is None
-    back.join()
-    store.close()
 
 
 @pytest.mark.parametrize("store_url", ["opensearch"], indirect=True)

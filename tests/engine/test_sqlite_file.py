@@ -232,7 +232,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path, model: Model) -> N
                 if int(line) >= 5:
                     writer.send_signal(signal.SIGKILL)  # in the midst of the next batch
     with closing(SqliteEngine(str(path))) as engine:
-        found = {id for id, *_ in engine.scan("docs")}
+        found = {one.id for one in engine.scan("docs")}
         hits = set(ids(engine, "docs", FIRE, size=10_000))
     assert found == hits  # both tables, or neither
     batches = {tuple(id.rsplit("-", 1)[0].split("-")) for id in found}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from resift import Model, WordVectors, build_model
-from resift.contracts.documents import Document, Rejection, StoredDocument
+from resift.contracts.documents import Document, Rejection
 from resift.contracts.engine import Engine
 from resift.contracts.query_dsl import VECTOR_FIELD
 from resift.errors import BadInput, EngineError, EngineUnavailable, ModelMismatch
@@ -211,7 +211,7 @@ def test_where_reading_fails_no_more_attempts_are_made(
         waiting.set()
         time.sleep(0.3)
 
-    def broken_scan(*arguments: Any) -> Iterator[StoredDocument]:
+    def broken_scan(*arguments: Any) -> Iterator[Document]:
         yield from scan(*arguments)
         assert waiting.wait(30)
         raise BadInput("damaged")

@@ -14,7 +14,17 @@ from resift.errors import BadInput, ResiftError
 from resift.plugin.addresses import is_cluster, nodes_of, without_credentials
 from resift.plugin.connect import open_engine, open_session_store
 
-FILES = ["resift.db", "news", "data/news:1", "./localhost:9301", "/tmp/a@b:1", "a.b.sqlite", "~/x", "news.2024.db"]
+FILES = [
+    "resift.db",
+    "news",
+    "./data/news:1",
+    "C:\\data\\news",
+    "./localhost:9301",
+    "/tmp/a@b:1",
+    "a.b.sqlite",
+    "~/x",
+    "news.2024.db",
+]
 CLUSTERS = {
     "http://localhost:9301": [("http", "localhost", 9301)],
     " http://a:1 , https://b,http://c/ ": [("http", "a", 1), ("https", "b", 443), ("http", "c", 9200)],

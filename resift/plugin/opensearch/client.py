@@ -1,10 +1,11 @@
-"""The OpenSearch client: how it is opened, how it writes and reads JSON, and its exceptions turned into ours."""
+"""The OpenSearch client: how it is opened, writes and reads JSON, raises our errors, and reads all of an index."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -14,6 +15,7 @@ from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import OpenSearchException, SerializationError, TransportError
 from opensearchpy.serializer import JSONSerializer
 
+from resift.contracts.query_dsl import Body
 from resift.errors import BadInput, EngineError, EngineUnavailable, IndexNotFound, NotFound, UnsupportedCluster
 from resift.plugin.addresses import nodes_of
 from resift.plugin.opensearch.credentials import credentials
@@ -22,8 +24,12 @@ from resift.schema import from_environment, said
 
 T = TypeVar("T")
 _TAG = re.compile("<[^>]*>")
+_STRANGE = "the answer is not OpenSearch's"
 _A_CLUSTER = "the address of an OpenSearch cluster"
+_PAGE = 500  # documents that are read together
+_KEPT = "10m"  # how long the cluster keeps its place, between two pages
 OLDEST = (2, 18)  # the first that takes parameters of ml_inference in a search's ext
+_AS_TEXT: ContextVar[bool] = ContextVar("resift_as_text", default=False)
 _EXPECTED = f"OpenSearch {OLDEST[0]}.{OLDEST[1]} or later; 2.19.1 and 3.6.0 are tested"
 
 
@@ -47,7 +53,9 @@ class JsonSerializer(JSONSerializer):  # type: ignore[misc]
             return super().dumps(data)
 
     def loads(self, s: str) -> Any:
-        """The value of an answer's JSON text."""
+        """The value of an answer's JSON text; the text itself for :func:`call_for_text`."""
+        if _AS_TEXT.get():
+            return s
         if '"_source"' in s or '"fields"' in s:
             return super().loads(s)
         try:
@@ -127,12 +135,24 @@ def call(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         raise translated(error) from error
     except SerializationError as error:
         if "deserialize" in str(error):  # a page of another server, with status 200
-            raise EngineError("the answer is not OpenSearch's", expected=_A_CLUSTER) from error
+            raise EngineError(_STRANGE, expected=_A_CLUSTER) from error
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput(f"this request cannot be sent to OpenSearch: {error}") from error
     except OpenSearchException as error:
         raise EngineError(str(error)) from error
+
+
+def call_for_text(function: Callable[..., Any], **named: Any) -> str:
+    """:func:`call` for the JSON text of an answer, which is not parsed."""
+    token = _AS_TEXT.set(True)
+    try:
+        text = call(function, **named)
+    finally:
+        _AS_TEXT.reset(token)
+    if not str(text).startswith("{"):
+        raise EngineError(_STRANGE, expected=_A_CLUSTER)
+    return str(text)
 
 
 def translated(error: TransportError) -> EngineError | NotFound:
@@ -203,3 +223,52 @@ def supported_version(info: Mapping[str, Any]) -> str:
     if (int(parts[1]), int(parts[2])) < OLDEST:
         raise UnsupportedCluster(f"OpenSearch {number} is too old", value=number, expected=_EXPECTED)
     return f"opensearch {number}"
+
+
+def create_unless_there(client: OpenSearch, index: str, body: Body) -> None:
+    """Create an index unless it exists: one that the cluster created by itself would have other mappings.
+
+    Raises what :func:`call` raises, but not for a caller who may not create it where it is there.
+    """
+    try:
+        call(client.indices.create, index=index, body=body)
+    except EngineError as error:
+        if "resource_already_exists_exception" in error.message:
+            return
+        try:  # a search takes no right that is not needed anyway
+            call(client.search, index=index, body={"size": 0, "track_total_hits": False})
+        except IndexNotFound:
+            raise error from None
+
+
+def scroll(client: OpenSearch, index: str, body: Body, **params: Any) -> Iterator[dict[str, Any]]:
+    """Yield all hits of a search body on one index. Raises EngineUnavailable where a shard cannot be read.
+
+    Unlike opensearch-py's ``scan``, which ends without a word where shards fail before the first hit or behind the
+    last.
+    """
+    seconds = client.transport.seconds  # a page of documents is larger than that of a search
+    # No search pipeline: the index's default one is not meant for this.
+    asked = {"size": _PAGE, **body, "sort": ["_doc"], "search_pipeline": "_none"}
+    whole = {"scroll": _KEPT, "allow_partial_search_results": "false", "request_timeout": seconds, **params}
+    answer = _whole(call(client.search, index=index, body=asked, params=whole))
+    place = answer["_scroll_id"]
+    try:
+        while answer["hits"]["hits"]:
+            yield from answer["hits"]["hits"]
+            next_page = {"scroll_id": place, "scroll": _KEPT}
+            answer = _whole(call(client.scroll, body=next_page, params={"request_timeout": seconds}))
+            place = answer["_scroll_id"]
+    except IndexNotFound:
+        raise
+    except NotFound as error:
+        raise EngineUnavailable(f"a shard of {index} was lost while it was read: {error.message}") from error
+    finally:
+        call(client.clear_scroll, body={"scroll_id": [place]}, params={"ignore": 404})
+
+
+def _whole(answer: Mapping[str, Any]) -> Any:
+    shards = answer["_shards"]
+    if shards["failed"] or shards["successful"] + shards.get("skipped", 0) < shards["total"]:
+        raise EngineUnavailable(f"only {shards['successful']} of {shards['total']} shards could be read")
+    return answer

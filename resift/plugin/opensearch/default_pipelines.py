@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 from urllib.parse import quote
 
 from opensearchpy import OpenSearch
 
+from resift.cache import TtlCache
 from resift.contracts.engine import Headers
 from resift.contracts.query_dsl import PIPELINE_PREFIX, Body
 from resift.errors import ResiftError
@@ -30,23 +30,19 @@ class DefaultPipelines:
 
     def __init__(self, client: OpenSearch) -> None:
         self.client = client
-        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
+        self._known: TtlCache[bool] = TtlCache(1000, _SECONDS)
 
     def passed_by(self, index: str, body: Body, headers: Headers) -> Body:
         """The body of a search of ours; a default pipeline of somebody else's is for it too."""
-        if "search_pipeline" in body or not self._are_ours(index, headers):
+        if "search_pipeline" in body:
             return body
-        return {**body, "search_pipeline": "_none"}
+        key = (index, str(headers))
+        ours = self._known.get(key)
+        if ours is None:
+            ours = self._known.put(key, self._are_ours(index, headers))
+        return {**body, "search_pipeline": "_none"} if ours else body
 
     def _are_ours(self, index: str, headers: Headers) -> bool:
-        key, now = (index, str(headers)), time.monotonic()
-        asked, found = self._known.get(key, (-_SECONDS, False))
-        if now - asked >= _SECONDS:
-            found = self._ask(index, headers)
-            self._known = {**self._known, key: (now, found)} if len(self._known) < 1000 else {key: (now, found)}
-        return found
-
-    def _ask(self, index: str, headers: Headers) -> bool:
         if "*" in index or index in ("", "_all"):  # a cluster warns who asks for all settings, its own indices' too
             return False
         # local: of what the node knows that is asked, as the one that manages the cluster may hang

@@ -1,9 +1,13 @@
-"""Documents as OpenSearch stores them: their fields, and the vector."""
+"""Documents as OpenSearch stores them and hits bring them: their fields, and our vectors, which few ask for.
+
+The vectors of hits are asked for in the same request whatever fields it asks for, packed by a script of ours.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from binascii import a2b_base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +15,23 @@ import orjson
 
 from resift.arrays import Floats
 from resift.contracts.documents import Document
-from resift.contracts.query_dsl import is_compact, is_ours
+from resift.contracts.query_dsl import (
+    Body,
+    JoinedFields,
+    VectorFields,
+    included,
+    is_compact,
+    is_ours,
+    vector_field_names,
+    without_vector,
+)
+from resift.errors import BadInput
+from resift.rewriting.clauses import script_source
 from resift.vectors.compact import compact, expanded
+from resift.vectors.similarity import joined
+
+_NAME = "_resift_vector"  # of the scripted field; of several each but the first has its number behind it
+_MORE_HITS = ("inner_hits", "top_hits")  # parts of a body that ask for hits of their own
 
 
 def stored_json(document: Document, vector_field: str) -> str:
@@ -45,3 +64,109 @@ def stored_vector(hit: Mapping[str, Any], vector_field: str) -> Floats | None:
 def without_stored_vector(source: dict[str, Any]) -> dict[str, Any]:
     """Fields as they were given: without what belongs to our vectors."""
     return {name: value for name, value in source.items() if not is_ours(name)}
+
+
+def sent_body(body: Body, vectors: VectorFields | None) -> Body:
+    """The body as OpenSearch is sent it: our vector fields left out unless it names them, the ``vectors`` packed.
+
+    They are left out of collapsed hits, of parents and children and of ``top_hits`` too. They are asked for by a
+    scripted field, since ``_source`` is the caller's, and is slow to read. Raises BadInput for a malformed ``_source``,
+    and for a body that is too deep.
+    """
+    try:
+        sent = dict(_without_vectors(_inner_without_vectors(body)))
+    except RecursionError:
+        raise BadInput("queries are too deep inside each other", expected="at most 100 of them") from None
+    named = included(body.get("_source"))
+    scripted = body.get("script_fields") or {}
+    # Of what is no object OpenSearch says itself what is wrong.
+    if vectors and body.get("size") != 0 and isinstance(scripted, Mapping):
+        packed = {
+            name: {"script": {"source": script_source("packed_vector"), "params": {"field": field}}}
+            for name, field in _scripted(vectors)
+            if field not in named
+        }
+        sent = {**sent, "script_fields": {**scripted, **packed}} if packed else sent
+    return sent
+
+
+def _without_vectors(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A body, or a part of one that asks for hits, with a ``_source`` that leaves out our vector fields."""
+    # With stored or scripted fields of the caller's there is no _source unless it is asked for; that of ours must not
+    # switch it off.
+    if "_source" not in part and ("stored_fields" in part or part.get("script_fields")):
+        return part
+    return {**part, "_source": without_vector(part.get("_source"))}
+
+
+def _inner_without_vectors(part: Any) -> Any:
+    """A part of a body in which collapsed and joined hits, and those of buckets, are shown without vectors."""
+    if isinstance(part, list):
+        return [_inner_without_vectors(one) for one in part]
+    if not isinstance(part, Mapping):
+        return part
+    changed = {name: _inner_without_vectors(value) for name, value in part.items()}
+    for name in _MORE_HITS:
+        asked = changed.get(name)
+        if isinstance(asked, Mapping):
+            changed[name] = _without_vectors(asked)
+        elif isinstance(asked, list):  # of collapsed hits several kinds
+            changed[name] = [_without_vectors(one) if isinstance(one, Mapping) else one for one in asked]
+    return changed
+
+
+def _scripted(vectors: VectorFields) -> list[tuple[str, str]]:
+    """The name of the scripted field for each vector field, and that field."""
+    return [(f"{_NAME}{number or ''}", field) for number, field in enumerate(vector_field_names(vectors))]
+
+
+def take_vectors(hits: Sequence[dict[str, Any]], vectors: VectorFields) -> list[Floats | None]:
+    """The vector (K,) of each hit, out of which a packed one is taken; None of one that brings none.
+
+    Those of several fields are joined.
+    """
+    columns = [_column(hits, name, field) for name, field in _scripted(vectors)]
+    return columns[0] if isinstance(vectors, str) else _joined(columns, vectors)
+
+
+def _joined(columns: Sequence[Sequence[Floats | None]], fields: JoinedFields) -> list[Floats | None]:
+    """Of each hit the vectors in its ``columns`` joined, zero for one that it lacks; None where it lacks all."""
+    held = [row for row, parts in enumerate(zip(*columns, strict=True)) if any(part is not None for part in parts)]
+    zeros = [np.zeros(dim, np.float32) for dim in fields.dims]
+    filled = [
+        np.reshape([zero if column[row] is None else column[row] for row in held], (len(held), dim))
+        for column, zero, dim in zip(columns, zeros, fields.dims, strict=True)
+    ]
+    vectors: list[Floats | None] = [None] * len(columns[0])
+    for row, vector in zip(held, joined(filled, fields.lengths), strict=True):
+        vectors[row] = vector
+    return vectors
+
+
+def _column(hits: Sequence[dict[str, Any]], name: str, field: str) -> list[Floats | None]:
+    """The vector of each hit in one field, packed under a ``name`` or in its fields."""
+    found = [_take(hit, name, field) for hit in hits]
+    vectors = iter(unpacked([one for one in found if isinstance(one, str)]))
+    return [next(vectors) if isinstance(one, str) else one for one in found]
+
+
+def unpacked(packed: Sequence[str]) -> list[Floats]:
+    """The vectors (K,) that ``packed_vector.painless`` packs, each of them base64 of 4 + 2 K bytes."""
+    raw = [a2b_base64(one) for one in packed]
+    if len({len(one) for one in raw}) != 1:  # none, or of several indices, one of which is not ours
+        return [vector for one in packed for vector in unpacked([one])]
+    # all at a time: one by one, a hundred of them took as long as half of their search
+    rows = np.frombuffer(b"".join(raw), "<i2").reshape(len(raw), -1)
+    return list(rows[:, 2:] * np.ascontiguousarray(rows[:, :2]).view("<f4"))
+
+
+def _take(hit: dict[str, Any], name: str, field: str) -> Floats | str | None:
+    """A hit's packed vector, which is taken out of it, or the one in its fields."""
+    fields = hit.get("fields", {})
+    if name not in fields:
+        return stored_vector(hit, field)
+    packed: str | None
+    (packed,) = fields.pop(name)
+    if not fields:
+        del hit["fields"]
+    return packed

@@ -17,46 +17,40 @@ from resift.contracts.documents import (
     ModelDescription,
     Rejection,
     SearchResult,
-    StoredDocument,
+    check_document,
     check_index,
     check_name,
-    check_parts,
-    json_fault,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, NestedField, VectorFields
-from resift.errors import BadInput, EngineError, IndexNotFound
+from resift.contracts.query_dsl import PLAIN, VECTOR_FIELD, Body, NestedField, VectorFields
+from resift.errors import EngineError, IndexNotFound
 from resift.plugin.opensearch.client import (
     call,
+    call_for_text,
     connect,
     error_reason,
     from_json,
+    scroll,
     supported_version,
     to_json,
     translated,
 )
 from resift.plugin.opensearch.default_pipelines import DefaultPipelines
-from resift.plugin.opensearch.documents import stored_json, without_stored_vector
-from resift.plugin.opensearch.failover import AS_TEXT
+from resift.plugin.opensearch.documents import sent_body, stored_json, take_vectors, without_stored_vector
 from resift.plugin.opensearch.mappings import (
-    TEXT_TYPES,
     TUNING,
     exact_names,
-    field_type,
     index_settings,
     is_mapped_alike,
+    mapped_fields,
     mappings,
-    nested_path,
     vector_fault,
     vector_fields,
 )
 from resift.plugin.opensearch.models import analyzed_tokens, embedding, sparse_tokens
-from resift.plugin.opensearch.packed_vectors import sent_body, take_vectors
-from resift.plugin.opensearch.scanning import scroll
 from resift.ranking.tuning import Tuning
 
 _SAMPLE_SEED = 7
-_SUGGESTED = 10
 _LARGEST = 1e38  # of numbers of 32 bits
 # What the node knows that is asked. Searches would wait for the one that manages the cluster, which may hang.
 _LOCAL = {"local": "true"}
@@ -137,28 +131,12 @@ class OpenSearchEngine(Engine):
         aggs = {name: {"terms": {"field": name, "size": size}} for name in fields}
         # under numbers: the name of an aggregation may not have every sign that a field's may
         body = {"query": query, "size": 0, "aggs": {str(at): one for at, one in enumerate(aggs.values())}}
-        try:
-            response = self.search(index, body, headers=headers).response
-        except EngineError as error:
-            text = self._text_among(fields, index, headers) if error.status == 400 else None
-            raise text or error from None
+        response = self.search(index, body, headers=headers).response
         found = response.get("aggregations", {})
         return {
             name: [(_value(bucket), bucket["doc_count"]) for bucket in found.get(str(at), {}).get("buckets", ())]
             for at, name in enumerate(fields)
         }
-
-    def _text_among(self, fields: Sequence[str], index: str, headers: Headers) -> BadInput | None:
-        """The error that tells of the first text among ``fields``, whose values are not counted; None without one."""
-        answer = call(self.client.indices.get_mapping, index=index, params=_LOCAL, headers=headers)
-        found = [entry["mappings"] for entry in answer.values()]
-        exact = sorted({name for mapping in found for name in exact_names(mapping)})
-        for name in fields:
-            if any(field_type(mapping, name) in TEXT_TYPES for mapping in found):
-                inner = [one for one in exact if one.startswith(f"{name}.")]
-                expected = " | ".join((inner or exact)[:_SUGGESTED]) or "a keyword, a number, a date, true or false"
-                return BadInput(f"{name!r} is a text, whose values are not counted", value=name, expected=expected)
-        return None
 
     def embed(self, model: str, text: str, headers: Headers = None) -> Floats | None:
         return embedding(self.client, model, text, headers)
@@ -187,10 +165,11 @@ class OpenSearchEngine(Engine):
         sent: list[int] = []
         rejected: list[Rejection] = []
         for position, document in enumerate(documents):
-            reason, line = _checked_line(document, vector_field)
+            # fields and the vector's length are left to the mapping: OpenSearch rejects each document by itself
+            reason = check_document(document)
             if reason is None:
                 sent.append(position)
-                lines += [json.dumps({"index": {"_id": document.id}}), line]
+                lines += [json.dumps({"index": {"_id": document.id}}), stored_json(document, vector_field)]
             else:
                 rejected.append(Rejection(position, document.id, 400, reason))
         if sent:
@@ -222,7 +201,7 @@ class OpenSearchEngine(Engine):
     ) -> SearchResult:
         sent = self._default_pipelines.passed_by(index, sent_body(body, vectors), headers)
         if vectors is None:
-            text = call(self.client.search, index=index, body=sent, params={AS_TEXT: True}, headers=headers)
+            text = call_for_text(self.client.search, index=index, body=sent, headers=headers)
             return SearchResult(unparsed=(text, from_json))
         return _result(call(self.client.search, index=index, body=sent, headers=headers), vectors)
 
@@ -255,12 +234,7 @@ class OpenSearchEngine(Engine):
     ) -> SearchResult:
         score = {"random_score": {"seed": _SAMPLE_SEED, "field": "_seq_no"}}
         body = {"query": {"function_score": score}, "size": size, "_source": source, "track_total_hits": False}
-        return self.plain_search(index, body, vectors, headers)
-
-    def plain_search(
-        self, index: str, body: Body, vectors: VectorFields | None = None, headers: Headers = None
-    ) -> SearchResult:
-        return self.search(index, {**body, "search_pipeline": "_none"}, vectors, headers)
+        return self.search(index, {**body, **PLAIN}, vectors, headers)
 
     def get(self, index: str, id: str) -> tuple[dict[str, Any], Any]:
         answer = call(self.client.get, index=index, id=id)
@@ -281,7 +255,7 @@ class OpenSearchEngine(Engine):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
-    ) -> Iterator[StoredDocument]:
+    ) -> Iterator[Document]:
         conditions: list[Body] = []
         if missing:
             conditions.append({"bool": {"must_not": [{"exists": {"field": vector_field}}]}})
@@ -292,7 +266,7 @@ class OpenSearchEngine(Engine):
             body = sent_body({**body, "_source": list(fields)}, None if missing else vector_field)
         for hit in scroll(self.client, index, body):
             (vector,) = take_vectors([hit], vector_field)
-            yield StoredDocument(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
+            yield Document(hit["_id"], without_stored_vector(hit["_source"]), vector, _version(hit))
 
     def delete(self, index: str, ids: Sequence[str]) -> int:
         if not ids:  # OpenSearch refuses an empty bulk request
@@ -313,11 +287,9 @@ def _info(index: str, mappings: dict[str, Any]) -> IndexInfo:
 
 def _located(info: IndexInfo, mappings: dict[str, Any]) -> IndexInfo:
     """The same with what is known of fields in nested objects."""
-    paths = {name: nested_path(mappings, name) for name in info.fields if "." in name}
-    if not any(paths.values()):
-        return info
-    fields = [NestedField(name, path) if (path := paths.get(name)) else name for name in info.fields]
-    return replace(info, fields=tuple(fields))
+    paths = {name: path for name, _, path in mapped_fields(mappings) if path is not None}
+    fields = tuple(NestedField(name, paths[name]) if name in paths else name for name in info.fields)
+    return replace(info, fields=fields)
 
 
 def _value(bucket: dict[str, Any]) -> Any:
@@ -336,22 +308,6 @@ def _value(bucket: dict[str, Any]) -> Any:
 def _version(hit: dict[str, Any]) -> tuple[int, int, str | None]:
     """What a write needs to know of a document to change this version of it and no other."""
     return hit["_seq_no"], hit["_primary_term"], hit.get("_routing")
-
-
-def _checked_line(document: Document, vector_field: str) -> tuple[str | None, str]:
-    """The reason why a document cannot be sent, or None and its JSON.
-
-    Fields and the vector's length are left to the index's mapping: OpenSearch knows it, and rejects each by itself.
-    """
-    reason = check_parts(document, (), None)
-    if reason is not None:
-        return reason, ""
-    try:
-        line = stored_json(document, vector_field)
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"not JSON: {error}", ""
-    # An escaped surrogate: half of a pair in most cases, and sometimes one that stands alone. OpenSearch would take it.
-    return (json_fault(document.source) if "\\ud" in line else None), line
 
 
 def _vector_lines(id: str, version: Any, vector: Floats, vector_field: str) -> list[str]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
-from weakref import WeakSet
 
 from opensearchpy import Connection, Transport
 from opensearchpy.connection_pool import EmptyConnectionPool
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
-from opensearchpy.exceptions import ConnectionTimeout, SerializationError, TransportError
+from opensearchpy.exceptions import ConnectionTimeout, TransportError
 from urllib3 import Timeout
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
@@ -21,14 +19,11 @@ from resift.contracts.engine import REPEATABLE
 from resift.errors import BadInput
 from resift.plugin.request_id import HEADER, OPAQUE_ID
 
-log = logging.getLogger(__name__)
 CONNECT_SECONDS = 2.0  # one lost packet is sent again after a second
 PATIENCE_SECONDS = 3.0  # what a node may take for a quick request while there is another to ask
 # A node that failed is left alone so long, however often it did. opensearch-py's doubling would outlast a restart, and
 # where all have failed it asks the one whose time is over first: of two that would be the one that failed just now.
 _DEAD_SECONDS = 30
-# A parameter of requests whose answers are wanted as they are.
-AS_TEXT = "resift_as_text"
 _SEARCHES = {"_search", "_msearch", "_count"}  # not _search/scroll, which would leave out a page if it is sent twice
 # Writes that change nothing more the second time, although their method is POST: those of _bulk name their documents.
 _IDEMPOTENT_POSTS = {"_bulk", "_refresh", "_delete_by_query"}
@@ -52,14 +47,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         failing = {"max_retries": 0, "retry_on_timeout": True, "dead_timeout": _DEAD_SECONDS, "timeout_cutoff": 0}
         super().__init__(hosts, timeout=timeout, **failing, **settings)
         self.seconds, self.search_seconds = timeout, search_timeout
-        self._asked = threading.local()
-        _TRANSPORTS.add(self)
-
-    def connect_anew(self) -> None:
-        """Leave all open connections, and open others when requests need them."""
-        hosts = [host for _, host in self.connection_pool.connection_opts]
-        self.connection_pool = EmptyConnectionPool()  # of which no connection is kept
-        self.set_connections(hosts)
+        self._asked, self._process, self._lock = threading.local(), os.getpid(), threading.Lock()
 
     def perform_request(
         self,
@@ -71,12 +59,8 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         ignore: Collection[int] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does.
-
-        With the parameter AS_TEXT the answer is its text, which has not been parsed.
-        """
+        """Send a request to one node after the other until one answers or the time is up; as opensearch-py's does."""
         params = dict(params or {})
-        ask = self._ask_for_text if params.pop(AS_TEXT, False) else super().perform_request
         usual = self.search_seconds if _only_reads(method, url) else self.seconds
         seconds = timeout or params.pop("request_timeout", None) or params.pop("timeout", None) or usual
         deadline = time.monotonic() + seconds
@@ -87,7 +71,7 @@ class FailoverTransport(Transport):  # type: ignore[misc]
             wait = min(PATIENCE_SECONDS, left) if others and nodes > 1 and _is_soon_sent_on(method, url) else left
             limits = Timeout(connect=min(CONNECT_SECONDS, wait), read=wait)
             try:
-                return ask(method, url, {**params}, body, limits, ignore, headers)
+                return super().perform_request(method, url, {**params}, body, limits, ignore, headers)
             except TransportError as error:
                 late = time.monotonic() >= deadline
                 if late or not others or not self._may_try_again(error, method, url):
@@ -95,33 +79,6 @@ class FailoverTransport(Transport):  # type: ignore[misc]
                         raise ConnectionTimeout("TIMEOUT", f"none within {seconds:g} seconds", error.info) from error
                     raise
         raise AssertionError("the loop returns or raises")  # pragma: no cover
-
-    def _ask_for_text(
-        self,
-        method: str,
-        url: str,
-        params: Mapping[str, Any],
-        body: Any,
-        timeout: Timeout,
-        ignore: Collection[int],
-        headers: Mapping[str, str],
-    ) -> str:
-        """Ask one node, once: what opensearch-py does, but for the parsing. Raises what it raises."""
-        connection = self.get_connection()
-        sent = self.serializer.dumps(body).encode("utf-8", "surrogatepass")
-        try:
-            _, answered, text = connection.perform_request(
-                method, url, params, sent, headers=headers, ignore=ignore, timeout=timeout
-            )
-        except TransportError as error:
-            if isinstance(error, ConnectionFailed) or error.status_code in self.retry_on_status:
-                self.mark_dead(connection)
-            raise
-        self.connection_pool.mark_live(connection)
-        kind = answered.get("content-type", "")
-        if not (kind.startswith("application/json") and text.startswith("{")):
-            raise SerializationError(f"no JSON object came back, but {kind or 'something of no type'}")
-        return str(text)
 
     def _own_headers(self, headers: Mapping[str, str] | None) -> dict[str, str]:
         """A caller's headers by names in lower case, as opensearch-py has its own: they replace those of one name.
@@ -139,8 +96,19 @@ class FailoverTransport(Transport):  # type: ignore[misc]
 
     def get_connection(self) -> Any:
         """The node that this thread's next request goes to; remembered until the one after it."""
+        if self._process != os.getpid():
+            self._connect_anew()
         self._asked.node = super().get_connection()
         return self._asked.node
+
+    def _connect_anew(self) -> None:
+        """Leave a parent's connections: a forked process would read the answers to the requests of the parent."""
+        with self._lock:
+            if self._process != os.getpid():
+                hosts = [host for _, host in self.connection_pool.connection_opts]
+                self.connection_pool = EmptyConnectionPool()  # of which no connection is kept
+                self.set_connections(hosts)
+                self._process = os.getpid()
 
     def _may_try_again(self, error: TransportError, method: str, url: str) -> bool:
         """Whether another node may be asked after one failed: what can fell a node is never sent to a second one.
@@ -156,17 +124,6 @@ class FailoverTransport(Transport):  # type: ignore[misc]
         if isinstance(error, ConnectionFailed) or error.status_code in _GATEWAY_LOST_IT:
             return _last(url) not in _SEARCHES or _is_alive(self._asked.node)
         return error.status_code in self.retry_on_status
-
-
-def _after_fork() -> None:
-    # a forked process has its parent's connections, and would read the answers to requests of the parent
-    for transport in list(_TRANSPORTS):
-        transport.connect_anew()
-
-
-_TRANSPORTS: WeakSet[FailoverTransport] = WeakSet()
-if hasattr(os, "register_at_fork"):  # which Windows has not
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_soon_sent_on(method: str, url: str) -> bool:

@@ -30,7 +30,6 @@ ANALYSIS: dict[str, Any] = {
         },
     },
 }
-TEXT_TYPES = ("text", "match_only_text", "search_as_you_type")
 SETTINGS: dict[str, Any] = {"index.knn": True, "analysis": ANALYSIS}
 _EXACT = ("keyword", "boolean", "byte", "short", "integer", "long")
 _TOKENS = ("rank_features", "sparse_vector")
@@ -99,44 +98,31 @@ def mappings(fields: Sequence[str], model: ModelDescription, analyzer: str = "en
     }
 
 
-def exact_names(mapping: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The names of the fields of a mapping whose values are compared as a whole, with those inside of others.
+def mapped_fields(
+    mapping: dict[str, Any], path: str = "", nested: str | None = None
+) -> Iterator[tuple[str, dict[str, Any], str | None]]:
+    """Each field of a mapping by its whole name, those inside of others too: the name, what is mapped there, and the
+    path of the innermost nested objects that it is in, None of a field of the document itself.
 
-    >>> list(exact_names({"properties": {"title": {"type": "text", "fields": {"keyword": {"type": "keyword"}}}}}))
-    ['title.keyword']
+    >>> [name for name, *_ in mapped_fields({"properties": {"a": {"type": "text", "fields": {"raw": {}}}}})]
+    ['a', 'a.raw']
     """
-    for name, field in mapping.get("properties", {}).items():
-        if field.get("type") == "nested":  # what is in it is found by queries of its own kind only
-            continue
-        if field.get("type") in _EXACT and field.get("doc_values", True) and not is_ours(name):
-            yield f"{path}{name}"
-        yield from exact_names(field, f"{path}{name}.")
-        yield from exact_names({"properties": field.get("fields", {})}, f"{path}{name}.")
+    for name, field in {**mapping.get("properties", {}), **mapping.get("fields", {})}.items():
+        inside = f"{path}{name}" if field.get("type") == "nested" else nested
+        yield f"{path}{name}", field, inside
+        yield from mapped_fields(field, f"{path}{name}.", inside)
 
 
-def field_type(mapping: dict[str, Any], name: str) -> str | None:
-    """The type of a field of a mapping by its whole name; None of one that it does not map, and of an object.
+def exact_names(mapping: dict[str, Any]) -> list[str]:
+    """The names of the fields of a mapping whose values are compared as a whole.
 
-    >>> field_type({"properties": {"title": {"type": "text", "fields": {"raw": {"type": "keyword"}}}}}, "title.raw")
-    'keyword'
+    What is in nested objects is found by queries of its own kind only, and left out.
     """
-    level = mapping
-    for part in name.split("."):
-        level = {**level.get("properties", {}), **level.get("fields", {})}.get(part, {})
-    return level.get("type")
-
-
-def nested_path(mapping: dict[str, Any], name: str) -> str | None:
-    """The path of the innermost nested objects that a field is in; None of a field of the document itself.
-
-    >>> nested_path({"properties": {"parts": {"type": "nested", "properties": {"text": {}}}}}, "parts.text")
-    'parts'
-    """
-    found, level, path = None, mapping, ""
-    for part in name.split("."):
-        level, path = level.get("properties", {}).get(part, {}), f"{path}.{part}" if path else part
-        found = path if level.get("type") == "nested" else found
-    return found
+    return [
+        name
+        for name, field, nested in mapped_fields(mapping)
+        if nested is None and field.get("type") in _EXACT and field.get("doc_values", True) and not is_ours(name)
+    ]
 
 
 def vector_fields(mapping: dict[str, Any], path: str = "", nested: bool = False) -> Iterator[tuple[str, VectorField]]:
@@ -181,15 +167,8 @@ def vector_fault(mapping: dict[str, Any], field: str, dim: int | None) -> str:
 
 def is_mapped_alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """Whether an index with the mappings ``found`` was made as one with ``wanted`` would be."""
-    analyzers = dict(_analyzers(found.get("properties", {})))
-    meant = dict(_analyzers(wanted["properties"]))
-    recorded = found.get("_meta", {}).get("resift")
-    return recorded == wanted["_meta"]["resift"] and all(analyzers.get(name) == meant[name] for name in meant)
-
-
-def _analyzers(properties: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
-    """The name and the analyser of each text field; an answer leaves out the analyser that is the default."""
-    for name, field in properties.items():
-        if field.get("type") == "text":
-            yield f"{path}{name}", field.get("analyzer", "standard")
-        yield from _analyzers(field.get("properties", {}), f"{path}{name}.")
+    there, meant = (
+        {name: field.get("analyzer") for name, field, _ in mapped_fields(one) if field.get("type") == "text"}
+        for one in (found, wanted)
+    )
+    return found.get("_meta", {}).get("resift") == wanted["_meta"]["resift"] and meant.items() <= there.items()

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
-
-from opensearchpy.helpers import scan
 
 from resift.contracts.documents import check_name
 from resift.contracts.session_store import HURRIED_SECONDS, PURGED_AT_ONCE, SessionStore, StoredSession
 from resift.errors import EngineError, EngineUnavailable, NotFound, SessionsUnavailable
-from resift.plugin.opensearch.client import T, call, connect
+from resift.plugin.opensearch.client import T, call, connect, create_unless_there, scroll
 
 _ATTEMPTS = 20
-_FULL = "read-only-allow-delete block"
-_UNBLOCK = "indices:admin/settings/update"
 _WRITE = "write"  # beside a session's own keys: a random name of the write that stored it
 _TIMEOUT = 5.0  # seconds
 SETTINGS = {
@@ -60,29 +54,20 @@ class OpenSearchSessionStore(SessionStore):
             raise SessionsUnavailable(f"sessions: {error.message}", value=self.index, expected=expected) from error
 
     def read(self, id: str, wait: bool = True) -> StoredSession | None:
-        answer = self._get(id, wait)
+        answer = self._call(self.client.get, index=self.index, id=_key(id), params={"ignore": 404, **_limit(wait)})
         if not answer.get("found"):
             # An error means that there is not even an index: somebody dropped it, and the next write must create it.
             self._created = self._created and "error" not in answer
             return None
         return _stored(answer["_source"], (answer["_seq_no"], answer["_primary_term"]))
 
-    def _get(self, id: str, wait: bool) -> dict[str, Any]:
-        """The engine's answer. The shard may be starting: another writer makes the index now, or a node is back."""
-        deadline = time.monotonic() + (_TIMEOUT if wait else 0)
-        while True:
-            try:
-                params = {"ignore": 404, **_limit(wait)}
-                return self._call(self.client.get, index=self.index, id=_key(id), params=params)
-            except SessionsUnavailable as error:
-                if "no_shard_available" not in error.message or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.05)
-
     def write(self, id: str, session: StoredSession, wait: bool = True) -> bool:
         params: dict[str, Any] = {"ignore": (404, 409), **_limit(wait)}
         if session.version is None:
-            self._create_index()
+            if not self._created:
+                body = {"settings": SETTINGS, "mappings": MAPPINGS}
+                self._call(create_unless_there, client=self.client, index=self.index, body=body)
+                self._created = True
             params |= {"op_type": "create"}
         else:
             params |= {"if_seq_no": session.version[0], "if_primary_term": session.version[1]}
@@ -103,60 +88,9 @@ class OpenSearchSessionStore(SessionStore):
         session = answer["_source"].get("session") if answer.get("found") else None
         return isinstance(session, dict) and session.get(_WRITE) == write
 
-    def _create_index(self) -> None:
-        """Create the index unless it exists: one that the cluster created by itself would have other mappings."""
-        if self._created:
-            return
-        body = {"settings": SETTINGS, "mappings": MAPPINGS}
-        try:
-            self._call(self.client.indices.create, index=self.index, body=body)
-        except SessionsUnavailable as error:
-            # who may write to it need not be one who may create it
-            if "resource_already_exists_exception" not in error.message and not self._exists():
-                raise
-        self._created = True
-
-    def _exists(self) -> bool:
-        """Whether there is the index. By reading, which takes no right that is not needed anyway."""
-        params = {"ignore": 404, "_source": "false"}
-        return "error" not in self._call(self.client.get, index=self.index, id=_key(""), params=params)
-
     def delete(self, id: str) -> bool:
-        return self._despite_block(lambda: self._delete_key(_key(id)))
-
-    def _delete_key(self, key: str) -> bool:
-        answer = self._call(self.client.delete, index=self.index, id=key, params={"ignore": 404})
+        answer = self._call(self.client.delete, index=self.index, id=_key(id), params={"ignore": 404})
         return bool(answer.get("result") == "deleted")
-
-    def _despite_block(self, delete: Callable[[], T]) -> T:
-        """What ``delete`` returns. On a node whose disk is full OpenSearch refuses even that sessions be deleted: the
-        block is lifted for it."""
-        lifted = False
-        try:
-            for _ in range(_ATTEMPTS):
-                try:
-                    return delete()
-                except SessionsUnavailable as error:
-                    if _FULL not in error.message:
-                        raise
-                    refusal = error
-                self._block(None, refusal)
-                lifted = True  # until somebody else, who deletes too, has put it back
-            raise refusal
-        finally:
-            if lifted:
-                with suppress(SessionsUnavailable):  # where it is still needed the cluster sets it again by itself
-                    self._block(True)
-
-    def _block(self, value: bool | None, refusal: SessionsUnavailable | None = None) -> None:
-        """Set the block of a full disk, or lift it with None. Raises SessionsUnavailable, after the ``refusal``."""
-        try:
-            body = {"index.blocks.read_only_allow_delete": value}
-            self._call(self.client.indices.put_settings, index=self.index, body=body)
-        except SessionsUnavailable as error:
-            expected = f"the right {_UNBLOCK} on that index, as resift role serve prints it, or space on the disk"
-            message = f"{(refusal or error).message} It cannot be lifted: {error.message}"
-            raise SessionsUnavailable(message, value=self.index, expected=expected) from error
 
     def scan(self, index: str | None = None) -> Iterator[tuple[str, StoredSession]]:
         query = {"match_all": {}} if index is None else {"term": {"indices": index}}
@@ -167,32 +101,23 @@ class OpenSearchSessionStore(SessionStore):
         try:
             self._refresh()
             # A list, so that what goes wrong while scanning is raised in here.
-            return self._call(lambda: list(scan(self.client, {"query": query}, index=self.index)))
+            return self._call(lambda: list(scroll(self.client, self.index, {"query": query})))
         except NotFound:
             return []
 
     def delete_index(self, index: str) -> int:
-        return self._delete_all({"term": {"indices": index}})
+        return self._delete({"term": {"indices": index}})
 
     def purge(self, before: float, wait: bool = True) -> int:
-        query = {"range": {"expires": {"lt": round(before * 1000)}}}
-        return self._delete_all(query) if wait else self._delete(query, everything=False)
-
-    def _delete_all(self, query: dict[str, Any]) -> int:
-        """Delete the sessions that match; return how many."""
-
-        def delete() -> int:
-            # refused at once where there is a block, for whose end a deletion by query would wait
-            self._delete_key(_key(""))
-            return self._delete(query)
-
-        return self._despite_block(delete)
+        return self._delete({"range": {"expires": {"lt": round(before * 1000)}}}, everything=wait)
 
     def _delete(self, query: dict[str, Any], everything: bool = True) -> int:
         """Delete the sessions that match; return how many. Without ``everything``, one request and no refresh."""
         params: dict[str, Any] = {"conflicts": "proceed"}
         if not everything:
             params |= {"max_docs": PURGED_AT_ONCE}
+        else:
+            self.delete("")  # refused at once where the index is blocked, which a deletion by query would wait for
         deleted = 0
         for _ in range(_ATTEMPTS):
             try:

@@ -12,8 +12,7 @@ from resift.contracts.documents import check_name
 from resift.contracts.session_store import HURRIED_SECONDS
 from resift.contracts.ubi import END, EVENTS, KINDS, LATEST, QUERIES, UNITS, UbiEvent, UbiLog, UbiQuery, text_of
 from resift.errors import EngineError, IndexNotFound
-from resift.plugin.opensearch.client import call, connect, error_reason, to_json
-from resift.plugin.opensearch.scanning import scroll
+from resift.plugin.opensearch.client import call, connect, create_unless_there, error_reason, scroll, to_json
 from resift.plugin.resource_files import read_resource
 
 _TIMEOUT, _ABSENT = 5.0, 0.5  # seconds
@@ -62,34 +61,17 @@ class OpenSearchUbiLog(UbiLog):
         return sum(result["status"] >= 300 for result in results)
 
     def _create(self, kind: str) -> None:
-        """Create an index unless it exists: one that the cluster created by itself would have other mappings.
+        """Create an index unless it exists, with the mappings of the UBI plugin but for three things.
 
-        They are those of the UBI plugin, but for three things. No field is added: events come from anybody's browser,
-        and an index has room for a thousand fields. A time may be a number, or without milliseconds. Longer queries are
-        stored without being indexed, since a term beyond some 32,000 bytes would have the whole document refused.
+        No field is added: events come from anybody's browser, and an index has room for a thousand fields. A time may
+        be a number, or without milliseconds. Longer queries are stored without being indexed, since a term beyond some
+        32,000 bytes would have the whole document refused.
         """
-        if kind in self._made:
-            return
-        try:
-            call(
-                self.client.indices.create,
-                index=self.names[kind],
-                body={"mappings": json.loads(read_resource(f"ubi-{kind}.json"))},
-            )
-        except EngineError as error:
-            # who may write to it need not be one who may create it
-            if "resource_already_exists_exception" not in error.message and not self._exists(kind):
-                raise
-        self._made.add(kind)
-        self._absent.pop(kind, None)
-
-    def _exists(self, kind: str) -> bool:
-        """Whether there is such an index, or an alias. By a search, which takes no right that is not needed anyway."""
-        try:
-            call(self.client.search, index=self.names[kind], body={"size": 0, "track_total_hits": False})
-        except IndexNotFound:
-            return False
-        return True
+        if kind not in self._made:
+            body = {"mappings": json.loads(read_resource(f"ubi-{kind}.json"))}
+            create_unless_there(self.client, self.names[kind], body)
+            self._made.add(kind)
+            self._absent.pop(kind, None)
 
     def events(self, client: str, since: float, until: float) -> list[UbiEvent]:
         body = {

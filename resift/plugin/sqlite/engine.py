@@ -15,12 +15,11 @@ from resift.contracts.documents import (
     ModelDescription,
     Rejection,
     SearchResult,
-    StoredDocument,
     check_document,
     check_index,
 )
 from resift.contracts.engine import Engine, Headers
-from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, names_vector
+from resift.contracts.query_dsl import VECTOR_FIELD, Body, VectorFields, filter_source, included
 from resift.errors import CorruptEngine, EngineUnavailable, NotFound
 from resift.plugin.sqlite.bm25 import FieldStatistics
 from resift.plugin.sqlite.database import Database
@@ -152,7 +151,7 @@ class SqliteEngine(Engine):
         fields: Sequence[str] | None = None,
         missing: bool = False,
         ids: Sequence[str] | None = None,
-    ) -> Iterator[StoredDocument]:
+    ) -> Iterator[Document]:
         last = 0
         wanted = " AND vector IS NULL" if missing else ""
         # as one value: SQLite takes a limited number of them
@@ -171,7 +170,7 @@ class SqliteEngine(Engine):
                 vector = stored_vector(blob, tables.dim, where)
                 stored = stored_object(source, where)
                 shown = stored if fields is None else filter_source(stored, list(fields)) or {}
-                yield StoredDocument(id, shown, vector, version)
+                yield Document(id, shown, vector, version)
             if not rows:
                 return
             last = rows[-1][0]
@@ -188,7 +187,7 @@ class SqliteEngine(Engine):
     ) -> SearchResult:
         started = time.perf_counter()
         source = body.get("_source")
-        names_vector(source)  # raises BadInput for a malformed one
+        included(source)  # raises BadInput for a malformed one
         with self._database.transaction(write=False) as db:
             tables = find_tables(db, index)
             matcher = self._matcher(db, tables)
